@@ -105,7 +105,9 @@ fn result<T: JsonSchema>(command: &str) -> (String, String) {
         "lab.run.faults" => "What `longhaul lab run faults --json` prints".into(),
         _ => format!("What `longhaul {} --json` prints", command.replace('.', " ")),
     };
-    schema::<T>(&format!("longhaul.{command}/1"), title)
+    // Points with runs in place of tests.
+    let version = if command == "lab.run" { 2 } else { 1 };
+    schema::<T>(&format!("longhaul.{command}/{version}"), title)
 }
 
 fn interval_of(command: &str) -> String {

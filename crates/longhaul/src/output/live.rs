@@ -61,6 +61,13 @@ fn columns() -> usize {
     size.map_or(80, |(width, _)| usize::from(width.0).saturating_sub(1).clamp(1, 80))
 }
 
+/// What writes `line` over the one on the terminal, cut at its width.
+pub(crate) fn overwritten(line: &str) -> String {
+    let width = columns();
+    let line: String = plain(line).chars().take(width).collect();
+    format!("\r{line:<width$}")
+}
+
 /// Prints one line or object each interval.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -103,9 +110,7 @@ impl Lines {
             Show::LinesBeside => eprintln!("{}", plain(line)),
             Show::Objects => print_json(object),
             Show::Terminal => {
-                let width = columns();
-                let line: String = plain(line).chars().take(width).collect();
-                eprint!("\r{line:<width$}");
+                eprint!("{}", overwritten(line));
                 self.written_over = true;
             }
         }
@@ -114,7 +119,7 @@ impl Lines {
     /// Clears the line on the terminal, so that the result begins there.
     pub(crate) fn end(&mut self) {
         if self.written_over {
-            eprint!("\r{:width$}\r", "", width = columns());
+            eprint!("{}\r", overwritten(""));
         }
     }
 }

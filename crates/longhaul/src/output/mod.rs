@@ -108,6 +108,11 @@ impl Failure {
         self
     }
 
+    /// What failed.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Whether it has this code.
     pub(crate) fn is(&self, code: &str) -> bool {
         self.code == code

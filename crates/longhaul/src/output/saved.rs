@@ -14,6 +14,8 @@ use crate::output::overwrite::{Overwrite, there_already};
 
 /// The result's name in its folder.
 const RESULT: &str = "result.json";
+/// The runs of an experiment, beside its result.
+pub(crate) const RUNS: &str = "runs.jsonl";
 /// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -36,9 +38,12 @@ impl Folder {
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         folder_at(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
-        if path.join(RESULT).exists() {
+        let has_runs = path.join(RUNS).exists();
+        if has_runs || path.join(RESULT).exists() {
             if !overwrite.allowed() {
-                return Err(there_already(&path, "the folder has a result already"));
+                let refused = there_already(&path, "the folder has a result already");
+                let remedy = "give another name, go on by --resume, or replace it by --force";
+                return Err(if has_runs { refused.remedy(remedy) } else { refused });
             }
             remove_result(&path).map_err(|error| failed(error.to_string()))?;
         }
@@ -78,11 +83,19 @@ fn remove_result(folder: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name == RESULT || name.ends_with(".parquet") && tables.iter().any(|table| name.starts_with(table)) {
+        if name == RESULT
+            || name == RUNS
+            || name.ends_with(".parquet") && tables.iter().any(|table| name.starts_with(table))
+        {
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// The failure for a file that cannot be written.
+pub(crate) fn not_written(path: &Path, error: impl Display) -> Failure {
+    Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
 }
 
 /// The folder that the user names, made if it is missing.

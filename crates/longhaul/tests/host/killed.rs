@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
     Case::near("emulate --left va --right vb --path lan --stats OUT/status.json").leaves(&["status.json"]),
     Case::near("lab try --rtt 10ms --rate 100M --queue 64KiB -o OUT/try.toml -- sleep 0.5").leaves(&["try.toml"]),
     Case::near("lab up lan --name killedN").undo("lab down --name killedN"),
-    Case::near("lab run demo-tcp -o OUT/run").undo("lab down").leaves(&["run"]),
+    Case::near("lab run datatag-loss -o OUT/run").undo("lab down").leaves(&["run", "run/runs.jsonl"]),
     Case::near("lab run faults --measure --only policer-network,competing-udp --time 5s -o OUT/faults")
         .leaves(&["faults"]),
     Case::near("cc load scalable --as lh_killN").undo("cc unload lh_killN"),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::{TestLab, longhaul, object, root};
@@ -108,24 +109,28 @@ fn lab_run() {
         return;
     }
     let experiment = root().join("crates/longhaul/tests/three-places.toml");
-    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let whole = object(&output.stdout);
-    assert_valid(&whole, "longhaul.lab.run/1");
-    assert_eq!(whole["result"]["series"][0]["runs"].as_array().unwrap().len(), 2);
+    // A bound that cannot be kept: there are rejected runs as well.
+    let once = ["--json", "--repeat", "1", "--tries", "1", "--lateness-bound"];
+    let run = |experiment: &Path, bound: &str| {
+        let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap()], &once[..], &[bound]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let whole = object(&output.stdout);
+        assert_valid(&whole, "longhaul.lab.run/2");
+        whole
+    };
+    let whole = run(&experiment, "1ns");
+    let points = whole["result"]["udp"][0]["points"].as_array().unwrap();
+    assert_eq!((points.len(), &points[0]["rejected"][0]["why"]["code"]), (2, &json!("emulator_late")), "{points:#?}");
     let mut bad = whole.clone();
-    drop(
-        bad["result"]["series"][0]["runs"][1]["result"]["loss_by_location"].as_object_mut().unwrap().remove("network"),
-    );
+    let lost = &mut bad["result"]["udp"][0]["points"][1]["rejected"][0]["result"]["loss_by_location"];
+    drop(lost.as_object_mut().unwrap().remove("network"));
     assert!(!problems(&bad).is_empty(), "every place is named");
 
-    let experiment = root().join("crates/longhaul/tests/two-flows.toml");
-    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let whole = object(&output.stdout);
-    assert_valid(&whole, "longhaul.lab.run/1");
+    let whole = run(&root().join("crates/longhaul/tests/two-flows.toml"), "1s");
     let mut bad = whole.clone();
-    bad["result"]["tcp"][1]["runs"][0]["beside"]["result"]["goodput_bps"] = Value::Null;
+    let point = &mut bad["result"]["tcp"][1]["points"][0];
+    let kind = if point["runs"][0].is_object() { "runs" } else { "rejected" };
+    point[kind][0]["beside"]["result"]["goodput_bps"] = Value::Null;
     assert!(!problems(&bad).is_empty());
 }
 

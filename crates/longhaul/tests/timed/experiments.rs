@@ -1,9 +1,9 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::browser::Browser;
@@ -44,11 +44,26 @@ fn unprivileged() -> bool {
     skip
 }
 
+/// Each point once, whatever this machine does meanwhile.
+const ONCE: [&str; 4] = ["--repeat", "1", "--tries", "1"];
+
+/// The one run of each point of a series, whether it counts or not.
+fn only_runs(series: &Value) -> Vec<Value> {
+    let run = |point: &Value| {
+        let all = [&point["runs"], &point["rejected"]].map(|runs| runs.as_array().unwrap().clone()).concat();
+        assert_eq!(all.len(), 1, "{point:#}");
+        all[0].clone()
+    };
+    series["points"].as_array().unwrap().iter().map(run).collect()
+}
+
 /// Runs the three places and returns the result; the folder has the report.
 fn three_places(folder: &Folder) -> Value {
     let experiment = root().join("crates/longhaul/tests/three-places.toml");
-    let output =
-        longhaul(&["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap(), "--realtime", "10"]);
+    let folder_name = folder.0.to_str().unwrap();
+    let output = longhaul(
+        &[&["lab", "run", experiment.to_str().unwrap(), "-o", folder_name, "--realtime", "10"], &ONCE[..]].concat(),
+    );
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     for said in ["Everything at once", "receive ring", "socket buffer", "report.html"] {
@@ -65,7 +80,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     }
     let folder = Folder::new("three-places");
     let result = three_places(&folder);
-    let runs = result["result"]["series"][0]["runs"].as_array().unwrap();
+    let runs = only_runs(&result["result"]["udp"][0]);
     let lost = |run: usize, place: &str| runs[run]["result"]["loss_by_location"][place].as_u64().unwrap();
     for (number, run) in runs.iter().enumerate() {
         let (sent, received) = (&run["result"]["sent_packets"], &run["result"]["received_packets"]);
@@ -89,6 +104,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
         let seen = browser.evaluate(LOOK);
         assert_eq!(seen["title"], "Three places");
         assert_eq!(seen["bars"], json!(["10000000", "40000000"]), "a bar for each rate: {seen:#}");
+        assert!(seen["verdict"].as_str().unwrap().contains("Most was lost in “Everything at once”"), "{seen:#}");
         let pieces = seen["pieces"].as_array().unwrap();
         // What a bar shows is what was measured: the heights of its pieces are as their packets.
         for (piece, place) in pieces.iter().zip(["network", "receiver_ring", "receiver_socket_buffer"]) {
@@ -102,7 +118,8 @@ fn each_place_is_provoked_and_the_report_shows_it() {
         assert_eq!(seen["rows"].as_array().unwrap().len(), 2);
         for place in ["network", "receiver_ring", "receiver_socket_buffer"] {
             let cells = seen["rows"][1].as_array().unwrap();
-            assert!(cells.contains(&json!(lost(1, place).to_string())), "the table has {place}: {seen:#}");
+            let percent = lost(1, place) as f64 * 100.0 / runs[1]["result"]["sent_packets"].as_f64().unwrap();
+            assert!(cells.contains(&json!(format!("{percent:.3}"))), "the table has {place}: {seen:#}");
         }
         assert_eq!(seen["width"], width, "{seen:#}");
         assert_eq!(seen["wider"], json!([]), "nothing is wider than the window of {width}");
@@ -120,24 +137,32 @@ fn tcp_has_its_table_and_its_page() {
     }
     let folder = Folder::new("two-flows");
     let experiment = root().join("crates/longhaul/tests/two-flows.toml");
-    // A bound that the emulator cannot keep: the page has a caveat.
-    let bound = ["--lateness-bound", "1ns"];
+    // A bound that the emulator cannot keep: each run is rejected, and each point doubtful.
+    let bound = ["--lateness-bound", "1ns", "--repeat", "1", "--tries", "1"];
     let command = ["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()];
     let output = longhaul(&[&command[..], &bound].concat());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    for said in ["Alone, one packet lost in 200", "expected", "Beside another", "limited by", "report.html"] {
+    for said in [
+        "Alone, one packet lost in 200",
+        "expected",
+        "Beside another",
+        "limited by",
+        "0 (1 rejected), doubtful",
+        "report.html",
+    ] {
         assert!(text.contains(said), "{said}: {text}");
     }
     let result = object(&fs::read(folder.file("result.json")).unwrap());
     let series = result["result"]["tcp"].as_array().unwrap();
-    let alone = &series[0]["runs"][0];
+    let alone = &only_runs(&series[0])[0];
     // A window of some 17 packets, each 10 ms; by how much it is met is for the tests of the controls to say.
     let expected = alone["expected_bps"].as_f64().unwrap() / 1e6;
     assert!((5.0..40.0).contains(&expected), "{alone:#}");
     assert!(alone["flows"]["result"]["retransmits"].as_u64() > Some(2) && alone["beside"].is_null(), "{alone:#}");
-    for (run, control) in series[1]["runs"].as_array().unwrap().iter().zip(["reno", "cubic"]) {
-        assert_eq!((&run["label"], &run["expected_bps"]), (&json!(control), &Value::Null));
+    for (number, run) in only_runs(&series[1]).iter().enumerate() {
+        assert_eq!(series[1]["points"][number]["label"], ["reno", "cubic"][number]);
+        assert_eq!((&run["expected_bps"], &run["why"]["code"]), (&Value::Null, &json!("emulator_late")));
         assert_eq!(run["beside"]["host"], "far");
         // 536 with time stamps.
         assert_eq!(run["beside"]["result"]["streams"][0]["mss_bytes"], 524, "{run:#}");
@@ -146,7 +171,8 @@ fn tcp_has_its_table_and_its_page() {
     }
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
     assert!(page.contains("its own CPU (--cpu, --spin, --realtime)"), "a page names flags: {page}");
-    assert_eq!(page.matches("class=\"bar\"").count(), 3, "{page}");
+    assert_eq!(page.matches("class=\"bar doubtful\"").count(), 3, "{page}");
+    assert!(page.contains("3 points are doubtful") && page.contains("Rejected runs, emulator late: 3"), "{page}");
     assert!(
         page.contains("the flow that shares the path") && page.contains("expected by the response function"),
         "{page}"
@@ -170,10 +196,10 @@ fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
     }
     let experiment = root().join("crates/longhaul/tests/many-losses.toml");
     let run = |more: &[&str]| {
-        let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap(), "--json"], more].concat());
+        let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap(), "--json"], &ONCE[..], more].concat());
         assert!(output.status.success(), "{output:?}");
         let printed = object(&output.stdout);
-        let [many, few] = [0, 1].map(|series| printed["result"]["series"][series]["runs"][0].clone());
+        let [many, few] = [0, 1].map(|series| only_runs(&printed["result"]["udp"][series])[0].clone());
         assert!(many["result"]["lost_packets"].as_u64() > Some(10_000), "{many:#}");
         assert_eq!(many["result"]["losses"], json!([]));
         let listed = few["result"]["losses"].as_array().unwrap().len();
@@ -190,8 +216,8 @@ fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
 
     let folder = Folder::new("many-losses");
     let saved = run(&["-o", folder.0.to_str().unwrap()]);
-    assert_eq!((&saved["result"]["losses_file"], raised(&saved)), (&json!("losses-1-1.parquet"), false));
-    let reader = SerializedFileReader::new(File::open(folder.file("losses-1-1.parquet")).unwrap()).unwrap();
+    assert_eq!((&saved["result"]["losses_file"], raised(&saved)), (&json!("losses-1-1-1.parquet"), false));
+    let reader = SerializedFileReader::new(File::open(folder.file("losses-1-1-1.parquet")).unwrap()).unwrap();
     let rows: Vec<u64> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().get_ulong(2).unwrap()).collect();
     assert!(rows.len() > 10_000, "{}", rows.len());
     assert_eq!(Some(rows.iter().sum()), saved["result"]["lost_packets"].as_u64());
@@ -204,6 +230,7 @@ const LOOK: &str = r#"(() => {
     const visible = box => box.width > 0 && box.height > 0;
     return {
         title: document.querySelector("h1").textContent,
+        verdict: document.querySelector(".verdict").textContent,
         bars: all("svg.plot .bar", bar => bar.dataset.rate),
         pieces: all("svg.plot .bar:last-of-type .piece", piece =>
             ({ place: piece.dataset.location, height: piece.getBoundingClientRect().height })),
@@ -224,25 +251,22 @@ fn ctrl_c_writes_what_was_measured() {
     }
     let folder = Folder::new("ctrl-c");
     let file = folder.file("long.toml");
-    let series = |name: &str, time: &str| {
-        format!("[[udp]]\nname = '{name}'\nrates = ['5M', '6M']\ntime = '{time}'\nlength = 200\nsockbuf = '4M'\n")
+    let series = |name: &str, rates: &str, time: &str| {
+        format!("[[udp]]\nname = '{name}'\nrates = [{rates}]\ntime = '{time}'\nlength = 200\nsockbuf = '4M'\n")
     };
-    let text = format!("title = 'long'\npath = 'lan'\n{}{}", series("short", "100ms"), series("long", "10m"));
-    fs::write(&file, text).unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["lab", "run", file.to_str().unwrap(), "-o", folder.0.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
-    assert!(lines.by_ref().any(|line| line.unwrap() == "long"), "the second series is announced");
+    let (short, long) = (series("short", "'5M', '6M', '7M'", "100ms"), series("long", "'5M'", "10m"));
+    fs::write(&file, format!("title = 'long'\npath = 'lan'\n{short}{long}")).unwrap();
+    // With this seed the long test is not the first.
+    let (mut run, mut lines) = started(&file, &folder, &["--repeat", "1", "--tries", "1", "--seed", "1"]);
+    assert!(lines.by_ref().any(|line| line.unwrap().contains("short, ")), "a run is told when it was made");
     let pid = run.id();
-    // Anywhere in the second series will do, but in a test is where it matters.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !sends(pid) {
+    // The long test: a thread sends for longer than any other.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut sending = 0;
+    while sending < 100 {
         assert!(Instant::now() < deadline, "waited for the sender");
         std::thread::sleep(Duration::from_millis(5));
+        sending = if sends(pid) { sending + 1 } else { 0 };
     }
     Process::open(pid).unwrap().unwrap().signal(Signal::INT).unwrap();
     let began = Instant::now();
@@ -251,13 +275,77 @@ fn ctrl_c_writes_what_was_measured() {
     assert!(began.elapsed() < Duration::from_secs(60), "it did not wait for the end of the test");
     let result = object(&fs::read(folder.file("result.json")).unwrap());
     assert_eq!(result["result"]["interrupted"], true);
-    let series = result["result"]["series"].as_array().unwrap();
-    let tests: Vec<usize> = series.iter().map(|one| one["runs"].as_array().unwrap().len()).collect();
-    assert_eq!(tests, [2, 1], "no test begins after Ctrl-C");
-    assert!(series[1]["runs"][0]["result"]["received_packets"].as_u64() > Some(0), "{:#}", series[1]["runs"][0]);
+    let cut = &result["result"]["udp"][1]["points"][0]["runs"];
+    assert_eq!(cut.as_array().unwrap().len(), 1, "{result:#}");
+    assert!(cut[0]["result"]["received_packets"].as_u64() > Some(0), "{cut:#}");
     assert!(fs::read_to_string(folder.file("report.html")).unwrap().contains("was interrupted"));
+    let kept = fs::read_to_string(folder.file("runs.jsonl")).unwrap();
+    assert!(kept.contains("\"rate_bps\":") && !kept.contains("\"series\":1,"), "a cut run is made again: {kept}");
     let name = format!("run-{pid}");
     assert!(orphans::find().unwrap().iter().all(|orphan| orphan.lab != name), "nothing is left");
+}
+
+/// `lab run` of `file` with its folder, and the lines that it prints.
+fn started(file: &Path, folder: &Folder, more: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "run", file.to_str().unwrap(), "-o", folder.0.to_str().unwrap()])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    (run, lines)
+}
+
+/// Killed in its midst, an experiment goes on where it was: no run is made twice, and none is missing.
+#[test]
+fn a_killed_experiment_goes_on() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("killed");
+    let file = folder.file("some.toml");
+    let text =
+        "title = 'some'\npath = 'lan'\nrepeat = 3\n[[udp]]\nname = 'some'\nrates = ['1M', '2M']\ntime = '100ms'\n";
+    fs::write(&file, text).unwrap();
+    let (mut run, mut lines) = started(&file, &folder, &["--tries", "1"]);
+    for number in 1..=3 {
+        assert!(lines.by_ref().any(|line| line.unwrap().contains(", run ")), "run {number} is told");
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let kept = || fs::read_to_string(folder.file("runs.jsonl")).unwrap();
+    let before: Vec<String> = kept().lines().filter(|line| line.contains("began_at")).map(str::to_owned).collect();
+    assert!((3..6).contains(&before.len()), "{} lines", before.len());
+    // As a kill amid a line leaves it.
+    let mut cut = fs::OpenOptions::new().append(true).open(folder.file("runs.jsonl")).unwrap();
+    cut.write_all(b"{\"kind\":\"udp\",\"ser").unwrap();
+
+    let again = |more: &[&str]| {
+        longhaul(&[&["lab", "run", file.to_str().unwrap(), "-o", folder.0.to_str().unwrap()], more].concat())
+    };
+    let refused = again(&["--tries", "1"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("go on by --resume"), "{said}");
+    let other = again(&["--tries", "1", "--resume", "--seed", "9"]);
+    assert!(
+        !other.status.success() && String::from_utf8(other.stderr).unwrap().contains("other options of the emulator")
+    );
+
+    let output = again(&["--tries", "1", "--resume"]);
+    assert!(output.status.success(), "{output:?}");
+    let after: Vec<String> = kept().lines().filter(|line| line.contains("began_at")).map(str::to_owned).collect();
+    assert_eq!(after.len(), 6);
+    assert!(after[..before.len()] == before, "what was made stays");
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    for point in result["result"]["udp"][0]["points"].as_array().unwrap() {
+        let all = [&point["runs"], &point["rejected"]].map(|runs| runs.as_array().unwrap().clone()).concat();
+        let mut numbers: Vec<u64> = all.iter().filter_map(|run| run["repeat"].as_u64()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3], "{point:#}");
+    }
 }
 
 /// Whether a thread of the process sends a test.

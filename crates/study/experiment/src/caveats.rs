@@ -7,4 +7,6 @@ caveat_codes! {
     LAB = "lab";
     /// The report of the server has no result.
     NO_REPORT = "no_report";
+    /// A hypervisor, or other programs, had the machine's CPUs for a tenth of a run or more.
+    CPU_TAKEN = "cpu_taken";
 }

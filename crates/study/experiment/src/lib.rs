@@ -6,9 +6,11 @@
 
 mod caveats;
 pub mod faults;
+mod machine;
 mod run;
 mod spec;
 
-pub use run::{Event, Hosts, InLab, Ran, Runner, SaveLosses};
+pub use run::plan::{Choice, Plan, Planned};
+pub use run::{Event, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
-pub use spec::{Experiment, ExperimentError, HostSettings, TcpFlows, TcpSeries, TcpTest, UdpSeries, names};
+pub use spec::{Experiment, ExperimentError, HostSettings, Repeats, TcpFlows, TcpSeries, TcpTest, UdpSeries, names};

@@ -83,7 +83,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
     let json: Value = serde_json::from_str(&text).map_err(|error| format!("no JSON: {error}"))?;
     let wanted = "give what `longhaul tcp --json` or `longhaul lab run --json` printed";
     let schema = json["schema"].as_str().unwrap_or_default();
-    if schema != "longhaul.tcp/1" && schema != "longhaul.lab.run/1" {
+    if schema != "longhaul.tcp/1" && schema != "longhaul.lab.run/2" {
         return Err(format!("not a result of TCP tests; {wanted}"));
     }
     let mut points = Vec::new();
@@ -104,7 +104,9 @@ fn streams(result: &Value) -> Vec<&Value> {
     let mut found: Vec<&Value> = Vec::new();
     let results = [result, &result["forward"], &result["backward"]];
     found.extend(results.into_iter().filter(|result| one(result)));
-    for run in result["tcp"].as_array().into_iter().flatten().flat_map(|series| series["runs"].as_array()).flatten() {
+    let points =
+        result["tcp"].as_array().into_iter().flatten().flat_map(|series| series["points"].as_array()).flatten();
+    for run in points.flat_map(|point| point["runs"].as_array()).flatten() {
         let results = [&run["flows"]["result"], &run["beside"]["result"]];
         found.extend(results.into_iter().filter(|result| one(result)));
     }

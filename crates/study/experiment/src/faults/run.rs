@@ -13,7 +13,8 @@ use super::making::{Doing, FaultLab};
 use super::program::Programs;
 use super::score::{Cell, Tuned};
 use super::spec::{Fault, Measured};
-use super::void::{self, Machine};
+use super::void;
+use crate::machine::Machine;
 
 /// What a command takes beside the time of its tests, at most: a path that loses much takes long to say hello.
 const PATIENCE: Nanos = Nanos::from_secs(90);

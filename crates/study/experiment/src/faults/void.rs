@@ -3,13 +3,11 @@
 //! What is not here: a CPU that the fault itself takes. That is what a diagnosis has to see.
 
 use longhaul_emulator::Status;
-use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::procfs::cpu_times;
 use longhaul_units::Nanos;
 use serde_json::Value;
 
-/// A tenth: of the round trip, by which the emulator may be late (99 % of the packets); of the machine's time, which a hypervisor may give to
-/// others; of a test's time, for which its threads may wait for a CPU. A test that lacks more measures the machine.
+/// A tenth: of the round trip, by which the emulator may be late (99 % of the packets); of a test's time, for which its threads may wait for a
+/// CPU. A test that lacks more measures the machine.
 const SHARE: u64 = 10;
 /// A thread that rests for half of the time makes good in it what it waited for: its socket holds the data meanwhile.
 const RESTS: u64 = 2;
@@ -22,30 +20,6 @@ pub(super) fn by_emulator(status: &Status, rtt: Nanos) -> Option<String> {
     }
     let late = Nanos(status.lateness.p99_ns);
     (late > Nanos(rtt.0 / SHARE)).then(|| format!("the emulator was late by {late}, the machine was busy"))
-}
-
-/// What the machine's CPUs had done when a run began.
-pub(super) struct Machine {
-    began: Nanos,
-    steal: Option<Nanos>,
-}
-
-impl Machine {
-    pub(super) fn begins() -> Self {
-        Self { began: monotonic(), steal: steal() }
-    }
-
-    /// Why the run is void, if a hypervisor gave the machine's time to others.
-    pub(super) fn taken(&self) -> Option<String> {
-        let (before, after) = (self.steal?, steal()?);
-        let all = (monotonic() - self.began).0.saturating_mul(cpu_times().ok()?.len() as u64);
-        let taken = Nanos(after.0.saturating_sub(before.0));
-        (taken.0 > all / SHARE).then(|| format!("a hypervisor gave {taken} of the machine's time to others"))
-    }
-}
-
-fn steal() -> Option<Nanos> {
-    Some(Nanos(cpu_times().ok()?.iter().map(|cpu| cpu.steal.0).sum()))
 }
 
 /// Why the JSON of a test or of a diagnosis is void, if its threads had no CPU: those of TCP waited for one, or UDP was sent at less than was

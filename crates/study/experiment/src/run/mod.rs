@@ -1,48 +1,69 @@
-//! Running an experiment: a lab for each series, its tests one after the other, and what came of them.
+//! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
 mod mix;
+pub(crate) mod plan;
 mod tcp;
 mod udp;
 
 use crate::caveats;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 
-use longhaul_emulator::Status;
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::sysctl;
-use longhaul_lab::{Lab, LabSpec, plan};
+use longhaul_lab::plan::HOST_INTERFACE;
+use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_report::html::series::{Run, Series};
+use longhaul_report::html::points::{Point, Repeat, Run};
+use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, TestParameters};
+use longhaul_tcp::TcpParameters;
+use longhaul_terms::Amount;
+use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
-use longhaul_units::{BitRate, Nanos};
-use serde::Serialize;
+use longhaul_units::Nanos;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::plan::{Plan, Planned};
+use crate::machine::Machine;
 use crate::spec::mix::MixExperiment;
 use crate::spec::{Experiment, HostSettings};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A series of UDP tests of this name begins.
-    UdpSeries(&'a str),
-    /// A UDP test at this rate of payload begins.
-    UdpBegins(BitRate),
-    /// A UDP test ended.
-    Udp(&'a udp_loss::Run),
-    /// A series of TCP tests of this name begins.
-    TcpSeries(&'a str),
-    /// A TCP test ended.
-    Tcp(&'a tcp_goodput::Run),
+    /// The machine is warmed up by a run that does not count.
+    WarmsUp,
+    /// A run begins.
+    Begins {
+        /// Which.
+        run: Planned,
+        /// Runs that count so far.
+        done: usize,
+        /// Runs in all.
+        of: usize,
+        /// About how long the rest takes, without runs that are rejected.
+        left: Nanos,
+    },
+    /// A run was made.
+    Made {
+        /// Which.
+        run: Planned,
+        /// What came of it.
+        made: &'a Made,
+        /// All so far.
+        ran: &'a Ran,
+    },
     /// A series of background traffic of this name begins.
     MixSeries(&'a str),
     /// Background traffic was sent at a rate.
@@ -53,6 +74,39 @@ pub enum Event<'a> {
     NotMeasured(String),
 }
 
+/// A run with its place in the experiment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MadeAt<R> {
+    /// The series, from 0.
+    pub series: usize,
+    /// The point of the series, from 0.
+    pub point: usize,
+    /// Why it does not count; `None` if it does.
+    pub rejected: Option<Caveat>,
+    /// The run.
+    pub run: Repeat<R>,
+}
+
+/// A run of either kind.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Made {
+    /// Of UDP.
+    Udp(MadeAt<udp_loss::Run>),
+    /// Of TCP.
+    Tcp(MadeAt<tcp_goodput::Run>),
+}
+
+impl Made {
+    /// Why it does not count; `None` if it does.
+    pub fn rejected(&self) -> Option<&Caveat> {
+        match self {
+            Self::Udp(made) => made.rejected.as_ref(),
+            Self::Tcp(made) => made.rejected.as_ref(),
+        }
+    }
+}
+
 /// Writes every loss of a UDP test to a file: gets the beginning of the file's name and the losses, returns the name, or why the file
 /// could not be written.
 pub type SaveLosses<'a> = dyn Fn(&str, &mut dyn Iterator<Item = Loss>) -> Result<String, String> + 'a;
@@ -60,8 +114,10 @@ pub type SaveLosses<'a> = dyn Fn(&str, &mut dyn Iterator<Item = Loss>) -> Result
 /// How experiments are run.
 #[derive(Clone, Copy)]
 pub struct Runner<'a> {
-    /// The labs.
+    /// The labs. The seed of a run is that of the labs plus the number of the run, less one.
     pub spec: &'a LabSpec,
+    /// How often a run is made until it counts, at least once.
+    pub tries: u32,
     /// Ends the test that runs and begins no other.
     pub stop: Stop,
     /// Where losses go that are too many for a result; `None`: nowhere, which is a caveat.
@@ -78,19 +134,11 @@ impl fmt::Debug for Runner<'_> {
     }
 }
 
-/// A series with what the emulator of its lab counted.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct InLab<R> {
-    /// The series.
-    #[serde(flatten)]
-    pub series: Series<R>,
-    /// The emulator's counters; `None` where there was no lab, or it ended badly.
-    pub emulator: Option<Status>,
-}
+/// How long the first test is sent before the runs begin.
+const WARM_UP: Nanos = Nanos::from_millis(300);
 
 /// Client and server, as `longhaul host` shows them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hosts {
     /// The host that asked for the test.
@@ -102,34 +150,92 @@ pub struct Hosts {
 }
 
 /// What came of an experiment: its series as far as it got.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub struct Ran {
     /// Series of UDP tests.
-    pub udp: Vec<InLab<udp_loss::Run>>,
+    pub udp: Vec<Series<udp_loss::Run>>,
     /// Series of TCP tests.
-    pub tcp: Vec<InLab<tcp_goodput::Run>>,
+    pub tcp: Vec<Series<tcp_goodput::Run>>,
     /// The hosts as the first test saw them; `None` where no test ran.
     pub hosts: Option<Hosts>,
+    tries: u32,
 }
 
 impl Ran {
-    /// The first error, where there is one and no test has a result.
-    pub fn failure(&self) -> Option<&Caveat> {
-        fn measured<R: Run>(series: &[InLab<R>]) -> bool {
-            series.iter().flat_map(|one| &one.series.runs).any(Run::has_result)
+    /// The points of `plan` without a run. A point is doubtful if one of its runs is rejected `tries` times.
+    pub fn new(experiment: &Experiment, plan: &Plan, tries: u32) -> Self {
+        let mut ran = Self { udp: Vec::new(), tcp: Vec::new(), hosts: None, tries };
+        for (number, (place, _), label) in plan.points() {
+            match experiment.udp.get(number) {
+                Some(series) => {
+                    if place == ran.udp.len() {
+                        ran.udp.push(udp::empty(series));
+                    }
+                    ran.udp[place].points.push(Point::new(label));
+                }
+                None => {
+                    if place == ran.tcp.len() {
+                        ran.tcp.push(tcp::empty(&experiment.tcp[number]));
+                    }
+                    ran.tcp[place].points.push(Point::new(label));
+                }
+            }
         }
-        if measured(&self.udp) || measured(&self.tcp) {
-            return None;
-        }
-        let first = || self.udp.iter().find_map(|one| one.series.first_error());
-        first().or_else(|| self.tcp.iter().find_map(|one| one.series.first_error()))
+        ran
     }
 
-    /// All caveats, each with the series and the test that it is about.
+    /// Adds a run; one that is not in `plan` is left out.
+    pub fn add(&mut self, plan: &Plan, made: Made) {
+        match made {
+            Made::Udp(made) => add(&mut self.udp, plan, made, self.tries),
+            Made::Tcp(made) => add(&mut self.tcp, plan, made, self.tries),
+        }
+    }
+
+    /// Whether the run counts, and how often it was rejected.
+    fn state(&self, plan: &Plan, run: &Planned) -> (bool, u32) {
+        fn of<R: Run>(series: &[Series<R>], (place, point): (usize, usize), repeat: u32) -> Option<(bool, u32)> {
+            let point = series.get(place)?.points.get(point)?;
+            let rejected = point.rejected.iter().filter(|rejected| rejected.run.repeat == repeat).count();
+            Some((point.runs.iter().any(|run| run.repeat == repeat), rejected as u32))
+        }
+        let state = plan
+            .place(run.series, run.point)
+            .and_then(|place| of(&self.udp, place, run.repeat).or_else(|| of(&self.tcp, place, run.repeat)));
+        state.unwrap_or_default()
+    }
+
+    /// Whether a run has a result.
+    pub fn has_result(&self) -> bool {
+        fn measured<R: Run>(series: &[Series<R>]) -> bool {
+            series.iter().flat_map(|one| &one.points).any(|point| {
+                let rejected = point.rejected.iter().map(|rejected| &rejected.run);
+                point.runs.iter().chain(rejected).any(|run| run.run.has_result())
+            })
+        }
+        measured(&self.udp) || measured(&self.tcp)
+    }
+
+    /// The first error, where there is one and no test has a result.
+    pub fn failure(&self) -> Option<&Caveat> {
+        if self.has_result() {
+            return None;
+        }
+        let first = || self.udp.iter().find_map(Series::first_error);
+        first().or_else(|| self.tcp.iter().find_map(Series::first_error))
+    }
+
+    /// All caveats of runs that count, each with the series, the point and the run that it is about.
     pub fn caveats(&self) -> Vec<Caveat> {
-        let udp = self.udp.iter().flat_map(|one| one.series.placed_caveats());
-        let tcp = self.tcp.iter().flat_map(|one| one.series.placed_caveats());
-        udp.chain(tcp).map(|(place, caveat)| caveat.about(&place)).collect()
+        let udp = self.udp.iter().flat_map(Series::placed_caveats);
+        udp.chain(self.tcp.iter().flat_map(Series::placed_caveats)).collect()
+    }
+
+    /// How many runs were rejected.
+    pub fn rejected(&self) -> usize {
+        let udp = self.udp.iter().flat_map(|series| &series.points).map(|point| point.rejected.len());
+        let tcp = self.tcp.iter().flat_map(|series| &series.points).map(|point| point.rejected.len());
+        udp.chain(tcp).sum()
     }
 
     fn saw(&mut self, end: &TestEnd) {
@@ -140,70 +246,161 @@ impl Ran {
     }
 }
 
-impl Runner<'_> {
-    /// Runs the series of `experiment`, or those before a stop.
-    pub fn run(&self, experiment: &Experiment) -> Ran {
-        let mut ran = Ran::default();
-        for (number, series) in (1..).zip(&experiment.udp) {
-            if self.stop.requested().is_none() {
-                (self.tell)(Event::UdpSeries(&series.name));
-                let done = self.run_udp((number, series), &mut ran);
-                ran.udp.push(done);
-            }
+fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u32) {
+    let place = plan.place(made.series, made.point);
+    let point = place.and_then(|(place, point)| series.get_mut(place)?.points.get_mut(point));
+    match (point, made.rejected) {
+        (None, _) => {}
+        (Some(point), None) => point.add(made.run),
+        (Some(point), Some(why)) => {
+            let before = point.rejected.iter().filter(|rejected| rejected.run.repeat == made.run.repeat).count();
+            point.doubtful |= before + 1 >= tries as usize;
+            point.reject(why, made.run);
         }
-        for series in &experiment.tcp {
-            if self.stop.requested().is_none() {
-                (self.tell)(Event::TcpSeries(&series.name));
-                let done = self.run_tcp(series, &mut ran);
-                ran.tcp.push(done);
+    }
+}
+
+/// Where a run takes place.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    path: &'a PathSpec,
+    hosts: &'a HostSettings,
+    poll_interval: Option<Nanos>,
+}
+
+/// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
+const SPOILING: [&str; 3] = ["pacing_not_achieved", "sender_stopped", "clock_stepped"];
+
+impl Runner<'_> {
+    /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
+    pub fn run(&self, experiment: &Experiment, plan: &Plan, mut ran: Ran) -> Ran {
+        let runs = plan.runs();
+        let mut left: Vec<Planned> = runs.iter().copied().filter(|run| !ran.state(plan, run).0).collect();
+        left.reverse();
+        if let Some(first) = left.last() {
+            (self.tell)(Event::WarmsUp);
+            self.warm_up(experiment, *first);
+        }
+        let began = monotonic();
+        let (mut made, mut planned) = (0_u64, Nanos::ZERO);
+        let mut broken: BTreeSet<usize> = BTreeSet::new();
+        while let Some(run) = left.pop() {
+            if self.stop.requested().is_some() {
+                break;
+            }
+            if broken.contains(&run.series) {
+                continue;
+            }
+            for attempt in ran.state(plan, &run).1..self.tries {
+                // What runs took beside their plan so far, the rest will take, too.
+                let rest: Nanos =
+                    left.iter().chain([&run]).map(|run| run.time).fold(Nanos::ZERO, |sum, time| sum + time);
+                let beside = Nanos((monotonic() - began).0.saturating_sub(planned.0) / made.max(1));
+                let rest = Nanos(rest.0.saturating_add(beside.0.saturating_mul(left.len() as u64 + 1)));
+                let done = runs.len() - left.len() - 1;
+                (self.tell)(Event::Begins { run, done, of: runs.len(), left: rest });
+                let (one, whole) = self.one(experiment, run, attempt, &mut ran);
+                (made, planned) = (made + 1, planned + run.time);
+                if !whole {
+                    broken.insert(run.series);
+                }
+                ran.add(plan, one.clone());
+                (self.tell)(Event::Made { run, made: &one, ran: &ran });
+                if one.rejected().is_none() || self.stop.requested().is_some() {
+                    break;
+                }
             }
         }
         ran
     }
 
-    /// Raises a lab with `path` and makes the tests of a series in it, or those before a stop.
-    fn run_series<T, R: Run>(
+    /// Makes a run, the `attempt`th time. Whether its lab could be raised beside it.
+    fn one(&self, experiment: &Experiment, run: Planned, attempt: u32, ran: &mut Ran) -> (Made, bool) {
+        let Planned { series, point, .. } = run;
+        match experiment.udp.get(series) {
+            Some(udp) => {
+                let again = if attempt == 0 { String::new() } else { format!("-try{}", attempt + 1) };
+                let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
+                let (rejected, run, whole) = self.in_lab(udp::place(udp), run, |lab| {
+                    self.run_udp_test(lab, &udp.parameters(udp.rates[point]), &losses, ran)
+                });
+                (Made::Udp(MadeAt { series, point, rejected, run }), whole)
+            }
+            None => {
+                let tcp = &experiment.tcp[series];
+                let (rejected, run, whole) =
+                    self.in_lab(tcp::place(tcp), run, |lab| self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, ran));
+                (Made::Tcp(MadeAt { series, point, rejected, run }), whole)
+            }
+        }
+    }
+
+    /// Makes a run in a lab of its own. Why it does not count, and whether its lab could be raised.
+    fn in_lab<R: Run>(
         &self,
-        mut series: Series<R>,
-        path: &PathSpec,
-        hosts: &HostSettings,
-        tests: impl IntoIterator<Item = T>,
-        mut one: impl FnMut(&Lab, T) -> R,
-    ) -> InLab<R> {
-        let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
-        let raised = Lab::up(LabSpec { mtu_bytes, ..self.spec.clone() }, path.clone()).and_then(|lab| {
-            series.poll_interval_ns.map_or(Ok(()), |interval| lab.poll_receiver("server", Nanos(interval)))?;
-            Ok(lab)
-        });
-        let raised = raised.map_err(|error| lab_failed(&error)).and_then(|lab| {
-            set_hosts(&lab, hosts)?;
-            Ok(lab)
-        });
-        let lab = match raised {
+        place: Place<'_>,
+        run: Planned,
+        test: impl FnOnce(Result<&Lab, Caveat>) -> R,
+    ) -> (Option<Caveat>, Repeat<R>, bool) {
+        let seed = self.spec.seed.wrapping_add(u64::from(run.repeat) - 1);
+        let (repeat, began_at) = (run.repeat, jiff::Timestamp::now().to_string());
+        let lab = match self.raise(place, seed) {
             Ok(lab) => lab,
             Err(error) => {
                 (self.tell)(Event::NotMeasured(error.message.clone()));
-                series.error = Some(error);
-                return InLab { series, emulator: None };
+                return (None, Repeat { repeat, seed, began_at, emulator: None, run: test(Err(error)) }, false);
             }
         };
-        for test in tests {
-            if self.stop.requested().is_some() {
-                break;
-            }
-            series.runs.push(one(&lab, test));
-        }
-        let emulator = match lab.down() {
+        let machine = Machine::begins();
+        let mut done = test(Ok(&lab));
+        let taken = machine.taken().or_else(|| machine.used());
+        let (emulator, late) = match lab.down() {
             Ok(status) => {
-                series.caveats = status.caveats(self.spec.lateness_bound);
-                Some(status)
+                let late = status.caveats(self.spec.lateness_bound);
+                (serde_json::to_value(&status).ok(), late)
             }
-            Err(error) => {
-                series.caveats.push(lab_failed(&error));
-                None
+            Err(error) => (None, vec![lab_failed(&error)]),
+        };
+        let remedy = "end what else runs on this machine";
+        let taken = taken.map(|why| Caveat::new(caveats::CPU_TAKEN, why, remedy));
+        let spoiling = done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned();
+        // A test that was stopped, or that failed, would not be better another time.
+        let is_whole = self.stop.requested().is_none() && done.has_result();
+        let why = late.first().cloned().or(taken.clone()).or(spoiling).filter(|_| is_whole);
+        done.add_caveats(late.into_iter().chain(taken).collect());
+        (why, Repeat { repeat, seed, began_at, emulator, run: done }, true)
+    }
+
+    fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {
+        let mtu_bytes = place.hosts.mtu.unwrap_or(self.spec.mtu_bytes);
+        let lab = Lab::up(LabSpec { mtu_bytes, seed, ..self.spec.clone() }, place.path.clone()).and_then(|lab| {
+            place.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
+            Ok(lab)
+        });
+        let lab = lab.map_err(|error| lab_failed(&error))?;
+        set_hosts(&lab, place.hosts)?;
+        Ok(lab)
+    }
+
+    /// The test of `run` for a moment: programs are then in memory, BPF programs compiled, CPUs awake.
+    fn warm_up(&self, experiment: &Experiment, run: Planned) {
+        let amount = Amount::DurationNs(WARM_UP.0);
+        let (place, parameters): (_, TestParameters) = match experiment.udp.get(run.series) {
+            Some(udp) => {
+                let parameters = udp.parameters(udp.rates[run.point]);
+                (udp::place(udp), UdpParameters { amount, ..parameters }.into())
+            }
+            None => {
+                let tcp = &experiment.tcp[run.series];
+                let parameters = tcp.tests[run.point].flows.parameters.clone();
+                (tcp::place(tcp), TcpParameters { amount, omit_ns: 0, ..parameters }.into())
             }
         };
-        InLab { series, emulator }
+        // What goes wrong here goes wrong again in the runs, which say it.
+        if let Ok(lab) = self.raise(place, self.spec.seed) {
+            let _ = test(&lab, "client", parameters, self.stop);
+            let _ = lab.down();
+        }
     }
 
     /// Runs the series of `experiment`, or those before a stop. Each has two hosts and a cable, no path.
@@ -228,7 +425,7 @@ fn set_hosts(lab: &Lab, wanted: &HostSettings) -> Result<(), Caveat> {
             }
             if let Some(packets) = wanted.txqueuelen {
                 let mut links = Netlink::open().map_err(|error| error.to_string())?;
-                let index = links.index_of(plan::HOST_INTERFACE).map_err(|error| error.to_string())?;
+                let index = links.index_of(HOST_INTERFACE).map_err(|error| error.to_string())?;
                 links.set_queue_packets(index, packets).map_err(|error| error.to_string())?;
             }
             Ok(())

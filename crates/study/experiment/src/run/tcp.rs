@@ -9,30 +9,38 @@ use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
-use super::{Event, InLab, Ran, Runner, no_report, test};
+use super::{Place, Ran, Runner, no_report, test};
 use crate::spec::{TcpFlows, TcpSeries, TcpTest};
 
-impl Runner<'_> {
-    /// Makes the tests of `series`. `ran` gets client and server as they were first seen.
-    pub(super) fn run_tcp(&self, series: &TcpSeries, ran: &mut Ran) -> InLab<Run> {
-        let empty = Series {
-            name: series.name.clone(),
-            paper: series.paper.clone(),
-            changes: series.changes.iter().cloned().chain(series.hosts.words()).collect(),
-            poll_interval_ns: None,
-            runs: Vec::new(),
-            error: None,
-            caveats: Vec::new(),
-        };
-        self.run_series(empty, &series.path, &series.hosts, &series.tests, |lab, wanted| {
-            let run = self.run_tcp_test(lab, wanted, &series.path, ran);
-            (self.tell)(Event::Tcp(&run));
-            run
-        })
+/// `series` without a point.
+pub(super) fn empty(series: &TcpSeries) -> Series<Run> {
+    Series {
+        name: series.name.clone(),
+        paper: series.paper.clone(),
+        changes: series.changes.iter().cloned().chain(series.hosts.words()).collect(),
+        poll_interval_ns: None,
+        points: Vec::new(),
     }
+}
 
-    /// One test, and what shares its path.
-    fn run_tcp_test(&self, lab: &Lab, wanted: &TcpTest, path: &PathSpec, ran: &mut Ran) -> Run {
+/// Where the runs of `series` take place.
+pub(super) fn place(series: &TcpSeries) -> Place<'_> {
+    Place { path: &series.path, hosts: &series.hosts, poll_interval: None }
+}
+
+impl Runner<'_> {
+    /// One test, and what shares its path. `ran` gets client and server as they were first seen.
+    pub(super) fn run_tcp_test(
+        &self,
+        lab: Result<&Lab, Caveat>,
+        wanted: &TcpTest,
+        path: &PathSpec,
+        ran: &mut Ran,
+    ) -> Run {
+        let lab = match lab {
+            Ok(lab) => lab,
+            Err(error) => return self.failed(wanted, path, error),
+        };
         let stop = self.stop;
         let one = |flows: &TcpFlows| test(lab, &flows.host, flows.parameters.clone(), stop);
         let (own, other) = std::thread::scope(|scope| {
@@ -46,12 +54,7 @@ impl Runner<'_> {
         }
         let (mut error, mut caveats) = (None, Vec::new());
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
-            let mut done = Flows {
-                host: flows.host.clone(),
-                command: (self.command)(&flows.parameters.clone().into()),
-                parameters: flows.parameters.clone(),
-                result: None,
-            };
+            let mut done = self.without_result(flows);
             match end {
                 Ok(end) => {
                     match kind::tcp::results(&end, false) {
@@ -72,7 +75,28 @@ impl Runner<'_> {
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
         let path_rtt_ns = path.round_trip().0;
-        Run { label: wanted.label.clone(), flows, beside, expected_bps, path_rtt_ns, error, caveats }
+        Run { flows, beside, expected_bps, path_rtt_ns, error, caveats }
+    }
+
+    /// There was no test.
+    fn failed(&self, wanted: &TcpTest, path: &PathSpec, error: Caveat) -> Run {
+        Run {
+            flows: self.without_result(&wanted.flows),
+            beside: wanted.beside.as_ref().map(|beside| self.without_result(beside)),
+            expected_bps: None,
+            path_rtt_ns: path.round_trip().0,
+            error: Some(error),
+            caveats: Vec::new(),
+        }
+    }
+
+    fn without_result(&self, flows: &TcpFlows) -> Flows {
+        Flows {
+            host: flows.host.clone(),
+            command: (self.command)(&flows.parameters.clone().into()),
+            parameters: flows.parameters.clone(),
+            result: None,
+        }
     }
 }
 

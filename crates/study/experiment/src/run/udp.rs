@@ -5,50 +5,51 @@ use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
+use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
-use longhaul_units::BitRate;
 
-use super::{Event, InLab, Ran, Runner, no_report, test};
+use super::{Place, Ran, Runner, no_report, test};
 use crate::spec::{HostSettings, UdpSeries};
 
-impl Runner<'_> {
-    /// Makes the tests of `series`. `ran` gets client and server as they were first seen. A test with more losses than a result lists has
-    /// them saved under a name with the number of the series and its own.
-    pub(super) fn run_udp(&self, (number, series): (usize, &UdpSeries), ran: &mut Ran) -> InLab<Run> {
-        let empty = Series {
-            name: series.name.clone(),
-            paper: series.paper.clone(),
-            changes: series.changes.clone(),
-            poll_interval_ns: series.poll_interval.map(|interval| interval.0),
-            runs: Vec::new(),
-            error: None,
-            caveats: Vec::new(),
-        };
-        self.run_series(
-            empty,
-            &series.path,
-            &HostSettings::default(),
-            (1..).zip(&series.rates),
-            |lab, (test_number, rate)| {
-                let run = self.run_udp_test(lab, series, *rate, &format!("losses-{number}-{test_number}"), ran);
-                (self.tell)(Event::Udp(&run));
-                run
-            },
-        )
+/// `series` without a point.
+pub(super) fn empty(series: &UdpSeries) -> Series<Run> {
+    Series {
+        name: series.name.clone(),
+        paper: series.paper.clone(),
+        changes: series.changes.clone(),
+        poll_interval_ns: series.poll_interval.map(|interval| interval.0),
+        points: Vec::new(),
     }
+}
 
-    fn run_udp_test(&self, lab: &Lab, series: &UdpSeries, rate: BitRate, losses_file: &str, ran: &mut Ran) -> Run {
-        (self.tell)(Event::UdpBegins(rate));
-        let parameters = series.parameters(rate);
+/// Where the runs of `series` take place.
+pub(super) fn place(series: &UdpSeries) -> Place<'_> {
+    Place { path: &series.path, hosts: &HostSettings::LIKE_A_LAB, poll_interval: series.poll_interval }
+}
+
+impl Runner<'_> {
+    /// One test. `ran` gets client and server as they were first seen. Losses that are more than a result lists are saved under the name
+    /// `losses_file`.
+    pub(super) fn run_udp_test(
+        &self,
+        lab: Result<&Lab, Caveat>,
+        parameters: &UdpParameters,
+        losses_file: &str,
+        ran: &mut Ran,
+    ) -> Run {
         let mut run = Run {
-            rate_bps: rate.0,
+            rate_bps: parameters.rate().map_or(0, |rate| rate.0),
             command: (self.command)(&parameters.clone().into()),
             parameters: parameters.clone(),
             result: None,
             error: None,
             caveats: Vec::new(),
         };
-        match test(lab, "client", parameters, self.stop) {
+        let lab = match lab {
+            Ok(lab) => lab,
+            Err(error) => return Run { error: Some(error), ..run },
+        };
+        match test(lab, "client", parameters.clone(), self.stop) {
             Ok(end) => {
                 ran.saw(&end);
                 let mut save = self.save_losses.map(|save| {

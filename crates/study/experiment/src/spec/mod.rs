@@ -22,6 +22,7 @@ use std::path::{Component, Path};
 
 use longhaul_path::preset;
 use longhaul_path::spec::{Change, Direction, PathSpec};
+use longhaul_report::html::udp_loss::mbit;
 use longhaul_terms::{Affinity, Amount, ParameterError, SoftirqPlacement};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -70,6 +71,47 @@ pub struct Experiment {
     pub tcp: Vec<TcpSeries>,
 }
 
+/// How often each point of a series is run, and which are enough for a quick look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeats {
+    /// Runs of each point, at least 1.
+    pub count: u32,
+    /// The numbers of the points that `--quick` runs, from 0.
+    pub quick: Vec<usize>,
+}
+
+impl Repeats {
+    /// Runs of each point where nobody says how many: enough for an interval that is not much wider than it could be.
+    const DEFAULT: u32 = 5;
+    const MOST: u32 = 1000;
+
+    /// `points` are their labels. Without a list, the first and the last are quick.
+    fn of(
+        place: &str,
+        (own, common): (Option<u32>, Option<u32>),
+        quick: Option<Vec<String>>,
+        points: &[String],
+    ) -> Result<Self, ExperimentError> {
+        let count = own.or(common).unwrap_or(Self::DEFAULT);
+        if !(1..=Self::MOST).contains(&count) {
+            return Err(ExperimentError::at(format_args!("{place}.repeat"), format!("{count}: 1 to {}", Self::MOST)));
+        }
+        let number_of = |label: &String| {
+            points.iter().position(|point| point == label).ok_or_else(|| {
+                let why = format!("`{}`: the points are {}", label.escape_debug(), points.join(", "));
+                ExperimentError::at(format_args!("{place}.quick"), why)
+            })
+        };
+        let mut quick = match quick {
+            None => vec![0, points.len() - 1],
+            Some(labels) => labels.iter().map(number_of).collect::<Result<Vec<_>, _>>()?,
+        };
+        quick.sort_unstable();
+        quick.dedup();
+        Ok(Self { count, quick })
+    }
+}
+
 /// UDP tests from client to server that differ in their rate alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UdpSeries {
@@ -83,13 +125,26 @@ pub struct UdpSeries {
     pub path: PathSpec,
     /// How often the server's ring is polled; `None`: each frame as it comes.
     pub poll_interval: Option<Nanos>,
-    /// Payload bits a second, of each test.
+    /// Payload bits a second, of each point.
     pub rates: Vec<BitRate>,
+    /// How often.
+    pub repeats: Repeats,
     /// What the tests have in common; their pace is [`UdpSeries::parameters`]'.
     common: UdpParameters,
 }
 
 impl Experiment {
+    /// All that makes a run of it what it is, as a text to compare: two with the same identity have the same tests over the same paths.
+    pub fn identity(&self) -> String {
+        let mut alike = self.clone();
+        let once = Repeats { count: 1, quick: Vec::new() };
+        alike.udp.iter_mut().for_each(|series| series.repeats = once.clone());
+        alike.tcp.iter_mut().for_each(|series| series.repeats = once.clone());
+        // Words about it change nothing.
+        (alike.note, alike.source) = (String::new(), String::new());
+        format!("{alike:?}")
+    }
+
     /// Its path in words: name, round trip, slowest hop.
     pub fn path_in_words(&self) -> String {
         let path = &self.path;
@@ -100,6 +155,11 @@ impl Experiment {
 }
 
 impl UdpSeries {
+    /// What its points are called.
+    pub fn labels(&self) -> Vec<String> {
+        self.rates.iter().map(|rate| mbit(rate.0)).collect()
+    }
+
     /// The test at `rate`.
     pub fn parameters(&self, rate: BitRate) -> UdpParameters {
         UdpParameters { pace: Pace::RateBps(rate.0), ..self.common.clone() }
@@ -157,6 +217,7 @@ struct Text {
     #[serde(default)]
     note: String,
     path: String,
+    repeat: Option<u32>,
     #[serde(default)]
     change: Vec<String>,
     #[serde(default)]
@@ -173,6 +234,8 @@ struct UdpText {
     #[serde(default)]
     paper: String,
     rates: Vec<BitRate>,
+    repeat: Option<u32>,
+    quick: Option<Vec<String>>,
     /// Long enough for some 30,000 packets at 400 Mb/s, so that a loss of one in 1000 shows.
     #[serde(default = "one_second")]
     time: Nanos,
@@ -239,9 +302,9 @@ impl Experiment {
         }
         let mut path = load_path(&written.path, folder)?;
         apply("change", &written.change, &mut path)?;
-        let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path);
+        let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path, written.repeat);
         let udp: Vec<UdpSeries> = written.udp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
-        let series = |(number, series)| TcpSeries::from_text(&format!("tcp[{number}]"), series, &path);
+        let series = |(number, series)| TcpSeries::from_text(&format!("tcp[{number}]"), series, &path, written.repeat);
         let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
@@ -250,7 +313,7 @@ impl Experiment {
 }
 
 impl UdpSeries {
-    fn from_text(place: &str, written: UdpText, path: &PathSpec) -> Result<Self, ExperimentError> {
+    fn from_text(place: &str, written: UdpText, path: &PathSpec, repeat: Option<u32>) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
         if !(1..=RATES_MOST).contains(&written.rates.len()) {
@@ -267,6 +330,8 @@ impl UdpSeries {
         }
         let mut path = path.clone();
         apply(&at("change"), &written.change, &mut path)?;
+        let labels: Vec<String> = written.rates.iter().map(|rate| mbit(rate.0)).collect();
+        let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
         let series = Self {
             name: written.name,
             paper: written.paper,
@@ -274,6 +339,7 @@ impl UdpSeries {
             path,
             poll_interval: written.poll_interval,
             rates: written.rates,
+            repeats,
             common: UdpParameters {
                 amount: Amount::DurationNs(written.time.0),
                 payload_bytes: written.length,
@@ -366,6 +432,7 @@ change = ["rate=1Gbit"]
         assert_eq!((parameters.sockbuf_bytes, parameters.wire), (Some(64 << 10), true));
         assert_eq!(parameters.affinity.softirq, Some(SoftirqPlacement::Same));
         assert_eq!(series.path.forward[0].rate, Some(BitRate::from_gbit(1)));
+        assert_eq!((series.repeats.count, series.repeats.quick.as_slice()), (5, [0, 1].as_slice()));
         assert_eq!(experiment.path.forward[0].rate, Some(BitRate::from_gbit(10)));
         assert_eq!(series.path.forward[0].loss, experiment.path.forward[0].loss);
     }
@@ -374,10 +441,12 @@ change = ["rate=1Gbit"]
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
-            ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `time`"),
+            ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `repeat`"),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
             ("\"64K\"", "\"1\"", "udp[0].sockbuf_bytes: 1B: 2K to 2G"),
+            ("sockbuf = \"64K\"", "repeat = 0", "udp[0].repeat: 0: 1 to 1000"),
+            ("sockbuf = \"64K\"", "quick = ['300']", "udp[0].quick: `300`: the points are 200, 1200"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
             ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, use"),
             ("every(30000)", "every(0)", "change[0]: loss: "),

@@ -7,7 +7,7 @@ use longhaul_terms::Amount;
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
-use super::{ExperimentError, apply, check_name};
+use super::{ExperimentError, Repeats, apply, check_name};
 
 /// Tests of a series at most.
 const TESTS_MOST: usize = 64;
@@ -25,8 +25,10 @@ pub struct TcpSeries {
     pub path: PathSpec,
     /// How the hosts differ from a lab's.
     pub hosts: HostSettings,
-    /// Each a test.
+    /// Each a point.
     pub tests: Vec<TcpTest>,
+    /// How often.
+    pub repeats: Repeats,
 }
 
 /// Settings of both hosts; what is not said is as in any lab.
@@ -44,6 +46,9 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// As in any lab.
+    pub(crate) const LIKE_A_LAB: Self = Self { mtu: None, txqueuelen: None, sack: None, timestamps: None };
+
     /// Each as it is written.
     pub fn words(&self) -> Vec<String> {
         let on = |on: bool| if on { "on" } else { "off" };
@@ -86,6 +91,8 @@ pub(super) struct TcpText {
     #[serde(default)]
     paper: String,
     congestion: Vec<String>,
+    repeat: Option<u32>,
+    quick: Option<Vec<String>>,
     #[serde(default = "one_flow")]
     flows: Vec<u8>,
     host: Option<String>,
@@ -129,7 +136,12 @@ fn ten_seconds() -> Nanos {
 }
 
 impl TcpSeries {
-    pub(super) fn from_text(place: &str, written: TcpText, path: &PathSpec) -> Result<Self, ExperimentError> {
+    pub(super) fn from_text(
+        place: &str,
+        written: TcpText,
+        path: &PathSpec,
+        repeat: Option<u32>,
+    ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
         if written.window.is_some() && !written.windows.is_empty() {
@@ -200,8 +212,10 @@ impl TcpSeries {
             };
             tests.push(TcpTest { label, flows, beside });
         }
+        let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
+        let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
         let hosts = written.hosts;
-        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, hosts, tests })
+        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, hosts, tests, repeats })
     }
 }
 

@@ -1,8 +1,5 @@
 //! The parts that every report of an experiment has: subject, caveats, hosts.
 
-use std::collections::BTreeMap;
-
-use longhaul_result::Caveat;
 use longhaul_units::Bytes;
 use serde_json::Value;
 
@@ -87,8 +84,8 @@ fn facts(snapshot: &Value) -> Vec<(String, String)> {
 }
 
 impl About {
-    /// Title and alerts; `caveats` is their number.
-    pub(crate) fn head(&self, body: &mut String, caveats: usize) {
+    /// Title and origin.
+    pub(crate) fn head(&self, body: &mut String) {
         *body += &format!("<h1>{}</h1>\n", escape(&self.title));
         let after = if self.source.is_empty() { String::new() } else { format!("After {}. ", escape(&self.source)) };
         *body += &format!(
@@ -99,10 +96,6 @@ impl About {
         );
         if self.interrupted {
             *body += "<p class=\"alert\">The experiment was interrupted. Missing tests were not measured, and the last test may be incomplete.</p>\n";
-        }
-        if caveats > 0 {
-            let apply = if caveats == 1 { "caveat</a> applies" } else { "caveats</a> apply" };
-            *body += &format!("<p class=\"alert\"><a href=\"#caveats\">{caveats} {apply} to these results.</p>\n");
         }
     }
 
@@ -135,31 +128,6 @@ impl About {
             *body += "</tr>\n";
         }
         *body += "</tbody>\n</table>\n";
-    }
-}
-
-/// All caveats by kind, a line each, which unfolds: each with the place that it is about.
-pub(crate) fn caveats<'a>(body: &mut String, all: impl Iterator<Item = (String, &'a Caveat)>) {
-    *body += "<h2 id=\"caveats\">Caveats</h2>\n";
-    let mut kinds: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-    for (place, caveat) in all {
-        kinds.entry((&caveat.code, &caveat.remedy)).or_default().push(format!("{place}: {}", caveat.message));
-    }
-    if kinds.is_empty() {
-        *body += "<p>None.</p>\n";
-    }
-    for ((code, remedy), messages) in kinds {
-        let remedy = if remedy.is_empty() { String::new() } else { format!(" — {}", escape(remedy)) };
-        *body += &format!(
-            "<details class=\"caveats\"><summary>{}: {}</summary>\n<p><code>{}</code>{remedy}</p><ul class=\"quiet\">",
-            escape(&code.replace('_', " ")),
-            messages.len(),
-            escape(code)
-        );
-        for message in messages {
-            *body += &format!("<li>{}</li>", escape(&message));
-        }
-        *body += "</ul></details>\n";
     }
 }
 

@@ -1,4 +1,4 @@
-//! A panel of stacked bars as SVG: one bar for each test, one piece for each location of losses, the sender's end lowest.
+//! A panel of stacked bars as SVG: one bar for each point, one piece for each location of losses, the sender's end lowest.
 
 use std::fmt::Write;
 
@@ -26,11 +26,20 @@ pub(crate) struct Bar {
     pub(crate) rate_bps: u64,
     /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
     pub(crate) percent: Option<Vec<(Location, f64)>>,
+    /// Half of the interval of their sum, percent; `None` if not known.
+    pub(crate) half_width: Option<f64>,
+    /// It should not be trusted: pale.
+    pub(crate) doubtful: bool,
 }
 
 impl Bar {
     pub(crate) fn total(&self) -> f64 {
         self.percent.iter().flatten().map(|(_, percent)| percent).sum()
+    }
+
+    /// The upper end of its interval.
+    pub(crate) fn top(&self) -> f64 {
+        self.total() + self.half_width.unwrap_or_default()
     }
 }
 
@@ -56,7 +65,9 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     let every = (44.0 / room).ceil().max(1.0) as usize;
     for (number, bar) in bars.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);
-        let _ = write!(svg, "<g class=\"bar\" data-rate=\"{}\"><title>{}</title>", bar.rate_bps, escape(&told(bar)));
+        let class = if bar.doubtful { "bar doubtful" } else { "bar" };
+        let _ =
+            write!(svg, "<g class=\"{class}\" data-rate=\"{}\"><title>{}</title>", bar.rate_bps, escape(&told(bar)));
         let mut below = 0.0;
         for (location, percent) in bar.percent.iter().flatten().filter(|(_, percent)| *percent > 0.0) {
             let (low, high) = (y(below), y(below + percent));
@@ -69,13 +80,16 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
                 fill(*location).svg(*location),
             );
         }
+        if let Some(half) = bar.half_width {
+            svg += &error_bar(middle, y(below - half), y(below + half));
+        }
         let total = if bar.percent.is_some() { short(below) } else { "–".into() };
         if number % every == 0 {
             let _ = write!(
                 svg,
                 "<text class=\"total\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{total}</text>\
                  <text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                y(below) - 5.0,
+                y(below + bar.half_width.unwrap_or_default()) - 5.0,
                 bottom + 17.0,
                 escape(&bar.label)
             );
@@ -95,10 +109,19 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     svg
 }
 
+/// A bar from `low` to `high` with a short line at each end.
+pub(crate) fn error_bar(x: f64, low: f64, high: f64) -> String {
+    let (left, right) = (x - 4.0, x + 4.0);
+    format!(
+        "<path class=\"interval\" d=\"M{left:.1} {high:.2}H{right:.1}M{x:.1} {high:.2}V{low:.2}M{left:.1} {low:.2}H{right:.1}\"/>"
+    )
+}
+
 /// A bar in words, for whoever points at it or cannot see it.
 fn told(bar: &Bar) -> String {
     let Some(percent) = &bar.percent else { return format!("{}: not measured", bar.label) };
-    let mut parts = vec![format!("{}: {} % lost", bar.label, short(bar.total()))];
+    let half = bar.half_width.map_or_else(String::new, |half| format!(" ± {}", short(half)));
+    let mut parts = vec![format!("{}: {}{half} % lost", bar.label, short(bar.total()))];
     parts.extend(percent.iter().filter(|(_, p)| *p > 0.0).map(|(location, p)| format!("{location} {} %", short(*p))));
     parts.join("; ")
 }
@@ -122,7 +145,8 @@ mod tests {
     #[test]
     fn pieces_stand_on_each_other_in_the_order_of_travel() {
         let percent = vec![(Location::Network, 5.0), (Location::ReceiverRing, 10.0), (Location::ReceiverFilter, 0.0)];
-        let bars = [Bar { label: "400".into(), rate_bps: 1, percent: Some(percent) }];
+        let percent = Some(percent);
+        let bars = [Bar { label: "400".into(), rate_bps: 1, percent, half_width: Some(1.0), doubtful: false }];
         let svg = panel("<b>", &bars, 18.0, "", "");
         let network = svg.find("data-location=\"network\"").unwrap();
         let ring = svg.find("data-location=\"receiver_ring\"").unwrap();
@@ -133,5 +157,6 @@ mod tests {
         );
         assert!(svg[ring..].contains("y=\"69.50\"") && svg[ring..].contains("height=\"95.00\""), "{svg}");
         assert!(svg.contains(">15</text>"), "the total is above");
+        assert!(svg.contains("V79.00M") && svg.contains(": 15 ± 1 % lost"), "from 14 to 16 %: {svg}");
     }
 }

@@ -12,6 +12,7 @@ mod lines;
 pub mod mix;
 pub mod over_time;
 mod page;
+pub mod points;
 pub mod round_trips;
 pub mod series;
 pub mod sweep;

@@ -1,5 +1,6 @@
-//! What the reports of experiments over a path share, whatever their tests measure: series, the tests in them, and their place on a page.
+//! What the reports of experiments over a path share, whatever their tests measure: series, the points in them, and their place on a page.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
@@ -7,11 +8,13 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::html::about::{About, spaced};
+use crate::html::over_time::caveats;
 use crate::html::page::escape;
+use crate::html::points::{Point, Rejected, Run};
 use crate::html::table::Table;
 
 /// What is to be reported.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Report<R> {
     /// What it is about.
     pub about: About,
@@ -19,8 +22,8 @@ pub struct Report<R> {
     pub series: Vec<Series<R>>,
 }
 
-/// Tests that differ in one thing, over one path.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Points that differ in one thing, over one path.
+#[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series<R> {
     /// How it differs from the others.
@@ -33,54 +36,30 @@ pub struct Series<R> {
     /// How often the server's receive ring is polled, in nanoseconds; `None`: each frame as it comes.
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 1_000_000_000)))]
     pub poll_interval_ns: Option<u64>,
-    /// Its tests, in the order of the experiment.
-    pub runs: Vec<R>,
-    /// Why there is none, with what to do; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting the series as a whole.
-    pub caveats: Vec<Caveat>,
-}
-
-/// One test of a series.
-pub trait Run {
-    /// How it differs from the others of its series.
-    fn label(&self) -> String;
-
-    /// Whether there is a result.
-    fn has_result(&self) -> bool;
-
-    /// Why there is no result, or no whole one.
-    fn error(&self) -> Option<&Caveat>;
-
-    /// What speaks against trusting it.
-    fn caveats(&self) -> &[Caveat];
-
-    /// Its parameters in words, but for the label.
-    fn setting(&self) -> Vec<String>;
-
-    /// The commands that make the same test, a line each.
-    fn commands(&self) -> Vec<String>;
+    /// Its points, in the order of the experiment.
+    pub points: Vec<Point<R>>,
 }
 
 impl<R: Run> Series<R> {
-    /// Its caveats, each with the series and test that it is about.
-    pub fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
-        let whole = self.error.iter().chain(&self.caveats).map(|caveat| (self.name.clone(), caveat));
-        let runs = self.runs.iter().flat_map(|run| {
-            let place = format!("{}, {}", self.name, run.label());
-            run.error().into_iter().chain(run.caveats()).map(move |caveat| (place.clone(), caveat))
-        });
-        whole.chain(runs)
+    /// The caveats of the runs that count, each with the series, point and run that it is about.
+    pub fn placed_caveats(&self) -> impl Iterator<Item = Caveat> {
+        self.points.iter().flat_map(move |point| {
+            point.runs.iter().flat_map(move |run| {
+                let place = format!("{}, {}, run {}", self.name, point.label, run.repeat);
+                run.run.error().into_iter().chain(run.run.caveats()).map(move |caveat| caveat.about(&place))
+            })
+        })
     }
 
-    /// The first error, of the series or of a test.
+    /// The first error of a run.
     pub fn first_error(&self) -> Option<&Caveat> {
-        self.error.as_ref().or_else(|| self.runs.iter().find_map(Run::error))
+        self.points.iter().find_map(Point::first_error)
     }
 
     /// Its parameters in a line.
     fn setting(&self) -> String {
-        let mut parts = self.runs.first().map(Run::setting).unwrap_or_default();
+        let first = self.points.iter().find_map(|point| point.shown().next());
+        let mut parts = first.map(Run::setting).unwrap_or_default();
         let poll = self.poll_interval_ns.map(|ns| spaced(Nanos(ns)));
         parts.extend(poll.map(|interval| format!("receive ring of 256 frames, polled every {interval}")));
         parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
@@ -89,21 +68,81 @@ impl<R: Run> Series<R> {
 }
 
 impl<R: Run> Report<R> {
+    /// Each point with its series.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (&Series<R>, &Point<R>)> {
+        self.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)))
+    }
+
+    /// The runs that figures are made of.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &R> {
-        self.series.iter().flat_map(|series| &series.runs)
+        self.points().flat_map(|(_, point)| point.shown())
     }
 
-    pub(crate) fn placed_caveats(&self) -> impl Iterator<Item = (String, &Caveat)> {
-        self.series.iter().flat_map(Series::placed_caveats)
+    /// How the page begins: the subject, `found` in words, how sure that is, what speaks against it.
+    pub(crate) fn head(&self, body: &mut String, found: &[String]) {
+        self.about.head(body);
+        for sentence in found {
+            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(sentence));
+        }
+        let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
+        if let Some(doubts) = self.doubts() {
+            let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(&doubts));
+        }
+        let placed: Vec<Caveat> = self.series.iter().flat_map(Series::placed_caveats).collect();
+        *body += &caveats(&placed);
     }
 
-    /// The figures, side by side; `draw` draws the tests of a series.
+    /// How sure the means are.
+    fn certainty(&self) -> String {
+        let counts: BTreeSet<usize> =
+            self.points().map(|(_, point)| point.runs.len()).filter(|count| *count > 0).collect();
+        let runs = match (counts.first(), counts.last()) {
+            (Some(1), Some(1)) => {
+                return "Each point is one run, so nothing says how far another would be from it.".into();
+            }
+            (Some(least), Some(most)) if least == most => format!("{least} runs"),
+            (Some(least), Some(most)) => format!("{least} to {most} runs"),
+            _ => return "No run counts.".into(),
+        };
+        let (counted, rejected) = self.points().fold((0, 0), |(counted, rejected), (_, point)| {
+            (counted + point.runs.len(), rejected + point.rejected.len())
+        });
+        let rejected = match rejected {
+            0 => "No run was rejected.".to_owned(),
+            number => format!(
+                "{number} of {} runs were rejected, because this machine spoiled them, and repeated.",
+                number + counted
+            ),
+        };
+        format!(
+            "Each point is the mean of {runs} in random order, each in a new lab; an error bar is its 95 % interval (Student's t). {rejected}"
+        )
+    }
+
+    /// The points that should not be trusted.
+    fn doubts(&self) -> Option<String> {
+        let doubtful: Vec<String> = self
+            .points()
+            .filter(|(_, point)| point.doubtful)
+            .map(|(series, point)| format!("{}, {}", series.name, point.label))
+            .collect();
+        let are = if doubtful.len() == 1 { "point is doubtful and pale" } else { "points are doubtful and pale" };
+        (!doubtful.is_empty()).then(|| {
+            format!(
+                "{} {are} in the figures, as this machine spoiled each try of a run: {}.",
+                doubtful.len(),
+                doubtful.join("; ")
+            )
+        })
+    }
+
+    /// The figures, side by side; `draw` draws the points of a series.
     pub(crate) fn panels(&self, body: &mut String, draw: impl Fn(&Series<R>) -> String) {
         *body += "<div class=\"panels\">\n";
         for series in &self.series {
             *body += &format!("<figure><h3>{}</h3>\n", escape(&series.name));
-            *body +=
-                &if series.runs.is_empty() { "<p class=\"quiet\">Not measured.</p>\n".into() } else { draw(series) };
+            let measured = series.points.iter().any(|point| point.shown().next().is_some());
+            *body += &if measured { draw(series) } else { "<p class=\"quiet\">Not measured.</p>\n".into() };
             *body += &format!("<figcaption><p>{}</p>", escape(&series.setting()));
             if !series.paper.is_empty() {
                 *body += &format!("<p>In the paper: {}</p>", escape(&series.paper));
@@ -113,27 +152,56 @@ impl<R: Run> Report<R> {
         *body += "</div>\n";
     }
 
-    /// The results in columns: the first has the test's label, `cells` are those of the others; the last of them says why where there is no result.
+    /// The results in columns: the first has the point's label, the second its runs, `cells` are those of the others; the last of them says why
+    /// where there is no result.
     pub(crate) fn table(
         &self,
         body: &mut String,
         columns: &[impl ToString],
-        cells: impl Fn(&R) -> Option<Vec<String>>,
+        cells: impl Fn(&Point<R>) -> Option<Vec<String>>,
     ) {
-        let mut table = Table::new("Results as a table", "numbers", columns);
+        let mut columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+        columns.insert(1, "runs".into());
+        let mut table = Table::new("Results as a table", "numbers", &columns);
         for series in &self.series {
             table.group(&series.name);
-            for run in &series.runs {
+            for point in &series.points {
                 let none = || {
-                    let why = run.error().map_or_else(|| "not measured".to_owned(), |error| error.message.clone());
-                    let mut none = vec!["–".to_owned(); columns.len() - 2];
+                    let why =
+                        point.first_error().map_or_else(|| "not measured".to_owned(), |error| error.message.clone());
+                    let mut none = vec!["–".to_owned(); columns.len() - 3];
                     none.push(why);
                     none
                 };
-                table.row(&run.label(), cells(run).unwrap_or_else(none));
+                let cells = cells(point).unwrap_or_else(none);
+                let doubt = if point.doubtful { ", doubtful" } else { "" };
+                table.row(&point.label, std::iter::once(point.runs_text() + doubt).chain(cells));
             }
         }
         *body += &table.finish();
+        *body += "<p class=\"quiet\">Means over the runs, with half of their 95 % interval.</p>\n";
+        self.rejected(body);
+    }
+
+    /// Why runs were rejected, by cause.
+    fn rejected(&self, body: &mut String) {
+        let mut causes: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        for (series, point) in self.points() {
+            for Rejected { why, run } in &point.rejected {
+                let place = format!("{}, {}, run {}", series.name, point.label, run.repeat);
+                causes.entry((&why.code, &why.remedy)).or_default().push(why.about(&place).message);
+            }
+        }
+        for ((code, remedy), messages) in causes {
+            let items: String = messages.iter().map(|message| format!("<li>{}</li>", escape(message))).collect();
+            let _ = writeln!(
+                body,
+                "<details class=\"caveats\"><summary>Rejected runs, {}: {}</summary>\n<p>{}</p><ul class=\"quiet\">{items}</ul></details>",
+                escape(&code.replace('_', " ")),
+                messages.len(),
+                escape(remedy),
+            );
+        }
     }
 
     /// How to make each test by hand, with `serve` at the server.
@@ -143,7 +211,7 @@ impl<R: Run> Report<R> {
         );
         for series in &self.series {
             let _ = writeln!(body, "# {}: {}", escape(&series.name), escape(&series.setting()));
-            for command in series.runs.iter().flat_map(Run::commands) {
+            for command in series.points.iter().filter_map(|point| point.shown().next()).flat_map(Run::commands) {
                 let _ = writeln!(body, "{}", escape(&command));
             }
         }
@@ -154,6 +222,7 @@ impl<R: Run> Report<R> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::html::points::tests::{Small, repeat};
 
     /// A report with nothing to say about itself.
     pub(crate) fn report<R>(series: Vec<Series<R>>) -> Report<R> {
@@ -170,9 +239,43 @@ pub(crate) mod tests {
         Report { about, series }
     }
 
-    /// A series of `runs`, without anything else.
-    pub(crate) fn series<R>(name: &str, runs: Vec<R>) -> Series<R> {
-        let (paper, changes) = (String::new(), Vec::new());
-        Series { name: name.into(), paper, changes, poll_interval_ns: None, runs, error: None, caveats: Vec::new() }
+    /// A series with a point of one run for each of `runs`.
+    pub(crate) fn series<R: Run>(name: &str, runs: Vec<(&str, R)>) -> Series<R> {
+        let points = runs.into_iter().map(|(label, run)| {
+            let mut point = Point::new(label);
+            point.add(repeat(1, run));
+            point
+        });
+        let (paper, changes, points) = (String::new(), Vec::new(), points.collect());
+        Series { name: name.into(), paper, changes, poll_interval_ns: None, points }
+    }
+
+    /// What was rejected and what stays doubtful stands on the page, each in its place.
+    #[test]
+    fn rejected_runs_and_doubtful_points_are_told() {
+        let why = || Caveat::of_error("emulator_late", "late by 3 ms", "");
+        let mut whole = series("whole", vec![("a", Small(1.0))]);
+        whole.points[0].add(repeat(2, Small(2.0)));
+        whole.points[0].reject(why(), repeat(2, Small(9.0)));
+        let mut spoiled = series::<Small>("spoiled", vec![]);
+        spoiled.points.push(Point::new("b"));
+        spoiled.points[0].reject(why(), repeat(1, Small(9.0)));
+        spoiled.points[0].doubtful = true;
+        let report = report(vec![whole, spoiled]);
+        let mut body = String::new();
+        report.head(&mut body, &["found".into()]);
+        report.table(&mut body, &["point", "size"], |point| Some(vec![point.mean("size")?.text(1)]));
+        for said in [
+            "2 of 4 runs were rejected",
+            "1 point is doubtful and pale",
+            "spoiled, b.",
+            ">2 (1 rejected)<",
+            ">0 (1 rejected), doubtful<",
+            ">1.5 ± 6.4<",
+            "Rejected runs, emulator late: 2",
+            "whole, a, run 2: late by 3 ms",
+        ] {
+            assert!(body.contains(said), "{said}: {body}");
+        }
     }
 }

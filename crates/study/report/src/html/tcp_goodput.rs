@@ -1,18 +1,22 @@
 //! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
-use longhaul_tcp::{LimitedBy, TcpParameters, TcpResult};
+use longhaul_tcp::{TcpParameters, TcpResult, TcpStreamResult};
 use longhaul_terms::Amount;
 use longhaul_units::{Bytes, Nanos};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::html::about::{caveats, spaced};
+use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
+use crate::html::bars::error_bar;
 use crate::html::page::{escape, page};
-use crate::html::series::{self, Report, Series};
+use crate::html::points::{self, Mean, Point};
+use crate::html::series::{Report, Series};
+use crate::html::udp_loss::scaled;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -23,12 +27,9 @@ const OWN: &str = "#0072b2";
 const BESIDE: &str = "#e69f00";
 
 /// One test, with the flows that shared its path.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    /// Congestion control, and the number of flows where it varies.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
-    pub label: String,
     /// The flows that are measured.
     pub flows: Flows,
     /// Those at the same time; `None` for none.
@@ -44,7 +45,7 @@ pub struct Run {
 }
 
 /// Flows of one host.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flows {
     /// The host that sends.
@@ -57,28 +58,18 @@ pub struct Flows {
     pub result: Option<TcpResult>,
 }
 
-impl Flows {
-    fn mbit(&self) -> Option<f64> {
-        self.result.as_ref().map(|result| result.goodput_bps as f64 / 1e6)
-    }
-}
+/// Names of means.
+pub(crate) const GOODPUT: &str = "goodput_bps";
+pub(crate) const EXPECTED: &str = "expected_bps";
+const OF_EXPECTED: &str = "share_of_expected";
+pub(crate) const BESIDE_GOODPUT: &str = "beside_goodput_bps";
+pub(crate) const RETRANSMITS: &str = "retransmits";
+pub(crate) const WINDOW: &str = "mean_cwnd_packets";
+pub(crate) const PATH_RTT: &str = "path_rtt_ns";
+const LEAST_RTT: &str = "min_rtt_ns";
+pub(crate) const RTT: &str = "mean_rtt_ns";
 
-impl Run {
-    fn highest(&self) -> f64 {
-        let rates = [self.flows.mbit(), self.beside.as_ref().and_then(Flows::mbit), self.expected_mbit()];
-        rates.into_iter().flatten().fold(0.0, f64::max)
-    }
-
-    fn expected_mbit(&self) -> Option<f64> {
-        self.expected_bps.map(|bps| bps as f64 / 1e6)
-    }
-}
-
-impl series::Run for Run {
-    fn label(&self) -> String {
-        self.label.clone()
-    }
-
+impl points::Run for Run {
     fn has_result(&self) -> bool {
         self.flows.result.is_some()
     }
@@ -89,6 +80,33 @@ impl series::Run for Run {
 
     fn caveats(&self) -> &[Caveat] {
         &self.caveats
+    }
+
+    fn add_caveats(&mut self, more: Vec<Caveat>) {
+        self.caveats.extend(more);
+    }
+
+    fn quantities(&self) -> Vec<(&'static str, f64)> {
+        let Some(result) = &self.flows.result else { return Vec::new() };
+        let mean = |of: &dyn Fn(&TcpStreamResult) -> Option<f64>| {
+            let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
+            Some(Mean::of(&values)?.mean)
+        };
+        let goodput = result.goodput_bps as f64;
+        let expected = self.expected_bps.filter(|bps| *bps > 0).map(|bps| bps as f64);
+        let beside = self.beside.as_ref().and_then(|beside| beside.result.as_ref());
+        let all = [
+            (GOODPUT, Some(goodput)),
+            (EXPECTED, expected),
+            (OF_EXPECTED, expected.map(|expected| goodput / expected)),
+            (BESIDE_GOODPUT, beside.map(|result| result.goodput_bps as f64)),
+            (RETRANSMITS, Some(result.retransmits as f64)),
+            (WINDOW, mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64))),
+            (PATH_RTT, Some(self.path_rtt_ns as f64)),
+            (LEAST_RTT, mean(&|stream| Some(stream.min_rtt_ns? as f64))),
+            (RTT, mean(&|stream| Some(stream.mean_rtt_ns? as f64))),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     fn setting(&self) -> Vec<String> {
@@ -134,22 +152,53 @@ impl Report<Run> {
     /// The page.
     pub fn to_html(&self) -> String {
         let mut body = String::new();
-        self.about.head(&mut body, self.placed_caveats().count());
+        self.head(&mut body, &self.found());
         self.legend(&mut body);
-        let highest = self.runs().map(Run::highest).fold(0.0, f64::max);
+        let highest = self.points().map(|(_, point)| highest(point)).fold(0.0, f64::max);
         self.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
         self.table(&mut body, &COLUMNS, cells);
-        caveats(&mut body, self.placed_caveats());
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
                  function of the congestion control gives at the path's loss rate (<code>longhaul cc table</code>), sent once per round trip.</p>\n\
                  <p>The hosts are network namespaces on one machine, and longhaul emulates the path between them, so hosts and path share \
-                 its CPUs. Each series has its own path and hosts.</p>\n";
+                 its CPUs. Each run has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve --sessions 2");
         page(&self.about.title, &body)
+    }
+
+    /// What was found, in words: the ends of the goodputs, and how near the response functions are.
+    fn found(&self) -> Vec<String> {
+        let goodput = |point: &Point<Run>| point.mean(GOODPUT).map_or(0.0, |mean| mean.mean);
+        let measured = || self.points().filter(|(_, point)| !point.doubtful && point.mean(GOODPUT).is_some());
+        let by_goodput = |(_, a): &(&Series<Run>, &Point<Run>), (_, b): &(&Series<Run>, &Point<Run>)| {
+            goodput(a).total_cmp(&goodput(b))
+        };
+        let Some((most, least)) = measured().max_by(by_goodput).zip(measured().min_by(by_goodput)) else {
+            return vec!["Nothing was measured that can be trusted.".into()];
+        };
+        let name = |(series, point): (&Series<Run>, &Point<Run>)| {
+            let named = if self.series.len() > 1 { format!(" in “{}”", series.name) } else { String::new() };
+            format!("{}{named} ({} Mb/s)", point.label, scaled(point, GOODPUT, 1e-6).text(1))
+        };
+        let mut found = Vec::new();
+        if measured().count() > 1 {
+            found.push(format!("The highest goodput has {}, the lowest {}.", name(most), name(least)));
+        } else {
+            found.push(format!("The goodput is that of {}.", name(most)));
+        }
+        let beside_function: Vec<String> = measured()
+            .filter_map(|(_, point)| Some(format!("{} {} times", point.label, point.mean(OF_EXPECTED)?.text(2))))
+            .collect();
+        if !beside_function.is_empty() {
+            found.push(format!(
+                "Goodput beside what the response function of each control says: {}.",
+                beside_function.join(", ")
+            ));
+        }
+        found
     }
 
     fn legend(&self, body: &mut String) {
@@ -170,41 +219,62 @@ impl Report<Run> {
     }
 }
 
-/// The cells of a row of the table but for the first; `None` without a result.
-fn cells(run: &Run) -> Option<Vec<String>> {
-    let result = run.flows.result.as_ref()?;
-    let none = || "–".to_owned();
-    let mbit = |rate: Option<f64>| rate.map_or_else(none, |rate| format!("{rate:.1}"));
-    let mean = |of: &dyn Fn(&longhaul_tcp::TcpStreamResult) -> Option<f64>| {
-        let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+/// The cells of a row of the table but for label and runs; `None` without a result.
+fn cells(point: &Point<Run>) -> Option<Vec<String>> {
+    point.mean(GOODPUT)?;
+    let mean = |name: &str, factor: f64, decimals: usize| {
+        point.mean(name).map_or_else(|| "–".to_owned(), |_| scaled(point, name, factor).text(decimals))
     };
-    let window = mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64));
-    let rtt = mean(&|stream| Some(stream.mean_rtt_ns? as f64 / 1e6));
-    let least = mean(&|stream| Some(stream.min_rtt_ns? as f64 / 1e6));
-    let lost = result.loss_bytes_by_location.places().into_iter().filter(|(_, bytes)| *bytes > 0);
-    let lost: Vec<String> = lost.map(|(place, bytes)| format!("{place} {bytes}")).collect();
+    let lost = point.means_of(|run| {
+        let result = run.flows.result.as_ref();
+        result
+            .map(|result| result.loss_bytes_by_location.places())
+            .into_iter()
+            .flatten()
+            .map(|(place, bytes)| (place.to_string(), bytes as f64))
+    });
+    let lost: Vec<String> = lost
+        .iter()
+        .filter(|(_, bytes)| bytes.mean > 0.0)
+        .map(|(place, bytes)| format!("{place} {}", bytes.text(0)))
+        .collect();
     Some(vec![
-        mbit(run.flows.mbit()),
-        mbit(run.expected_mbit()),
-        mbit(run.beside.as_ref().and_then(Flows::mbit)),
-        result.retransmits.to_string(),
-        window.map_or_else(none, |packets| format!("{packets:.0}")),
-        format!("{:.3}", run.path_rtt_ns as f64 / 1e6),
-        least.map_or_else(none, |ms| format!("{ms:.3}")),
-        rtt.map_or_else(none, |ms| format!("{ms:.3}")),
-        limit(&result.limited_by),
+        mean(GOODPUT, 1e-6, 1),
+        mean(EXPECTED, 1e-6, 1),
+        mean(BESIDE_GOODPUT, 1e-6, 1),
+        mean(RETRANSMITS, 1.0, 0),
+        mean(WINDOW, 1.0, 0),
+        format!("{:.3}", scaled(point, PATH_RTT, 1e-6).mean),
+        mean(LEAST_RTT, 1e-6, 3),
+        mean(RTT, 1e-6, 3),
+        limit(point),
         if lost.is_empty() { "0".into() } else { lost.join(", ") },
     ])
 }
 
-fn limit(limited_by: &LimitedBy) -> String {
-    limited_by
-        .foremost()
-        .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0))
+/// What limited most runs of a point, and for how much of their time.
+pub(crate) fn limit(point: &Point<Run>) -> String {
+    let limits = |run: &Run| run.flows.result.as_ref().and_then(|result| result.limited_by.foremost());
+    let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (name, share) in point.shown().filter_map(limits) {
+        shares.entry(name).or_default().push(share);
+    }
+    let foremost = shares.into_iter().max_by_key(|(_, shares)| shares.len());
+    foremost
+        .and_then(|(name, shares)| Some((name, Mean::of(&shares)?)))
+        .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share.mean * 100.0))
 }
 
-/// One or two bars per test, with an axis from 0 to at least `highest` Mb/s.
+/// The highest value of a figure's bars, Mb/s.
+fn highest(point: &Point<Run>) -> f64 {
+    let top = |name| {
+        let mean = scaled(point, name, 1e-6);
+        mean.mean + mean.half_width.unwrap_or_default()
+    };
+    [GOODPUT, EXPECTED, BESIDE_GOODPUT].map(top).into_iter().fold(0.0, f64::max)
+}
+
+/// One or two bars per point, with an axis from 0 to at least `highest` Mb/s.
 fn panel(series: &Series<Run>, highest: f64) -> String {
     let [left, top, right, bottom] = EDGES;
     // The values are above the bars and below the highest grid line.
@@ -217,32 +287,40 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
         escape(&series.name)
     );
     grid(&mut svg, EDGES, step, steps, short);
-    let room = (right - left) / series.runs.len().max(1) as f64;
-    for (number, run) in series.runs.iter().enumerate() {
+    let room = (right - left) / series.points.len().max(1) as f64;
+    for (number, point) in series.points.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);
-        let _ = write!(svg, "<g class=\"bar\" data-test=\"{0}\"><title>{0}</title>", escape(&run.label));
-        let bars = [Some((&run.flows, OWN)), run.beside.as_ref().map(|beside| (beside, BESIDE))];
+        let class = if point.doubtful { "bar doubtful" } else { "bar" };
+        let _ = write!(svg, "<g class=\"{class}\" data-test=\"{0}\"><title>{0}</title>", escape(&point.label));
+        let has_beside = point.shown().any(|run| run.beside.is_some());
+        let bars = [Some((GOODPUT, OWN)), has_beside.then_some((BESIDE_GOODPUT, BESIDE))];
         let bars: Vec<_> = bars.into_iter().flatten().collect();
         let wide = room * 0.62 / bars.len() as f64;
-        for (place, (flows, fill)) in bars.iter().enumerate() {
+        for (place, (name, fill)) in bars.iter().enumerate() {
             let x = middle + wide * (place as f64 - bars.len() as f64 / 2.0);
-            let (high, text) = flows.mbit().map_or((bottom, "–".into()), |mbit| (y(mbit), short(mbit)));
+            let (goodput, half) = (scaled(point, name, 1e-6), point.mean(name).and_then(|mean| mean.half_width));
+            let (high, text) =
+                point.mean(name).map_or((bottom, "–".into()), |_| (y(goodput.mean), short(goodput.mean)));
+            let above = half.map_or(high, |half| y(goodput.mean + half * 1e-6));
             let _ = write!(
                 svg,
                 "<rect class=\"piece\" x=\"{x:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
                  <text class=\"total\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
                 bottom - high,
                 x + wide / 2.0,
-                high - 5.0,
+                above - 5.0,
             );
+            if let Some(half) = half {
+                svg += &error_bar(x + wide / 2.0, y(goodput.mean - half * 1e-6), above);
+            }
         }
-        if let Some(mbit) = run.expected_mbit() {
+        if point.mean(EXPECTED).is_some() {
             let _ = write!(
                 svg,
                 "<line class=\"axis\" stroke-width=\"2\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{2:.2}\" y2=\"{2:.2}\"/>",
                 middle - room * 0.42,
                 middle + room * 0.42,
-                y(mbit)
+                y(scaled(point, EXPECTED, 1e-6).mean)
             );
         }
         // Labels that would overlap are in two rows.
@@ -250,7 +328,7 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text></g>",
-            escape(&run.label)
+            escape(&point.label)
         );
     }
     let _ = writeln!(
@@ -279,30 +357,29 @@ mod tests {
         Flows { host: "client".into(), command: "longhaul tcp server -C reno".into(), parameters, result }
     }
 
-    fn report(runs: Vec<Run>) -> Report<Run> {
+    fn report(runs: Vec<(&str, Run)>) -> Report<Run> {
         crate::html::series::tests::report(vec![crate::html::series::tests::series("one <flow>", runs)])
     }
 
-    fn run(label: &str, goodput_mbit: Option<u64>) -> Run {
+    fn run(goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
-        Run {
-            label: label.into(),
-            flows,
-            beside: None,
-            expected_bps: None,
-            path_rtt_ns: 40_000_000,
-            error: None,
-            caveats: Vec::new(),
-        }
+        Run { flows, beside: None, expected_bps: None, path_rtt_ns: 40_000_000, error: None, caveats: Vec::new() }
     }
 
     /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.
     #[test]
     fn figure_and_table_say_the_same() {
-        let expected = Run { expected_bps: Some(1_000_000_000), ..run("reno", Some(500)) };
-        let html = report(vec![expected, run("scalable", Some(1850))]).to_html();
+        let expected = Run { expected_bps: Some(1_000_000_000), ..run(Some(500)) };
+        let html = report(vec![("reno", expected), ("scalable", run(Some(1850)))]).to_html();
         assert!(html.contains("height=\"47.50\"") && html.contains("y1=\"117.00\" y2=\"117.00\""), "{html}");
-        for cell in [">500.0<", ">1000.0<", ">1850.0<", "expected by the response function", "one &lt;flow&gt;"] {
+        for cell in [
+            ">500.0<",
+            ">1000.0<",
+            ">1850.0<",
+            "expected by the response function",
+            "one &lt;flow&gt;",
+            "reno 0.50 times",
+        ] {
             assert!(html.contains(cell), "{cell}: {html}");
         }
         assert!(!html.contains("the flow that shares the path"));
@@ -311,10 +388,10 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said_and_two_flows_have_two_bars() {
         let error = Some(Caveat::of_error("refused", "nobody <there>", ""));
-        let failed = Run { error, ..run("vegas", None) };
-        let shared = Run { beside: Some(flows(Some(20))), ..run("reno", Some(70)) };
-        let html = report(vec![failed, shared]).to_html();
-        for said in ["nobody &lt;there&gt;", "1 caveat</a> applies", "the flow that shares the path", ">20.0<"] {
+        let failed = Run { error, ..run(None) };
+        let shared = Run { beside: Some(flows(Some(20))), ..run(Some(70)) };
+        let html = report(vec![("vegas", failed), ("reno", shared)]).to_html();
+        for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flow that shares the path", ">20.0<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("class=\"piece\"").count(), 3);

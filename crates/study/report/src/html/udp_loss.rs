@@ -1,24 +1,30 @@
 //! UDP loss against rate, by location: figure 5 of the NLR Rings paper, for any experiment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
 use longhaul_terms::{Amount, SoftirqPlacement};
 use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::{Bytes, Nanos};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::html::about::{caveats, spaced};
+use crate::html::about::spaced;
+use crate::html::axis::short;
 use crate::html::bars::{Bar, panel};
 use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
-use crate::html::series::{self, Report, Series};
+use crate::html::points::{self, Mean, Point};
+use crate::html::series::{Report, Series};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
 const LOW_PANEL: f64 = 0.2;
+/// Names of means.
+pub(crate) const LOST: &str = "lost_percent";
+pub(crate) const SENT: &str = "sent_rate_bps";
+pub(crate) const RECEIVED: &str = "received_rate_bps";
 
 /// One test.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Payload bits a second asked for.
@@ -37,23 +43,29 @@ pub struct Run {
 }
 
 impl Run {
-    fn bar(&self) -> Bar {
-        Bar { label: mbit(self.rate_bps), rate_bps: self.rate_bps, percent: self.percent() }
-    }
-
-    /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
-    fn percent(&self) -> Option<Vec<(Location, f64)>> {
-        let result = self.result.as_ref()?;
+    /// Percent of the sent packets lost at each location, from sender to receiver.
+    pub(crate) fn percent(&self) -> Vec<(Location, f64)> {
+        let Some(result) = &self.result else { return Vec::new() };
         let share = |packets: u64| packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
-        Some(result.loss_by_location.iter().map(|(location, packets)| (*location, share(*packets))).collect())
+        result.loss_by_location.iter().map(|(location, packets)| (*location, share(*packets))).collect()
     }
 }
 
-impl series::Run for Run {
-    fn label(&self) -> String {
-        mbit(self.rate_bps)
+/// The bar of a point.
+fn bar(point: &Point<Run>) -> Bar {
+    let rate_bps = point.shown().next().map_or(0, |run| run.rate_bps);
+    let percent = point.means_of(Run::percent).into_iter().map(|(location, mean)| (location, mean.mean)).collect();
+    let lost = point.mean(LOST);
+    Bar {
+        label: point.label.clone(),
+        rate_bps,
+        percent: lost.is_some().then_some(percent),
+        half_width: lost.and_then(|lost| lost.half_width),
+        doubtful: point.doubtful,
     }
+}
 
+impl points::Run for Run {
     fn has_result(&self) -> bool {
         self.result.is_some()
     }
@@ -64,6 +76,19 @@ impl series::Run for Run {
 
     fn caveats(&self) -> &[Caveat] {
         &self.caveats
+    }
+
+    fn add_caveats(&mut self, more: Vec<Caveat>) {
+        self.caveats.extend(more);
+    }
+
+    fn quantities(&self) -> Vec<(&'static str, f64)> {
+        let Some(result) = &self.result else { return Vec::new() };
+        vec![
+            (LOST, result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64),
+            (SENT, result.sent_rate_bps as f64),
+            (RECEIVED, result.received_rate_bps as f64),
+        ]
     }
 
     fn setting(&self) -> Vec<String> {
@@ -90,8 +115,8 @@ impl series::Run for Run {
     }
 }
 
-/// Megabits per second, with at most one decimal.
-fn mbit(bps: u64) -> String {
+/// The label of a point: its rate in megabits per second, with at most one decimal.
+pub fn mbit(bps: u64) -> String {
     let text = format!("{:.1}", bps as f64 / 1e6);
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
@@ -105,27 +130,61 @@ impl Report<Run> {
             .into_iter()
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
-        self.about.head(&mut body, self.placed_caveats().count());
+        self.head(&mut body, &self.found());
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         self.figures(&mut body);
         self.about.note(&mut body);
-        let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "packets sent", "packets lost", "lost, %"]
-            .map(str::to_owned)
-            .to_vec();
-        columns.extend(lossy.iter().map(|location| words(*location)));
+        let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "lost, %"].map(str::to_owned).to_vec();
+        columns.extend(lossy.iter().map(|location| format!("{}, %", words(*location))));
         columns.push("placed by".into());
-        self.table(&mut body, &columns, |run| Some(cells(run.result.as_ref()?, &lossy)));
-        caveats(&mut body, self.placed_caveats());
+        self.table(&mut body, &columns, |point| cells(point, &lossy));
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve");
         page(&self.about.title, &body)
     }
 
+    /// What was found, in words: the most that was lost and where, and how all losses divide.
+    fn found(&self) -> Vec<String> {
+        let lost = |point: &Point<Run>| point.mean(LOST).map(|lost| lost.mean);
+        let trusted = || self.points().filter(|(_, point)| !point.doubtful);
+        let Some((series, worst)) = trusted()
+            .filter(|(_, point)| lost(point).is_some())
+            .max_by(|(_, a), (_, b)| lost(a).unwrap_or_default().total_cmp(&lost(b).unwrap_or_default()))
+        else {
+            return vec!["Nothing was measured that can be trusted.".into()];
+        };
+        let mut places: BTreeMap<Location, u64> = BTreeMap::new();
+        for result in trusted().flat_map(|(_, point)| point.shown()).filter_map(|run| run.result.as_ref()) {
+            for (location, packets) in &result.loss_by_location {
+                *places.entry(*location).or_default() += packets;
+            }
+        }
+        let all: u64 = places.values().sum();
+        if all == 0 {
+            return vec!["No packet was lost, in any series at any rate.".into()];
+        }
+        let mut divided: Vec<(Location, u64)> = places.into_iter().filter(|(_, packets)| *packets > 0).collect();
+        divided.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
+        let divided: Vec<String> = (divided.iter())
+            .map(|(location, packets)| {
+                format!("{} % in the {}", short(*packets as f64 * 100.0 / all as f64), named(*location))
+            })
+            .collect();
+        let most = worst.mean(LOST).map_or_else(String::new, |lost| lost.text(1));
+        let foremost = worst.means_of(Run::percent).into_iter().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
+        let where_most =
+            foremost.map_or_else(String::new, |(location, _)| format!(", mostly in the {}", named(location)));
+        vec![
+            format!("Most was lost in “{}” at {} Mb/s: {most} % of the packets{where_most}.", series.name, worst.label),
+            format!("Of all lost packets, {}.", divided.join(", ")),
+        ]
+    }
+
     fn figures(&self, body: &mut String) {
-        let bars = |series: &Series<Run>| -> Vec<Bar> { series.runs.iter().map(Run::bar).collect() };
-        let highest = |bars: &[Bar]| bars.iter().map(Bar::total).fold(0.0, f64::max);
+        let bars = |series: &Series<Run>| -> Vec<Bar> { series.points.iter().map(bar).collect() };
+        let highest = |bars: &[Bar]| bars.iter().map(Bar::top).fold(0.0, f64::max);
         let top = self.series.iter().map(|series| highest(&bars(series))).fold(0.0, f64::max);
         self.panels(body, |series| {
             let bars = bars(series);
@@ -164,21 +223,27 @@ impl Report<Run> {
             *body += &format!("<p>{text}</p>\n");
         }
         *body += "<p>Rates count UDP payload: the sent rate from first to last departure, the received rate from first to last \
-                  arrival. Percentages are of the packets sent. If the sender did not reach a rate, a caveat says so.</p>\n\
+                  arrival. Percentages are of the packets sent; each is the mean over the runs of a point. If the sender did not reach a rate, a caveat says so.</p>\n\
                   <p>Client and server are network namespaces on one machine, and longhaul emulates the path between them, so \
-                  hosts and path share its CPUs. Each series has its own path and hosts.</p>\n";
+                  hosts and path share its CPUs. Each run has its own path and hosts.</p>\n";
     }
 }
 
-/// The cells of a row of the table but for the first.
-fn cells(result: &UdpResult, lossy: &[Location]) -> Vec<String> {
-    let mut cells = vec![mbit(result.sent_rate_bps), mbit(result.received_rate_bps)];
-    cells.extend([result.sent_packets, result.lost_packets].map(|packets| packets.to_string()));
-    cells.push(format!("{:.3}", result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64));
-    let at = |location| result.loss_by_location.get(location).copied().unwrap_or(0).to_string();
-    cells.extend(lossy.iter().map(at));
-    cells.push(method_name(result.location_method).into());
-    cells
+/// The cells of a row of the table but for label and runs; `None` without a result.
+fn cells(point: &Point<Run>, lossy: &[Location]) -> Option<Vec<String>> {
+    let method = point.shown().find_map(|run| run.result.as_ref())?.location_method;
+    let mut cells = [SENT, RECEIVED].map(|name| scaled(point, name, 1e-6).text(1)).to_vec();
+    cells.push(scaled(point, LOST, 1.0).text(3));
+    let percent = point.means_of(Run::percent);
+    cells.extend(lossy.iter().map(|location| percent.get(location).map_or_else(|| "0".into(), |mean| mean.text(3))));
+    cells.push(method_name(method).into());
+    Some(cells)
+}
+
+/// A mean times `factor`; 0 where no run has it.
+pub(crate) fn scaled<R: points::Run>(point: &Point<R>, name: &str, factor: f64) -> Mean {
+    let mean = point.mean(name).unwrap_or(Mean { mean: 0.0, half_width: None });
+    Mean { mean: mean.mean * factor, half_width: mean.half_width.map(|half| half * factor) }
 }
 
 fn legend(body: &mut String, lossy: &[Location]) {
@@ -196,9 +261,14 @@ fn legend(body: &mut String, lossy: &[Location]) {
     *body += "</ul>\n";
 }
 
+/// A location in words.
+fn named(location: Location) -> String {
+    location.name().replace('_', " ")
+}
+
 /// A location's name, and the paper's name of it.
 fn words(location: Location) -> String {
-    let name = location.name().replace('_', " ");
+    let name = named(location);
     match location {
         Location::Network => format!("{name} (network_loss)"),
         Location::ReceiverRing => format!("{name} (rx_ring_loss)"),
@@ -241,10 +311,10 @@ mod tests {
     #[test]
     fn figure_and_table_say_the_same() {
         let lost = [(Location::Network, 50), (Location::ReceiverSocketBuffer, 200)];
-        let html = report(vec![series("1 MiB", vec![run(400, &[]), run(2400, &lost)])]).to_html();
+        let html = report(vec![series("1 MiB", vec![("400", run(400, &[])), ("2400", run(2400, &lost))])]).to_html();
         assert_eq!(html.matches("class=\"bar\"").count(), 2);
         assert!(html.contains("2400: 25 % lost; network 5 %; receiver_socket_buffer 20 %"), "{html}");
-        for cell in [">250<", ">25.000<", ">50<", ">200<", "sockbuf_loss"] {
+        for cell in [">25.000<", ">5.000<", ">20.000<", "sockbuf_loss", "20 % in the network", "at 2400 Mb/s: 25.0 %"] {
             assert!(html.contains(cell), "{cell}");
         }
         assert!(!html.contains("rx_ring_loss"), "what lost nothing has no column");
@@ -252,8 +322,8 @@ mod tests {
 
     #[test]
     fn low_panels_have_an_axis_of_their_own() {
-        let low = series("low", vec![run(400, &[(Location::Network, 10)])]);
-        let high = series("high", vec![run(400, &[(Location::Network, 500)])]);
+        let low = series("low", vec![("400", run(400, &[(Location::Network, 10)]))]);
+        let high = series("high", vec![("400", run(400, &[(Location::Network, 500)]))]);
         let html = report(vec![low.clone(), high]).to_html();
         assert_eq!(html.matches("(own scale)").count(), 1);
         assert!(!report(vec![low.clone(), low]).to_html().contains("(own scale)"));
@@ -264,22 +334,23 @@ mod tests {
         let mut failed = run(400, &[]);
         failed.result = None;
         failed.error = Some(Caveat::of_error("unreachable", "nobody <there>", "call"));
-        let mut none = series("none", Vec::new());
-        none.error = Some(Caveat::of_error("lab", "no ring", ""));
-        let mut interrupted = report(vec![series("1 MiB", vec![failed]), none]);
+        let none = series("none", Vec::new());
+        let mut interrupted = report(vec![series("1 MiB", vec![("400", failed), ("800", run(800, &[]))]), none]);
         interrupted.about.interrupted = true;
         let html = interrupted.to_html();
-        for said in ["400: not measured", "nobody &lt;there&gt;", "no ring", "was interrupted", "2 caveats</a> apply"] {
+        for said in
+            ["400: not measured", "nobody &lt;there&gt;", "Not measured.", "was interrupted", "1 caveat applies"]
+        {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert!(!html.contains("<there>"));
-        assert!(report::<Run>(vec![]).to_html().contains("no packet was lost"), "nothing to show is no error");
+        assert!(report::<Run>(vec![]).to_html().contains("Nothing was measured"), "nothing to show is no error");
     }
 
     /// A page that fetches or runs anything is not what it says it is.
     #[test]
     fn nothing_comes_from_elsewhere() {
-        let mut named = series("<script src=//x>", vec![run(1, &[(Location::SenderDevice, 5)])]);
+        let mut named = series("<script src=//x>", vec![("1", run(1, &[(Location::SenderDevice, 5)]))]);
         named.paper = "<img src=x>".into();
         let html = report(vec![named]).to_html();
         for bad in ["<script", "<img", "<link", "@import", "src=\"", "http://", "https://"] {

@@ -1,11 +1,13 @@
-//! An experiment while it runs: a table for each series.
+//! An experiment as text: a line for each run while it runs, a table for each series at its end.
 
 use std::fmt::Write;
 
 use longhaul_result::Location;
-use longhaul_udp::UdpResult;
 
-use crate::html::{tcp_goodput, udp_loss};
+use crate::html::points::{Point, Run};
+use crate::html::series::Series;
+use crate::html::tcp_goodput::{self, BESIDE_GOODPUT, EXPECTED, GOODPUT, PATH_RTT, RETRANSMITS, RTT, WINDOW, limit};
+use crate::html::udp_loss::{self, LOST, RECEIVED, SENT, scaled};
 
 /// Places that have a column of their own in the table: those of the NLR Rings paper.
 const COLUMNS: [(Location, &str); 3] = [
@@ -13,83 +15,118 @@ const COLUMNS: [(Location, &str); 3] = [
     (Location::ReceiverRing, "receive ring"),
     (Location::ReceiverSocketBuffer, "socket buffer"),
 ];
+const NONE: &str = "–";
 
-/// The heading of a series.
-pub fn udp_heading(name: &str) -> String {
-    let columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
-    let head = format!(
-        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>8}{columns}",
-        "offered", "sent", "received", "packets", "lost", "lost %"
-    );
-    format!("{name}\n{head}")
+/// What one run of a UDP test has, in a few words.
+pub fn udp_line(run: &udp_loss::Run) -> String {
+    match &run.result {
+        None => not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+        Some(result) => {
+            format!("{:.3} % lost", result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64)
+        }
+    }
 }
 
-/// One test, in a line. Rates are Mb/s of payload; each place has the packets that it lost.
-pub fn udp_row(run: &udp_loss::Run) -> String {
-    let mbit = |bps: u64| format!("{:.1}", bps as f64 / 1e6);
-    let Some(result) = &run.result else {
-        let why = run.error.as_ref().map_or("", |error| &error.message);
-        return format!("{:>9}  not measured: {why}", mbit(run.rate_bps));
+/// What one run of a TCP test has, in a few words.
+pub fn tcp_line(run: &tcp_goodput::Run) -> String {
+    let mut line = match &run.flows.result {
+        None => return not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+        Some(result) => format!("{:.1} Mb/s", result.goodput_bps as f64 / 1e6),
     };
-    let columns: String = COLUMNS.iter().map(|(location, _)| format!(" {:>14}", lost(result, *location))).collect();
-    let others: String = (Location::ALL.into_iter())
-        .filter(|location| COLUMNS.iter().all(|(known, _)| known != location) && lost(result, *location) > 0)
-        .map(|location| format!("  {location} {}", lost(result, location)))
-        .collect();
-    format!(
-        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>8.3}{columns}{others}",
-        mbit(run.rate_bps),
-        mbit(result.sent_rate_bps),
-        mbit(result.received_rate_bps),
-        result.sent_packets,
-        result.lost_packets,
-        result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64,
-    )
-}
-
-fn lost(result: &UdpResult, location: Location) -> u64 {
-    result.loss_by_location.get(&location).copied().unwrap_or(0)
-}
-
-/// The heading of a series.
-pub fn tcp_heading(name: &str) -> String {
-    format!(
-        "{name}\n{:<16} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9} {:>9}  limited by",
-        "test", "goodput", "expected", "other", "retrans.", "mean window", "RTT asked", "seen, ms"
-    )
-}
-
-/// One test, in a line. Rates are Mb/s of payload, windows packets.
-pub fn tcp_row(run: &tcp_goodput::Run) -> String {
-    let none = || "–".to_owned();
-    let mbit = |bps: Option<u64>| bps.map_or_else(none, |bps| format!("{:.1}", bps as f64 / 1e6));
-    let Some(result) = &run.flows.result else {
-        let why = run.error.as_ref().map_or("", |error| &error.message);
-        return format!("{:<16} not measured: {why}", run.label);
-    };
-    let count = result.streams.len().max(1) as f64;
-    let window: f64 = (result.streams.iter())
-        .filter_map(|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64))
-        .sum();
-    let rtt: f64 = result.streams.iter().filter_map(|stream| Some(stream.mean_rtt_ns? as f64 / 1e6)).sum();
-    let beside = run.beside.as_ref().and_then(|beside| beside.result.as_ref()).map(|result| result.goodput_bps);
-    let limit = result
-        .limited_by
-        .foremost()
-        .map_or_else(String::new, |(name, share)| format!("{} {:.0} %", name.replace('_', " "), share * 100.0));
-    let mut line = format!(
-        "{:<16} {:>10} {:>10} {:>10} {:>9} {:>12.0} {:>9.1} {:>9.1}  {limit}",
-        run.label,
-        mbit(Some(result.goodput_bps)),
-        mbit(run.expected_bps),
-        mbit(beside),
-        result.retransmits,
-        window / count,
-        run.path_rtt_ns as f64 / 1e6,
-        rtt / count,
-    );
+    if let Some(result) = run.beside.as_ref().and_then(|beside| beside.result.as_ref()) {
+        // Writing to a string cannot fail.
+        let _ = write!(line, ", beside it {:.1} Mb/s", result.goodput_bps as f64 / 1e6);
+    }
     if let Some(error) = &run.error {
         let _ = write!(line, "; other flow: {}", error.message);
     }
     line
+}
+
+fn not_measured(why: Option<&str>) -> String {
+    format!("not measured: {}", why.unwrap_or_default())
+}
+
+/// A series of UDP tests: means over the runs of each point. Rates are Mb/s of payload; each place has the percent of the packets that it lost.
+pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
+    let columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
+    let mut table = format!(
+        "{}\n{:>9} {:>16} {:>16} {:>17}{columns}  runs\n",
+        series.name, "offered", "sent", "received", "lost, %"
+    );
+    for point in &series.points {
+        let Some(lost) = point.mean(LOST) else {
+            let _ = writeln!(table, "{:>9}  {}", point.label, why(point));
+            continue;
+        };
+        let places = point.means_of(udp_loss::Run::percent);
+        let at = |location: &Location| places.get(location).map_or(0.0, |mean| mean.mean);
+        let columns: String = COLUMNS.iter().map(|(location, _)| format!(" {:>14.3}", at(location))).collect();
+        let others: String = (places.iter())
+            .filter(|(location, mean)| COLUMNS.iter().all(|(known, _)| known != *location) && mean.mean > 0.0)
+            .map(|(location, mean)| format!("  {location} {:.3}", mean.mean))
+            .collect();
+        let _ = writeln!(
+            table,
+            "{:>9} {:>16} {:>16} {:>17}{columns}  {}{others}",
+            point.label,
+            scaled(point, SENT, 1e-6).text(1),
+            scaled(point, RECEIVED, 1e-6).text(1),
+            lost.text(3),
+            runs(point),
+        );
+    }
+    table
+}
+
+/// A series of TCP tests: means over the runs of each point. Rates are Mb/s of payload, windows packets.
+pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
+    let mut table = format!(
+        "{}\n{:<16} {:>16} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} runs\n",
+        series.name,
+        "test",
+        "goodput",
+        "expected",
+        "other",
+        "retrans.",
+        "mean window",
+        "RTT asked",
+        "seen, ms",
+        "limited by"
+    );
+    for point in &series.points {
+        let Some(_) = point.mean(GOODPUT) else {
+            let _ = writeln!(table, "{:<16} {}", point.label, why(point));
+            continue;
+        };
+        let with_interval = |name: &str, factor: f64| {
+            point.mean(name).map_or_else(|| NONE.to_owned(), |_| scaled(point, name, factor).text(1))
+        };
+        let alone = |name: &str, factor: f64, decimals: usize| {
+            point.mean(name).map_or_else(|| NONE.to_owned(), |mean| format!("{:.decimals$}", mean.mean * factor))
+        };
+        let _ = writeln!(
+            table,
+            "{:<16} {:>16} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} {}",
+            point.label,
+            with_interval(GOODPUT, 1e-6),
+            alone(EXPECTED, 1e-6, 1),
+            with_interval(BESIDE_GOODPUT, 1e-6),
+            alone(RETRANSMITS, 1.0, 0),
+            alone(WINDOW, 1.0, 0),
+            alone(PATH_RTT, 1e-6, 1),
+            alone(RTT, 1e-6, 1),
+            limit(point),
+            runs(point),
+        );
+    }
+    table
+}
+
+fn runs<R: Run>(point: &Point<R>) -> String {
+    point.runs_text() + if point.doubtful { ", doubtful" } else { "" }
+}
+
+fn why<R: Run>(point: &Point<R>) -> String {
+    point.first_error().map_or_else(|| "not measured".into(), |error| not_measured(Some(&error.message)))
 }

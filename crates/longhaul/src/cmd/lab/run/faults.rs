@@ -19,8 +19,7 @@ use longhaul_kernel::user_namespace;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use super::not_written;
-use crate::output::saved::folder_at;
+use crate::output::saved::{folder_at, not_written};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, plain, print_json, print_text};
 
 /// The name that stands for the catalogue.
@@ -37,9 +36,6 @@ const EVIDENCE_FILES_MOST: usize = 100_000;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Catalogue of faults (longhaul lab run faults)")]
 pub(super) struct FaultArgs {
-    /// Run these faults alone
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    only: Vec<String>,
     /// Run each fault with this many seeds of the path's random numbers [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
@@ -63,8 +59,7 @@ pub(super) struct FaultArgs {
 impl FaultArgs {
     /// Whether any was given: they say nothing to an experiment.
     pub(super) fn any(&self) -> bool {
-        !self.only.is_empty()
-            || !self.rtt.is_empty()
+        !self.rtt.is_empty()
             || self.seeds.is_some()
             || self.time.is_some()
             || self.measure
@@ -73,11 +68,11 @@ impl FaultArgs {
     }
 
     /// The faults that were asked for, each with its round trips.
-    fn chosen(&self) -> Result<Vec<(Fault, Nanos)>, Failure> {
-        let faults: Vec<Fault> = if self.only.is_empty() {
+    fn chosen(&self, only: &[String]) -> Result<Vec<(Fault, Nanos)>, Failure> {
+        let faults: Vec<Fault> = if only.is_empty() {
             all().map_err(|error| Failure::new("faults", error))?
         } else {
-            let named = self.only.iter().map(|name| find(name).map_err(Failure::usage));
+            let named = only.iter().map(|name| find(name).map_err(Failure::usage));
             named.collect::<Result<_, _>>()?
         };
         let mut chosen = Vec::new();
@@ -131,13 +126,13 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
     if let Some(folder) = &asked.replay {
-        ran.cells = replay(folder, asked)?;
+        ran.cells = replay(folder, asked, &args.only)?;
         say(text::HEADING);
         for cell in &ran.cells {
             say(&text::row(cell));
         }
     } else {
-        let chosen = asked.chosen()?;
+        let chosen = asked.chosen(&args.only)?;
         if let Some(folder) = &args.output {
             folder_at(folder).map_err(|error| not_written(folder, error))?;
         }
@@ -192,7 +187,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
 }
 
 /// Judges the diagnoses in `folder`.
-fn replay(folder: &Path, asked: &FaultArgs) -> Result<Vec<Cell>, Failure> {
+fn replay(folder: &Path, asked: &FaultArgs, only: &[String]) -> Result<Vec<Cell>, Failure> {
     let unreadable = |error: std::io::Error| Failure::new("unreadable", format!("{}: {error}", folder.display()));
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(unreadable)?.take(EVIDENCE_FILES_MOST) {
@@ -202,8 +197,8 @@ fn replay(folder: &Path, asked: &FaultArgs) -> Result<Vec<Cell>, Failure> {
     for name in &names {
         let Some((fault, rtt, seed)) = of_evidence_name(name) else { continue };
         let Ok(fault) = find(fault) else { continue };
-        let wanted = (asked.only.is_empty() || asked.only.contains(&fault.name))
-            && (asked.rtt.is_empty() || asked.rtt.contains(&rtt));
+        let wanted =
+            (only.is_empty() || only.contains(&fault.name)) && (asked.rtt.is_empty() || asked.rtt.contains(&rtt));
         if wanted {
             let mut said = String::new();
             let file = fs::File::open(folder.join(name)).map_err(unreadable)?;

@@ -2,40 +2,48 @@
 
 mod command;
 pub(crate) mod faults;
+mod journal;
+mod progress;
 
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
-use std::io::IsTerminal;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_experiment::{Event, Experiment, InLab, MixExperiment, Runner};
+use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner};
 use longhaul_kernel::capability;
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
-use longhaul_report::html::series::Report;
+use longhaul_report::html::series::{Report, Series};
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
-use longhaul_report::text::experiment as text;
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, Hosts as WithHosts};
 use longhaul_udp::locate::Loss;
+use longhaul_units::Nanos;
 use serde::Serialize;
 
+use self::command::command;
+use self::journal::{Header, Journal};
+use self::progress::Progress;
 use crate::args::engine::EngineArgs;
-use crate::cmd::lab::run::command::command;
-use crate::output::saved::Folder;
+use crate::output::saved::{Folder, RUNS, not_written};
 use crate::output::{
     Envelope, Failure, INTERRUPTED, Outcome, plain, print_caveats, print_json, print_text, with_flags,
 };
 
 /// Run an experiment: its labs and tests, with a table and a report
 ///
-/// Each series of the experiment runs in its own lab. The lab ends with the series, or with this command.
+/// Each point of the experiment is run several times, in random order, and each run has its own lab, which ends with it. A run that
+/// this machine spoils (the emulator was late, other programs took the CPUs, the sender did not keep its rate) is repeated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
+  longhaul lab run nlr-udp-loss --plan              # what would be run, and how long it takes
+  longhaul lab run nlr-udp-loss -o results --resume # go on after an end
   longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
@@ -43,11 +51,29 @@ use crate::output::{
 pub(crate) struct Args {
     /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, emulation-matrix, nima), a file, or faults
     experiment: String,
-    /// Write result.json, report.html and losses into this folder
+    /// Write result.json, report.html, runs.jsonl and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
+    /// Run each point this often [default: as the experiment says, 5 if it says nothing]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+    /// Make a run up to this often until this machine does not spoil it [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    tries: Option<u32>,
+    /// Run a few points of each series alone, three times each
+    #[arg(long)]
+    quick: bool,
+    /// Run these alone: series whose name has one of these texts in it, or faults of these names
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Print what would be run and about how long it takes, and run nothing
+    #[arg(long, conflicts_with_all = ["output", "resume"])]
+    plan: bool,
+    /// Go on with the runs in the folder of -o
+    #[arg(long, requires = "output", conflicts_with = "force")]
+    resume: bool,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -55,6 +81,26 @@ pub(crate) struct Args {
     faults: faults::FaultArgs,
     #[command(flatten)]
     engine: EngineArgs,
+}
+
+/// How often a run is made where nobody says it.
+const DEFAULT_TRIES: u32 = 3;
+/// How often result and page are written while an experiment runs.
+const SAVE_EACH: Nanos = Nanos::from_secs(10);
+
+impl Args {
+    /// The first option that is for experiments with repeated runs, if one was given.
+    fn repeated(&self) -> Option<&'static str> {
+        let given = [
+            ("--repeat", self.repeat.is_some()),
+            ("--tries", self.tries.is_some()),
+            ("--quick", self.quick),
+            ("--only", !self.only.is_empty()),
+            ("--plan", self.plan),
+            ("--resume", self.resume),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
 }
 
 /// `parameters` of the result.
@@ -70,20 +116,28 @@ pub(crate) struct Parameters<'a> {
     note: &'a str,
     /// The path before the changes of a series, as a path file that names no other file (docs/reference/path-files.md).
     path: String,
-    /// How each lab was made.
+    /// How each lab was made. The seed is that of the first run of each point; each other run has the next one.
     lab: &'a LabSpec,
+    /// Runs of each point, if the command said it.
+    repeat: Option<u32>,
+    /// How often a run was made at most until it counted.
+    tries: u32,
+    /// A few points of each series, three runs each.
+    quick: bool,
+    /// Texts in the names of the series; empty: all series.
+    only: &'a [String],
 }
 
 /// `result` of the result.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Ended<'a> {
-    /// Ended before its end: what is missing was not measured, and the last test may be cut short.
+    /// Ended before its end: what is missing was not measured, and the last run may be cut short.
     interrupted: bool,
     /// Series of UDP tests, in the order of the experiment; empty where it is of TCP.
-    series: &'a [InLab<udp_loss::Run>],
+    udp: &'a [Series<udp_loss::Run>],
     /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
-    tcp: &'a [InLab<tcp_goodput::Run>],
+    tcp: &'a [Series<tcp_goodput::Run>],
 }
 
 /// `parameters` of an experiment without a path.
@@ -117,77 +171,162 @@ pub(crate) struct MixEnded<'a> {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if args.experiment == faults::NAME {
+        if let Some(option) = args.repeated().filter(|option| *option != "--only") {
+            return Err(Failure::usage(format!("{option} is not for `lab run faults`; see --seeds")));
+        }
         return faults::run(&args);
     }
     if args.faults.any() {
-        return Err(Failure::usage("--only, --seeds, --rtt, --time, --measure and --replay are for `lab run faults`"));
+        return Err(Failure::usage("--seeds, --rtt, --time, --measure, --tune and --replay are for `lab run faults`"));
     }
     if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
+        if let Some(option) = args.repeated() {
+            return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
+        }
         return run_mix(&args, &experiment);
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+    let choice = Choice { repeat: args.repeat, quick: args.quick, only: args.only.clone() };
+    let plan = Plan::of(&experiment, &choice, args.engine.spec().seed).map_err(Failure::usage)?;
+    if args.plan {
+        print_text(&progress::plan(&experiment.title, &plan));
+        return Ok(ExitCode::SUCCESS);
+    }
+    measure(&args, &experiment, &plan)
+}
+
+/// Makes the runs of `plan`.
+fn measure(args: &Args, experiment: &Experiment, plan: &Plan) -> Outcome {
+    let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
+    let tries = args.tries.unwrap_or(DEFAULT_TRIES);
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let mut header = Header::new(experiment, &spec, &now);
+    let mut ran = Ran::new(experiment, plan, tries);
+    let (folder, journal) = match &args.output {
+        None => (None, None),
+        Some(output) if args.resume => {
+            let folder = Folder::open(output.clone())?;
+            (Some(folder), Some(Journal::resume(output, &mut header, plan, &mut ran)?))
+        }
+        Some(output) => {
+            let folder = Folder::prepare(output.clone(), args.overwrite)?;
+            (Some(folder), Some(Journal::begin(output, header.clone())?))
+        }
+    };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
     if !capability::is_root_in_namespace() {
         user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
     }
 
-    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
-    let lost = if experiment.tcp.is_empty() { "losses" } else { "windows" };
-    say(&format!("{}; rates in Mb/s of payload, {lost} in packets", experiment.title));
-    let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {
         let folder = folder.as_ref().ok_or("there is no folder")?;
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let tell = |event: Event<'_>| tell(event, &say);
+    let measured = Measured { args, experiment, spec: &spec, tries, started_at: &header.started_at };
+    let progress = RefCell::new(Progress::new(plan, args.json));
+    let journal = RefCell::new(journal);
+    let saved = Cell::new(monotonic());
+    let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {
+        if let Some(journal) = journal.borrow_mut().as_mut() {
+            journal.add(made, ran).map_err(|error| not_written(Path::new(RUNS), error))?;
+            if monotonic() - saved.get() >= SAVE_EACH {
+                saved.set(monotonic());
+                measured.save(ran, true)?;
+            }
+        }
+        Ok(())
+    };
+    let tell = |event: Event<'_>| {
+        // A run that was stopped is made again by --resume.
+        if let Event::Made { made, ran, .. } = &event
+            && stop.requested().is_none()
+            && let Err(failure) = keep(made, ran)
+        {
+            progress.borrow_mut().note(&format!("caveat: {}; what follows is in the result alone", failure.message()));
+            *journal.borrow_mut() = None;
+        }
+        progress.borrow_mut().tell(&event);
+    };
     let save_losses = args.output.as_ref().map(|_| &save as _);
-    let ran = Runner { spec: &spec, stop, save_losses, command, tell: &tell }.run(&experiment);
+    let ran = Runner { spec: &spec, tries, stop, save_losses, command, tell: &tell }.run(experiment, plan, ran);
+    progress.borrow_mut().end();
 
     let interrupted = stop.requested().is_some();
     if let (false, Some(error)) = (interrupted, ran.failure()) {
         return Err(error.clone().into());
     }
-    let parameters = Parameters {
-        title: &experiment.title,
-        source: &experiment.source,
-        note: &experiment.note,
-        path: experiment.path.to_toml(),
-        lab: &spec,
-    };
-    let result = Ended { interrupted, series: &ran.udp, tcp: &ran.tcp };
-    let caveats = ran.caveats();
-    let envelope =
-        Envelope::new("longhaul.lab.run/1", started_at.clone(), parameters, result, caveats).with_hosts(&ran.hosts);
-    if let Some(folder) = &args.output {
-        let about = About {
-            title: experiment.title.clone(),
-            source: experiment.source.clone(),
-            note: experiment.note.clone(),
-            path: experiment.path_in_words(),
-            started_at,
-            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
-            interrupted,
-            hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
-        };
-        let html = if experiment.tcp.is_empty() {
-            Report { about, series: ran.udp.iter().map(|one| one.series.clone()).collect() }.to_html()
-        } else {
-            Report { about, series: ran.tcp.iter().map(|one| one.series.clone()).collect() }.to_html()
-        };
-        save_both(folder, &envelope, html)?;
-    }
+    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    say(&progress::tables(experiment, &ran));
+    measured.save(&ran, interrupted)?;
+    let envelope = measured.envelope(&ran, interrupted);
     if args.json {
         print_json(&envelope);
     }
     print_caveats(&first_of_each_kind(&envelope.caveats));
     if let Some(folder) = &args.output {
-        say(&format!("\nreport: {}", folder.join("report.html").display()));
+        say(&format!("report: {}", folder.join("report.html").display()));
+        if interrupted {
+            say("--resume with the same command goes on from here");
+        }
     }
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// An experiment that is run.
+struct Measured<'a> {
+    args: &'a Args,
+    experiment: &'a Experiment,
+    spec: &'a LabSpec,
+    tries: u32,
+    started_at: &'a str,
+}
+
+impl Measured<'_> {
+    fn envelope<'a>(
+        &'a self,
+        ran: &'a Ran,
+        interrupted: bool,
+    ) -> Envelope<Parameters<'a>, Ended<'a>, WithHosts<&'a Option<Hosts>>> {
+        let Self { args, experiment, spec, tries, started_at } = *self;
+        let parameters = Parameters {
+            title: &experiment.title,
+            source: &experiment.source,
+            note: &experiment.note,
+            path: experiment.path.to_toml(),
+            lab: spec,
+            repeat: args.repeat,
+            tries,
+            quick: args.quick,
+            only: &args.only,
+        };
+        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp };
+        Envelope::new("longhaul.lab.run/2", started_at.to_owned(), parameters, result, ran.caveats())
+            .with_hosts(&ran.hosts)
+    }
+
+    /// Writes result and page into the folder, if there is one.
+    fn save(&self, ran: &Ran, interrupted: bool) -> Result<(), Failure> {
+        let Some(folder) = &self.args.output else { return Ok(()) };
+        let experiment = self.experiment;
+        let about = About {
+            title: experiment.title.clone(),
+            source: experiment.source.clone(),
+            note: experiment.note.clone(),
+            path: experiment.path_in_words(),
+            started_at: self.started_at.to_owned(),
+            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            interrupted,
+            hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
+        };
+        let html = if experiment.tcp.is_empty() {
+            Report { about, series: ran.udp.clone() }.to_html()
+        } else {
+            Report { about, series: ran.tcp.clone() }.to_html()
+        };
+        save_both(folder, &self.envelope(ran, interrupted), html)
+    }
 }
 
 /// An experiment without a path: two hosts and a cable.
@@ -231,20 +370,14 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Prints what happens while an experiment runs, each time by `say`.
+/// Prints what happens while an experiment without a path runs, each time by `say`.
 fn tell(event: Event<'_>, say: &dyn Fn(&str)) {
     match event {
-        Event::UdpSeries(name) => say(&format!("\n{}", text::udp_heading(name))),
-        // The row takes its place.
-        Event::UdpBegins(rate) if std::io::stderr().is_terminal() => eprint!("{:>9.1} …\r", rate.0 as f64 / 1e6),
-        Event::UdpBegins(_) => {}
-        Event::Udp(run) => say(&text::udp_row(run)),
-        Event::TcpSeries(name) => say(&format!("\n{}", text::tcp_heading(name))),
-        Event::Tcp(run) => say(&text::tcp_row(run)),
         Event::MixSeries(name) => say(&format!("\n{name}\n{}", mix::Run::heading())),
         Event::Mix(run) => say(&run.row()),
         Event::MixMost(most) => say(&most.row()),
         Event::NotMeasured(why) => say(&format!("{:>9}  not measured: {why}", "")),
+        Event::WarmsUp | Event::Begins { .. } | Event::Made { .. } => {}
     }
 }
 
@@ -274,8 +407,4 @@ fn save_both(folder: &Path, envelope: &impl Serialize, page: String) -> Result<(
         new_file::write(&file, contents).map_err(|error| not_written(&file, error))?;
     }
     Ok(())
-}
-
-fn not_written(path: &Path, error: std::io::Error) -> Failure {
-    Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
 }

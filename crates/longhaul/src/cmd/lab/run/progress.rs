@@ -1,0 +1,123 @@
+//! What `lab run` shows while it runs, and its tables.
+
+use std::fmt::Write;
+
+use longhaul_experiment::{Event, Experiment, Made, Plan, Ran};
+use longhaul_report::text::experiment::{tcp_line, tcp_table, udp_line, udp_table};
+use longhaul_units::Nanos;
+
+use crate::output::live::{Show, overwritten};
+use crate::output::{plain, print_text};
+
+/// One line for each run; on a terminal one line that is written over.
+#[derive(Debug)]
+pub(super) struct Progress<'a> {
+    plan: &'a Plan,
+    show: Show,
+    /// How far it is: `[12/36, 1:40 left]`.
+    far: String,
+    /// What the last run had.
+    last: String,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(plan: &'a Plan, json: bool) -> Self {
+        let show = match Show::choose(None, json, false) {
+            Show::Nothing if json => Show::LinesBeside,
+            Show::Nothing => Show::Lines,
+            terminal => terminal,
+        };
+        Self { plan, show, far: String::new(), last: String::new() }
+    }
+
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
+        match event {
+            Event::WarmsUp => self.over("warming up"),
+            Event::Begins { run, done, of, left } => {
+                self.far = format!("[{done}/{of}, {} left]", clock(*left));
+                let line = format!("{} {}{}", self.far, self.plan.words(run), self.last);
+                self.over(&line);
+            }
+            Event::Made { run, made, .. } => {
+                let had = match made {
+                    Made::Udp(made) => udp_line(&made.run.run),
+                    Made::Tcp(made) => tcp_line(&made.run.run),
+                };
+                let why = made.rejected().map_or_else(String::new, |why| format!("; rejected: {}", why.message));
+                let line = format!("{} {}: {had}{why}", self.far, self.plan.words(run));
+                self.last = format!(" (last: {had}{})", if why.is_empty() { "" } else { ", rejected" });
+                self.line(&line);
+            }
+            Event::NotMeasured(why) => self.note(&format!("not measured: {why}")),
+            Event::MixSeries(_) | Event::Mix(_) | Event::MixMost(_) => {}
+        }
+    }
+
+    /// A line that stays.
+    pub(super) fn note(&mut self, line: &str) {
+        self.end();
+        match self.show {
+            Show::Lines => print_text(&format!("{line}\n")),
+            _ => eprintln!("{}", plain(line)),
+        }
+    }
+
+    /// A line that stays where nothing is written over.
+    fn line(&mut self, line: &str) {
+        if self.show != Show::Terminal {
+            self.note(line);
+        }
+    }
+
+    /// A line on a terminal, for now.
+    fn over(&self, line: &str) {
+        if self.show == Show::Terminal {
+            eprint!("{}", overwritten(line));
+        }
+    }
+
+    /// Clears the line on the terminal.
+    pub(super) fn end(&self) {
+        if self.show == Show::Terminal {
+            eprint!("{}\r", overwritten(""));
+        }
+    }
+}
+
+/// All series with their points.
+pub(super) fn tables(experiment: &Experiment, ran: &Ran) -> String {
+    let lost = if experiment.tcp.is_empty() { "losses in percent of the packets" } else { "windows in packets" };
+    let mut text =
+        format!("{}; rates in Mb/s of payload, {lost}; means with half of their 95 % interval\n", experiment.title);
+    for table in ran.udp.iter().map(udp_table).chain(ran.tcp.iter().map(tcp_table)) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{table}");
+    }
+    text
+}
+
+/// What would be run, and how long that takes.
+pub(super) fn plan(title: &str, plan: &Plan) -> String {
+    let mut text = format!("{title}\n");
+    let mut all = Nanos::ZERO;
+    for (name, labels, runs, time) in plan.series() {
+        let _ = writeln!(text, "  {name}: {}; {runs} runs each, about {}", labels.join(", "), clock(time));
+        all = Nanos(all.0.saturating_add(time.0));
+    }
+    let _ = writeln!(
+        text,
+        "{} runs in random order, about {}; more where runs are rejected",
+        plan.runs().len(),
+        clock(all)
+    );
+    text
+}
+
+/// Minutes and seconds, or hours and minutes: `1:40`, `2 h 05 min`.
+pub(super) fn clock(time: Nanos) -> String {
+    let seconds = time.0.div_ceil(1_000_000_000);
+    match seconds {
+        0..3600 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

@@ -1,0 +1,235 @@
+//! Which points of an experiment are run, how often, and in what order.
+
+use longhaul_terms::Amount;
+use longhaul_units::Nanos;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::spec::{Experiment, ExperimentError, Repeats};
+
+/// Runs of each point of a quick look: the fewest that have an interval worth the name.
+const QUICK_RUNS: u32 = 3;
+/// What a run takes beside its test, before one was made: its lab, the control connection, the last packets.
+const BESIDE_A_TEST: Nanos = Nanos::from_millis(700);
+/// Round trips of a run beside its test.
+const ROUND_TRIPS: u64 = 4;
+
+/// What of an experiment is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Choice {
+    /// Runs of each point; `None`: as the experiment says.
+    pub repeat: Option<u32>,
+    /// A few points of each series, three runs each.
+    pub quick: bool,
+    /// Series whose name has one of these in it, whatever the case; empty: all.
+    pub only: Vec<String>,
+}
+
+/// The points that are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    points: Vec<PlannedPoint>,
+    seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PlannedPoint {
+    /// Its series and its place there, in the experiment.
+    series: usize,
+    point: usize,
+    /// The same in the result, which has no other points.
+    place: (usize, usize),
+    label: String,
+    name: String,
+    runs: u32,
+    /// Of one run.
+    time: Nanos,
+}
+
+/// One run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// Of the experiment, from 0.
+    pub series: usize,
+    /// Of the series, from 0.
+    pub point: usize,
+    /// Its number, from 1.
+    pub repeat: u32,
+    /// About how long it takes.
+    pub time: Nanos,
+}
+
+impl Plan {
+    /// The points of `experiment` that `choice` wants. `seed` is that of the order.
+    ///
+    /// # Errors
+    /// A name in `choice.only` is in no series' name.
+    pub fn of(experiment: &Experiment, choice: &Choice, seed: u64) -> Result<Self, ExperimentError> {
+        let outlines = outlines(experiment);
+        for wanted in &choice.only {
+            if !outlines.iter().any(|outline| has(outline.name, wanted)) {
+                let names: Vec<&str> = outlines.iter().map(|outline| outline.name).collect();
+                let why = format!("no series has `{}` in its name: {}", wanted.escape_debug(), names.join("; "));
+                return Err(ExperimentError::at("--only", why));
+            }
+        }
+        let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|wanted| has(name, wanted));
+        let mut points = Vec::new();
+        let wanted = outlines.iter().enumerate().filter(|(_, outline)| chosen(outline.name));
+        for (series_place, (series, outline)) in wanted.enumerate() {
+            let usual = if choice.quick { QUICK_RUNS.min(outline.repeats.count) } else { outline.repeats.count };
+            let quick = |point: &usize| !choice.quick || outline.repeats.quick.contains(point);
+            let taken = outline.points.iter().enumerate().filter(|(point, _)| quick(point));
+            for (point_place, (point, (label, time))) in taken.enumerate() {
+                points.push(PlannedPoint {
+                    series,
+                    point,
+                    place: (series_place, point_place),
+                    label: label.clone(),
+                    name: outline.name.to_owned(),
+                    runs: choice.repeat.unwrap_or(usual),
+                    time: *time,
+                });
+            }
+        }
+        Ok(Self { points, seed })
+    }
+
+    /// All runs: each point once in random order, then each once more in another order, and so on. What drifts meanwhile is in all points alike.
+    pub fn runs(&self) -> Vec<Planned> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut runs = Vec::new();
+        for repeat in 1..=self.points.iter().map(|point| point.runs).max().unwrap_or(0) {
+            let mut block: Vec<Planned> = (self.points.iter())
+                .filter(|point| repeat <= point.runs)
+                .map(|point| Planned { series: point.series, point: point.point, repeat, time: point.time })
+                .collect();
+            // Fisher and Yates.
+            for last in (1..block.len()).rev() {
+                block.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+            }
+            runs.extend(block);
+        }
+        runs
+    }
+
+    /// The places of its points in a result: of the series, of the point there; with their labels.
+    pub(super) fn points(&self) -> impl Iterator<Item = (usize, (usize, usize), &str)> {
+        self.points.iter().map(|point| (point.series, point.place, point.label.as_str()))
+    }
+
+    /// The place in a result of a point of the experiment; `None` for one that is not run.
+    pub(super) fn place(&self, series: usize, point: usize) -> Option<(usize, usize)> {
+        self.points.iter().find(|one| (one.series, one.point) == (series, point)).map(|one| one.place)
+    }
+
+    /// A run in words: series, point, number.
+    pub fn words(&self, run: &Planned) -> String {
+        let point = self.points.iter().find(|one| (one.series, one.point) == (run.series, run.point));
+        let (name, label) = point.map_or(("", ""), |point| (&point.name, &point.label));
+        format!("{name}, {label}, run {}", run.repeat)
+    }
+
+    /// Each series with its points: name, labels, runs of each, time of all.
+    pub fn series(&self) -> Vec<(&str, Vec<&str>, u32, Nanos)> {
+        let mut series: Vec<(&str, Vec<&str>, u32, Nanos)> = Vec::new();
+        for point in &self.points {
+            let time = Nanos(point.time.0.saturating_mul(point.runs.into()));
+            match series.last_mut() {
+                Some((name, labels, _, all)) if *name == point.name => {
+                    labels.push(&point.label);
+                    *all = Nanos(all.0.saturating_add(time.0));
+                }
+                _ => series.push((&point.name, vec![&point.label], point.runs, time)),
+            }
+        }
+        series
+    }
+}
+
+fn has(name: &str, wanted: &str) -> bool {
+    name.to_lowercase().contains(&wanted.trim().to_lowercase())
+}
+
+struct Outline<'a> {
+    name: &'a str,
+    repeats: &'a Repeats,
+    /// Label and time of a run.
+    points: Vec<(String, Nanos)>,
+}
+
+/// The series of either kind.
+fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
+    let time = |amount: &Amount, rtt: Nanos| {
+        let test = if let Amount::DurationNs(ns) = amount { Nanos(*ns) } else { Nanos::ZERO };
+        test + BESIDE_A_TEST + Nanos(rtt.0.saturating_mul(ROUND_TRIPS))
+    };
+    let udp = experiment.udp.iter().map(|series| Outline {
+        name: &series.name,
+        repeats: &series.repeats,
+        points: (series.labels().into_iter().zip(&series.rates))
+            .map(|(label, rate)| (label, time(&series.parameters(*rate).amount, series.path.round_trip())))
+            .collect(),
+    });
+    let tcp = experiment.tcp.iter().map(|series| Outline {
+        name: &series.name,
+        repeats: &series.repeats,
+        points: (series.tests.iter())
+            .map(|test| (test.label.clone(), time(&test.flows.parameters.amount, series.path.round_trip())))
+            .collect(),
+    });
+    udp.chain(tcp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn experiment() -> Experiment {
+        let text = "title = 'x'\npath = 'lan'\nrepeat = 4\n[[udp]]\nname = 'Large buffer'\nrates = ['1M', '2M', '3M']\n\
+                    [[udp]]\nname = 'Small buffer'\nrates = ['1M']\nrepeat = 2\n";
+        Experiment::parse(text, Path::new("")).unwrap()
+    }
+
+    #[test]
+    fn each_block_has_each_point_once_in_an_order_of_its_own() {
+        let plan = Plan::of(&experiment(), &Choice::default(), 7).unwrap();
+        let runs = plan.runs();
+        assert_eq!(runs.len(), 3 * 4 + 2);
+        let block = |repeat: u32| -> Vec<(usize, usize)> {
+            runs.iter().filter(|run| run.repeat == repeat).map(|run| (run.series, run.point)).collect()
+        };
+        for (repeat, expected) in [(1, 4), (2, 4), (3, 3), (4, 3)] {
+            let mut points = block(repeat);
+            assert_eq!(points.len(), expected);
+            points.sort_unstable();
+            points.dedup();
+            assert_eq!(points.len(), expected, "each once");
+        }
+        assert!(runs.is_sorted_by_key(|run| run.repeat), "block by block");
+        let orders: Vec<_> =
+            (0..20).map(|seed| Plan::of(&experiment(), &Choice::default(), seed).unwrap().runs()).collect();
+        assert!(orders.iter().any(|order| *order != runs), "the order is random");
+        assert_eq!(plan.runs(), runs, "and the same with the same seed");
+    }
+
+    #[test]
+    fn a_choice_takes_series_and_points() {
+        let quick = Choice { quick: true, only: vec!["large".into()], repeat: None };
+        let plan = Plan::of(&experiment(), &quick, 1).unwrap();
+        let series = plan.series();
+        assert_eq!((series.len(), &series[0].1, series[0].2), (1, &vec!["1", "3"], 3));
+        assert_eq!(plan.place(0, 2), Some((0, 1)));
+        assert_eq!(plan.place(0, 1), None);
+        let only = Choice { only: vec!["huge".into()], ..Choice::default() };
+        let error = Plan::of(&experiment(), &only, 1).unwrap_err().to_string();
+        assert_eq!(error, "--only: no series has `huge` in its name: Large buffer; Small buffer");
+        let once = Choice { repeat: Some(1), only: vec!["small".into()], quick: false };
+        let plan = Plan::of(&experiment(), &once, 1).unwrap();
+        assert_eq!(plan.runs().len(), 1);
+        assert_eq!(plan.words(&plan.runs()[0]), "Small buffer, 1, run 1");
+        assert_eq!(plan.place(1, 0), Some((0, 0)), "the result has no other series");
+    }
+}

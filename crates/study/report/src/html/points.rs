@@ -1,0 +1,259 @@
+//! The points of a series: each is one test that was run several times, with its means and their intervals.
+
+use std::collections::BTreeMap;
+
+use longhaul_result::Caveat;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The share of repeated experiments whose interval holds the true mean.
+const CONFIDENCE: f64 = 0.95;
+
+/// A test of a series, run several times.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Point<R> {
+    /// How it differs from the others of its series.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub label: String,
+    /// The runs that count, by number.
+    pub runs: Vec<Repeat<R>>,
+    /// The runs that this machine spoiled, in the order in which they were made. Each was repeated, up to the number of tries.
+    pub rejected: Vec<Rejected<R>>,
+    /// A run was spoiled in each of its tries, so the point has fewer runs than were asked for, or none.
+    pub doubtful: bool,
+    /// Each quantity over the runs that count; over the rejected runs where none counts. Empty without a result.
+    pub means: BTreeMap<String, Mean>,
+}
+
+/// One run of a point.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Repeat<R> {
+    /// Its number, from 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub repeat: u32,
+    /// The seed of the path's random numbers. All tries of a run have the same.
+    pub seed: u64,
+    /// When it began, RFC 3339.
+    pub began_at: String,
+    /// The counters of the emulator of its lab, as `longhaul lab status --json` has them; `None` where there was no lab, or it ended badly.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub emulator: Option<Value>,
+    /// The test.
+    #[serde(flatten)]
+    pub run: R,
+}
+
+/// A run that says something about this machine, not about the path and its hosts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rejected<R> {
+    /// Why it does not count.
+    pub why: Caveat,
+    /// The run.
+    #[serde(flatten)]
+    pub run: Repeat<R>,
+}
+
+/// The mean of a quantity over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Half of its 95 % interval by Student's t distribution; `None` for one run.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub half_width: Option<f64>,
+}
+
+/// One run of a test.
+pub trait Run {
+    /// Whether there is a result.
+    fn has_result(&self) -> bool;
+
+    /// Why there is no result, or no whole one.
+    fn error(&self) -> Option<&Caveat>;
+
+    /// What speaks against trusting it.
+    fn caveats(&self) -> &[Caveat];
+
+    /// Adds what else speaks against trusting it.
+    fn add_caveats(&mut self, more: Vec<Caveat>);
+
+    /// What is averaged over runs: names with units, and values. Empty without a result.
+    fn quantities(&self) -> Vec<(&'static str, f64)>;
+
+    /// Its parameters in words, but for the label.
+    fn setting(&self) -> Vec<String>;
+
+    /// The commands that make the same test, a line each.
+    fn commands(&self) -> Vec<String>;
+}
+
+impl Mean {
+    /// Of `values`; `None` for none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let half_width = || {
+            let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            let student = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
+            Some(student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * (variance / count).sqrt())
+        };
+        match values.len() {
+            0 => None,
+            1 => Some(Self { mean, half_width: None }),
+            _ => Some(Self { mean, half_width: half_width() }),
+        }
+    }
+
+    /// With `decimals` decimals: `12.3 ± 0.4`.
+    pub(crate) fn text(&self, decimals: usize) -> String {
+        let half = self.half_width.map_or_else(String::new, |half| format!(" ± {half:.decimals$}"));
+        format!("{:.decimals$}{half}", self.mean)
+    }
+}
+
+impl<R: Run> Point<R> {
+    /// A point without a run.
+    pub fn new(label: impl Into<String>) -> Self {
+        let label = label.into();
+        Self { label, runs: Vec::new(), rejected: Vec::new(), doubtful: false, means: BTreeMap::new() }
+    }
+
+    /// Adds a run that counts.
+    pub fn add(&mut self, run: Repeat<R>) {
+        let place = self.runs.partition_point(|other| other.repeat <= run.repeat);
+        self.runs.insert(place, run);
+        self.average();
+    }
+
+    /// Adds a run that does not count.
+    pub fn reject(&mut self, why: Caveat, run: Repeat<R>) {
+        self.rejected.push(Rejected { why, run });
+        self.average();
+    }
+
+    fn average(&mut self) {
+        self.means = self.means_of(|run| run.quantities().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    /// The mean of each quantity that `quantities` gives of a run, by name.
+    pub(crate) fn means_of<K: Ord, I: IntoIterator<Item = (K, f64)>>(
+        &self,
+        quantities: impl Fn(&R) -> I,
+    ) -> BTreeMap<K, Mean> {
+        let mut values: BTreeMap<K, Vec<f64>> = BTreeMap::new();
+        for (name, value) in self.shown().flat_map(quantities) {
+            values.entry(name).or_default().push(value);
+        }
+        values.into_iter().filter_map(|(name, values)| Some((name, Mean::of(&values)?))).collect()
+    }
+
+    /// The mean of a quantity that each run has.
+    pub(crate) fn mean(&self, name: &str) -> Option<Mean> {
+        self.means.get(name).copied()
+    }
+
+    /// The runs that means and figures are made of: those that count, or the rejected ones where none does; those with a result.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &R> {
+        let counted = self.runs.iter().map(|run| &run.run);
+        let rejected = self.rejected.iter().map(|rejected| &rejected.run.run);
+        let instead = if self.counts() { 0 } else { usize::MAX };
+        counted.chain(rejected.take(instead)).filter(|run| run.has_result())
+    }
+
+    /// Whether a run with a result counts.
+    fn counts(&self) -> bool {
+        self.runs.iter().any(|run| run.run.has_result())
+    }
+
+    /// How many runs it has: `5`, and how many were rejected: `5 (2 rejected)`.
+    pub(crate) fn runs_text(&self) -> String {
+        let rejected = self.rejected.len();
+        let rejected = if rejected == 0 { String::new() } else { format!(" ({rejected} rejected)") };
+        format!("{}{rejected}", self.runs.len())
+    }
+
+    /// The first error of a run.
+    pub fn first_error(&self) -> Option<&Caveat> {
+        self.runs.iter().find_map(|run| run.run.error())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn repeat<R>(repeat: u32, run: R) -> Repeat<R> {
+        Repeat { repeat, seed: 0, began_at: String::new(), emulator: None, run }
+    }
+
+    /// A run that has a size.
+    pub(crate) struct Small(pub(crate) f64);
+
+    impl Run for Small {
+        fn has_result(&self) -> bool {
+            true
+        }
+        fn error(&self) -> Option<&Caveat> {
+            None
+        }
+        fn caveats(&self) -> &[Caveat] {
+            &[]
+        }
+        fn add_caveats(&mut self, _: Vec<Caveat>) {}
+        fn quantities(&self) -> Vec<(&'static str, f64)> {
+            vec![("size", self.0)]
+        }
+        fn setting(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn commands(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    /// By hand: 1, 2, 3, 4 have a variance of 5/3, and t of 3 degrees of freedom is 3.1824.
+    #[test]
+    fn a_mean_has_its_interval() {
+        let mean = Mean::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!((mean.half_width.unwrap() - 3.1824 * (5.0_f64 / 12.0).sqrt()).abs() < 1e-3, "{mean:?}");
+        assert_eq!(mean.mean, 2.5);
+        assert_eq!(Mean::of(&[7.0]), Some(Mean { mean: 7.0, half_width: None }));
+        assert_eq!(Mean::of(&[]), None);
+        assert_eq!(mean.text(1), "2.5 ± 2.1");
+    }
+
+    /// Of 2,000 experiments with five runs each, the intervals of about 95 % hold the true mean (here of uniform numbers, 0.5).
+    #[test]
+    fn intervals_hold_the_true_mean_as_often_as_they_say() {
+        let mut state = 7_u64;
+        let mut uniform = || {
+            // Knuth's multiplier: good enough in its upper bits.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let holds = |_: &usize| {
+            let values: Vec<f64> = (0..5).map(|_| uniform()).collect();
+            let mean = Mean::of(&values).unwrap();
+            (mean.mean - 0.5).abs() <= mean.half_width.unwrap()
+        };
+        let held = (0..2000).filter(holds).count();
+        assert!((1860..=1960).contains(&held), "{held} of 2000");
+    }
+
+    #[test]
+    fn rejected_runs_count_for_nothing_unless_there_is_no_other() {
+        let mut point = Point::new("x");
+        point.reject(Caveat::of_error("emulator_late", "late", ""), repeat(1, Small(90.0)));
+        assert_eq!(point.mean("size").unwrap().mean, 90.0);
+        point.add(repeat(2, Small(20.0)));
+        point.add(repeat(1, Small(10.0)));
+        assert_eq!(point.mean("size").unwrap().mean, 15.0);
+        let numbers: Vec<u32> = point.runs.iter().map(|run| run.repeat).collect();
+        assert_eq!((numbers, point.runs_text().as_str()), (vec![1, 2], "2 (1 rejected)"));
+    }
+}
