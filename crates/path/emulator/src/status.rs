@@ -141,7 +141,7 @@ impl Status {
                 caveats::EMULATOR_LATE,
                 format!(
                     "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
-                    Nanos(self.lateness.p99_ns)
+                    Nanos(self.lateness.p99_ns).rounded()
                 ),
                 "give the emulator its own CPU (`cpus`, `spin`, `realtime`), or send less",
             );

@@ -7,6 +7,6 @@ caveat_codes! {
     LAB = "lab";
     /// The report of the server has no result.
     NO_REPORT = "no_report";
-    /// A hypervisor, or other programs, had the machine's CPUs for a tenth of a run or more.
+    /// A hypervisor gave a tenth of the machine's time to others, or other programs used a twentieth of it.
     CPU_TAKEN = "cpu_taken";
 }

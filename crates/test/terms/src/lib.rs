@@ -10,7 +10,7 @@ mod report;
 pub use bounded::bounded_list;
 pub use directions::Directions;
 pub use parameters::{
-    Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
-    check_interval, check_range, check_sockbuf,
+    Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SOCKBUF_LEAST, SoftirqPlacement,
+    TestDirection, check_interval, check_range, check_sockbuf,
 };
 pub use report::{ChangedCounters, EndCounters, Latency, RoundTrips, SocketBuffer, StreamSent, ThreadCpu};

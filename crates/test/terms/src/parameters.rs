@@ -126,12 +126,15 @@ pub fn check_interval(interval_ns: Option<u64>) -> Result<(), ParameterError> {
     check_range("interval_ns", interval_ns.map(Nanos), range, "100ms to 1h, or 0 for none")
 }
 
+/// The smallest socket buffer that can be asked for.
+pub const SOCKBUF_LEAST: Bytes = Bytes(2048);
+
 /// Checks the size of a socket buffer, the parameter `field`.
 ///
 /// # Errors
 /// It is out of range.
 pub fn check_sockbuf(field: &'static str, bytes: Option<u64>) -> Result<(), ParameterError> {
-    check_range(field, bytes.map(Bytes), Bytes(2048)..=Bytes(1 << 31), "2K to 2G")
+    check_range(field, bytes.map(Bytes), SOCKBUF_LEAST..=Bytes(1 << 31), "2K to 2G")
 }
 
 impl Amount {

@@ -134,8 +134,12 @@ impl fmt::Debug for Runner<'_> {
     }
 }
 
-/// How long the first test is sent before the runs begin.
+/// How long a test is sent that warms the machine up, or finds out what it can do.
 const WARM_UP: Nanos = Nanos::from_millis(300);
+/// How often others may disturb the calibration at one rate.
+const DISTURBED_MOST: u32 = 4;
+/// By how much experiments are scaled: each about three quarters of the one before.
+const FACTORS: [f64; 12] = [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
 /// Client and server, as `longhaul host` shows them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -237,12 +241,11 @@ impl Ran {
         let tcp = self.tcp.iter().flat_map(|series| &series.points).map(|point| point.rejected.len());
         udp.chain(tcp).sum()
     }
+}
 
-    fn saw(&mut self, end: &TestEnd) {
-        self.hosts.get_or_insert_with(|| Hosts {
-            client: end.local.host.clone(),
-            server: end.remote.as_ref().map(|end| end.host.clone()),
-        });
+impl Hosts {
+    fn of(end: &TestEnd) -> Self {
+        Self { client: end.local.host.clone(), server: end.remote.as_ref().map(|end| end.host.clone()) }
     }
 }
 
@@ -314,6 +317,53 @@ impl Runner<'_> {
         ran
     }
 
+    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the highest rate of the first
+    /// series for a moment without spoiling it; and then one less, as it has to do so each time.
+    ///
+    /// # Errors
+    /// A lab cannot be set up.
+    pub fn calibrate(&self, experiment: &Experiment) -> Result<f64, Caveat> {
+        self.warm_up(
+            &experiment.scaled(FACTORS[FACTORS.len() / 2]),
+            Planned { series: 0, point: 0, repeat: 1, time: WARM_UP },
+        );
+        let keeps_up = |factor: f64| -> Result<bool, Caveat> {
+            let scaled = experiment.scaled(factor);
+            let Some(series) = scaled.udp.first() else { return Ok(true) };
+            let rate = series.rates.iter().max().copied().unwrap_or_default();
+            let parameters = UdpParameters { amount: Amount::DurationNs(WARM_UP.0), ..series.parameters(rate) };
+            let (mut kept, mut disturbed) = (0, 0);
+            while kept < 2 && self.stop.requested().is_none() {
+                let run = Planned { series: 0, point: 0, repeat: kept + 1, time: WARM_UP };
+                let test = |lab: Result<&Lab, Caveat>| self.run_udp_test(lab, &parameters, None, &mut None);
+                let (why, run, whole) = self.in_lab(udp::place(series), run, test);
+                match (run.run.error, why) {
+                    (Some(error), _) if !whole => return Err(error),
+                    (None, None) => kept += 1,
+                    // What others do says nothing of what this machine can do.
+                    (None, Some(why)) if why.code == caveats::CPU_TAKEN.0 && disturbed < DISTURBED_MOST => {
+                        disturbed += 1
+                    }
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        };
+        let (mut least_kept, mut most_failed) = (FACTORS.len(), None);
+        // Of the factors from the largest to the smallest, those up to some number fail.
+        let (mut low, mut high) = (0, FACTORS.len());
+        while low < high && self.stop.requested().is_none() {
+            let middle = usize::midpoint(low, high);
+            if keeps_up(FACTORS[middle])? {
+                (high, least_kept) = (middle, middle);
+            } else {
+                (low, most_failed) = (middle + 1, Some(middle));
+            }
+        }
+        let margin = usize::from(most_failed.is_some());
+        Ok(FACTORS[(least_kept + margin).min(FACTORS.len() - 1)])
+    }
+
     /// Makes a run, the `attempt`th time. Whether its lab could be raised beside it.
     fn one(&self, experiment: &Experiment, run: Planned, attempt: u32, ran: &mut Ran) -> (Made, bool) {
         let Planned { series, point, .. } = run;
@@ -322,14 +372,15 @@ impl Runner<'_> {
                 let again = if attempt == 0 { String::new() } else { format!("-try{}", attempt + 1) };
                 let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
                 let (rejected, run, whole) = self.in_lab(udp::place(udp), run, |lab| {
-                    self.run_udp_test(lab, &udp.parameters(udp.rates[point]), &losses, ran)
+                    self.run_udp_test(lab, &udp.parameters(udp.rates[point]), Some(&losses), &mut ran.hosts)
                 });
                 (Made::Udp(MadeAt { series, point, rejected, run }), whole)
             }
             None => {
                 let tcp = &experiment.tcp[series];
-                let (rejected, run, whole) =
-                    self.in_lab(tcp::place(tcp), run, |lab| self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, ran));
+                let (rejected, run, whole) = self.in_lab(tcp::place(tcp), run, |lab| {
+                    self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, &mut ran.hosts)
+                });
                 (Made::Tcp(MadeAt { series, point, rejected, run }), whole)
             }
         }
@@ -366,7 +417,8 @@ impl Runner<'_> {
         let spoiling = done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned();
         // A test that was stopped, or that failed, would not be better another time.
         let is_whole = self.stop.requested().is_none() && done.has_result();
-        let why = late.first().cloned().or(taken.clone()).or(spoiling).filter(|_| is_whole);
+        // The cause before what it does to the emulator.
+        let why = taken.clone().or(late.first().cloned()).or(spoiling).filter(|_| is_whole);
         done.add_caveats(late.into_iter().chain(taken).collect());
         (why, Repeat { repeat, seed, began_at, emulator, run: done }, true)
     }

@@ -9,7 +9,7 @@ use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
-use super::{Place, Ran, Runner, no_report, test};
+use super::{Hosts, Place, Runner, no_report, test};
 use crate::spec::{TcpFlows, TcpSeries, TcpTest};
 
 /// `series` without a point.
@@ -29,13 +29,13 @@ pub(super) fn place(series: &TcpSeries) -> Place<'_> {
 }
 
 impl Runner<'_> {
-    /// One test, and what shares its path. `ran` gets client and server as they were first seen.
+    /// One test, and what shares its path. `hosts` are client and server as they were first seen.
     pub(super) fn run_tcp_test(
         &self,
         lab: Result<&Lab, Caveat>,
         wanted: &TcpTest,
         path: &PathSpec,
-        ran: &mut Ran,
+        hosts: &mut Option<Hosts>,
     ) -> Run {
         let lab = match lab {
             Ok(lab) => lab,
@@ -50,7 +50,7 @@ impl Runner<'_> {
             (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
         });
         if let Ok(end) = &own {
-            ran.saw(end);
+            hosts.get_or_insert_with(|| Hosts::of(end));
         }
         let (mut error, mut caveats) = (None, Vec::new());
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {

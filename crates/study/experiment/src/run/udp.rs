@@ -8,7 +8,7 @@ use longhaul_session::kind;
 use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
 
-use super::{Place, Ran, Runner, no_report, test};
+use super::{Hosts, Place, Runner, no_report, test};
 use crate::spec::{HostSettings, UdpSeries};
 
 /// `series` without a point.
@@ -28,14 +28,14 @@ pub(super) fn place(series: &UdpSeries) -> Place<'_> {
 }
 
 impl Runner<'_> {
-    /// One test. `ran` gets client and server as they were first seen. Losses that are more than a result lists are saved under the name
+    /// One test. `hosts` are client and server as they were first seen. Losses that are more than a result lists are saved under the name
     /// `losses_file`.
     pub(super) fn run_udp_test(
         &self,
         lab: Result<&Lab, Caveat>,
         parameters: &UdpParameters,
-        losses_file: &str,
-        ran: &mut Ran,
+        losses_file: Option<&str>,
+        hosts: &mut Option<Hosts>,
     ) -> Run {
         let mut run = Run {
             rate_bps: parameters.rate().map_or(0, |rate| rate.0),
@@ -51,8 +51,8 @@ impl Runner<'_> {
         };
         match test(lab, "client", parameters.clone(), self.stop) {
             Ok(end) => {
-                ran.saw(&end);
-                let mut save = self.save_losses.map(|save| {
+                hosts.get_or_insert_with(|| Hosts::of(&end));
+                let mut save = self.save_losses.zip(losses_file).map(|(save, losses_file)| {
                     move |ending: &str, losses: &mut dyn Iterator<Item = Loss>| {
                         save(&format!("{losses_file}{ending}"), losses)
                     }

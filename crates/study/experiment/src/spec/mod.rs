@@ -21,9 +21,9 @@ use std::fmt;
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
-use longhaul_path::spec::{Change, Direction, PathSpec};
+use longhaul_path::spec::{Change, Direction, PathSpec, QueueLimit};
 use longhaul_report::html::udp_loss::mbit;
-use longhaul_terms::{Affinity, Amount, ParameterError, SoftirqPlacement};
+use longhaul_terms::{Affinity, Amount, ParameterError, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -37,6 +37,8 @@ const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
 /// Letters of a title or a name at most: they stand over figures and in tables.
 const NAME_LETTERS_MOST: usize = 100;
+/// A queue holds at least one frame of Ethernet as hosts send it (L1).
+const LONGEST_FRAME_BYTES: u64 = 1538;
 /// How seldom and how often a ring can be polled.
 const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
 
@@ -63,6 +65,8 @@ pub struct Experiment {
     pub source: String,
     /// Where it differs from that, in a few sentences.
     pub note: String,
+    /// Rates, buffers and queues are scaled to what this machine can do ([`Experiment::scaled`]).
+    pub calibrate: bool,
     /// The path of all series.
     pub path: PathSpec,
     /// Its series of UDP tests; empty where it is of TCP.
@@ -134,6 +138,23 @@ pub struct UdpSeries {
 }
 
 impl Experiment {
+    /// The same with `factor` times the rates, the buffers and the queues: what takes a time takes the same time, with fewer packets. `factor` is
+    /// above 0, and 1 at most.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let mut scaled = self.clone();
+        scale_path(&mut scaled.path, factor);
+        for series in &mut scaled.udp {
+            scale_path(&mut series.path, factor);
+            series.rates.iter_mut().for_each(|rate| *rate = BitRate(times(rate.0, factor).max(1_000)));
+            let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
+            series.poll_interval = series.poll_interval.map(slower);
+            let smallest = SOCKBUF_LEAST.0;
+            series.common.sockbuf_bytes = series.common.sockbuf_bytes.map(|bytes| times(bytes, factor).max(smallest));
+        }
+        scaled
+    }
+
     /// All that makes a run of it what it is, as a text to compare: two with the same identity have the same tests over the same paths.
     pub fn identity(&self) -> String {
         let mut alike = self.clone();
@@ -217,6 +238,8 @@ struct Text {
     #[serde(default)]
     note: String,
     path: String,
+    #[serde(default)]
+    calibrate: bool,
     repeat: Option<u32>,
     #[serde(default)]
     change: Vec<String>,
@@ -300,6 +323,12 @@ impl Experiment {
             let why = format!("{} of them, 1 to {SERIES_MOST}; or so many of {other}", udp + tcp);
             return Err(ExperimentError::at(key, why));
         }
+        if written.calibrate && tcp > 0 {
+            return Err(ExperimentError::at(
+                "calibrate",
+                "for series of udp alone: the window of a TCP flow would be another",
+            ));
+        }
         let mut path = load_path(&written.path, folder)?;
         apply("change", &written.change, &mut path)?;
         let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path, written.repeat);
@@ -308,7 +337,8 @@ impl Experiment {
         let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
-        Ok(Self { title: written.title, source: written.source, note: written.note, path, udp, tcp })
+        let Text { title, source, note, calibrate, .. } = written;
+        Ok(Self { title, source, note, calibrate, path, udp, tcp })
     }
 }
 
@@ -354,6 +384,28 @@ impl UdpSeries {
             series.parameters(*rate).validate().map_err(|error| ExperimentError::parameter(place, &error))?;
         }
         Ok(series)
+    }
+}
+
+fn times(number: u64, factor: f64) -> u64 {
+    (number as f64 * factor).round() as u64
+}
+
+/// `factor` times the rates and the queues.
+fn scale_path(path: &mut PathSpec, factor: f64) {
+    let rate = |rate: &mut BitRate| *rate = BitRate(times(rate.0, factor).max(1_000));
+    let queue = |queue: &mut QueueLimit| match queue {
+        QueueLimit::Unlimited => {}
+        QueueLimit::Bytes(bytes) => *bytes = Bytes(times(bytes.0, factor).max(LONGEST_FRAME_BYTES)),
+        QueueLimit::Packets(packets) => *packets = times(*packets, factor).max(1),
+    };
+    for hop in path.forward.iter_mut().chain(&mut path.backward) {
+        hop.rate.as_mut().map(rate);
+        queue(&mut hop.queue);
+    }
+    for host in path.clients.iter_mut().chain(&mut path.servers) {
+        host.rate.as_mut().map(rate);
+        queue(&mut host.queue);
     }
 }
 
@@ -435,6 +487,25 @@ change = ["rate=1Gbit"]
         assert_eq!((series.repeats.count, series.repeats.quick.as_slice()), (5, [0, 1].as_slice()));
         assert_eq!(experiment.path.forward[0].rate, Some(BitRate::from_gbit(10)));
         assert_eq!(series.path.forward[0].loss, experiment.path.forward[0].loss);
+    }
+
+    /// What fills in a time fills in the same time: rates, buffers and queues shrink alike, the ring is polled as much more seldom.
+    #[test]
+    fn an_experiment_is_scaled_as_a_whole() {
+        let whole = Experiment::parse(GOOD, Path::new("")).unwrap();
+        let (whole, half) = (&whole.udp[0], &whole.scaled(0.5).udp[0]);
+        assert_eq!(half.rates, [BitRate(100_000_000), BitRate(600_000_000)]);
+        assert_eq!(
+            (half.parameters(half.rates[0]).sockbuf_bytes, half.poll_interval),
+            (Some(32 << 10), Some(Nanos::from_millis(8)))
+        );
+        assert_eq!(half.path.forward[0].rate, Some(BitRate(500_000_000)));
+        assert_eq!(half.path.round_trip(), whole.path.round_trip());
+        let bytes = |series: &UdpSeries| match series.path.forward[0].queue {
+            QueueLimit::Bytes(bytes) => bytes.0,
+            _ => 0,
+        };
+        assert!(bytes(half) > 0 && bytes(half) * 2 == bytes(whole));
     }
 
     /// One line each: where, the key, and what is allowed.

@@ -81,9 +81,7 @@ impl<R: Run> Report<R> {
     /// How the page begins: the subject, `found` in words, how sure that is, what speaks against it.
     pub(crate) fn head(&self, body: &mut String, found: &[String]) {
         self.about.head(body);
-        for sentence in found {
-            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(sentence));
-        }
+        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&found.join(" ")));
         let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
         if let Some(doubts) = self.doubts() {
             let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(&doubts));

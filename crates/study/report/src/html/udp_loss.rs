@@ -18,6 +18,8 @@ use crate::html::series::{Report, Series};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
 const LOW_PANEL: f64 = 0.2;
+/// Percent that leave room for the number above the bar below the line of 100 (`bars.rs`).
+const ALL: f64 = 92.0;
 /// Names of means.
 pub(crate) const LOST: &str = "lost_percent";
 pub(crate) const SENT: &str = "sent_rate_bps";
@@ -184,7 +186,8 @@ impl Report<Run> {
 
     fn figures(&self, body: &mut String) {
         let bars = |series: &Series<Run>| -> Vec<Bar> { series.points.iter().map(bar).collect() };
-        let highest = |bars: &[Bar]| bars.iter().map(Bar::top).fold(0.0, f64::max);
+        // No more than all can be lost, whatever an interval says.
+        let highest = |bars: &[Bar]| bars.iter().map(Bar::top).fold(0.0, f64::max).min(ALL);
         let top = self.series.iter().map(|series| highest(&bars(series))).fold(0.0, f64::max);
         self.panels(body, |series| {
             let bars = bars(series);

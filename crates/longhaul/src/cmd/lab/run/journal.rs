@@ -1,8 +1,9 @@
 //! `runs.jsonl` in the folder of an experiment: a line for each run as soon as it is made, so that a killed experiment goes on (`--resume`).
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_experiment::{Experiment, Hosts, Made, Plan, Ran};
 use longhaul_kernel::new_file::{self, refuse_link_of_another};
@@ -16,6 +17,49 @@ use crate::output::saved::{RUNS, not_written};
 const LINE_BYTES_MOST: u64 = 16 << 20;
 /// Lines that are read at most: each point of 64 series of 64 rates, 1,000 times.
 const LINES_MOST: usize = 4 << 20;
+
+/// A journal that is read before it goes on.
+#[derive(Debug)]
+pub(super) struct Kept {
+    path: PathBuf,
+    reader: BufReader<File>,
+    number: usize,
+    whole_bytes: u64,
+}
+
+impl Kept {
+    /// The next line; `None` at the end, and for a line that was cut when the experiment was killed.
+    fn next(&mut self) -> Result<Option<Line>, Failure> {
+        let mut line = Vec::new();
+        let read = self.reader.by_ref().take(LINE_BYTES_MOST).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| not_resumed(&self.path, error))? as u64;
+        if self.number == LINES_MOST || line.last() != Some(&b'\n') && read < LINE_BYTES_MOST {
+            return Ok(None);
+        }
+        (self.number, self.whole_bytes) = (self.number + 1, self.whole_bytes + read);
+        let of_line = |error| not_resumed(&self.path, format!("line {}: {error}", self.number));
+        serde_json::from_slice(&line).map(Some).map_err(of_line)
+    }
+
+    /// Puts the runs into `ran`. What is cut at the end goes, and the journal can go on.
+    pub(super) fn resume(mut self, plan: &Plan, ran: &mut Ran) -> Result<Journal, Failure> {
+        while let Some(line) = self.next()? {
+            match line {
+                Line::Experiment(_) => return Err(not_resumed(&self.path, "it has two beginnings")),
+                Line::Hosts(hosts) => drop(ran.hosts.get_or_insert(hosts)),
+                Line::Made(made) => ran.add(plan, made),
+            }
+        }
+        let file = self.reader.into_inner();
+        file.set_len(self.whole_bytes).map_err(|error| not_resumed(&self.path, error))?;
+        Ok(Journal { file, has_hosts: ran.hosts.is_some() })
+    }
+}
+
+fn not_resumed(path: &Path, why: impl Display) -> Failure {
+    Failure::new("not_resumed", format!("--resume {}: {why}", path.display()))
+        .remedy("give the experiment, the options and the folder of the run that was ended")
+}
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,17 +80,20 @@ pub(super) struct Header {
     title: String,
     /// All of it but how often it is run, as it was understood.
     experiment: String,
+    /// By how much rates, buffers and queues were scaled.
+    pub(super) factor: f64,
     lab: LabSpec,
     /// When the first run began, RFC 3339.
     pub(super) started_at: String,
 }
 
 impl Header {
-    pub(super) fn new(experiment: &Experiment, lab: &LabSpec, started_at: &str) -> Self {
+    /// `experiment` before it is scaled.
+    pub(super) fn new(experiment: &Experiment, factor: f64, lab: &LabSpec, started_at: &str) -> Self {
         // The name has the number of the process.
         let lab = LabSpec { name: String::new(), ..lab.clone() };
         let title = experiment.title.clone();
-        Self { title, experiment: experiment.identity(), lab, started_at: started_at.to_owned() }
+        Self { title, experiment: experiment.identity(), factor, lab, started_at: started_at.to_owned() }
     }
 }
 
@@ -70,55 +117,28 @@ impl Journal {
         begin().map_err(|error: io::Error| not_written(&path, error))
     }
 
-    /// The one in `folder`, and its runs in `ran`. `header` gets its beginning. A line that was cut when the experiment was killed goes.
-    pub(super) fn resume(folder: &Path, header: &mut Header, plan: &Plan, ran: &mut Ran) -> Result<Self, Failure> {
+    /// The one in `folder`, whose runs are still to be read, and its first line. It has to have begun as `header`, but for time and factor.
+    pub(super) fn open(folder: &Path, header: &Header) -> Result<(Kept, Header), Failure> {
         let path = folder.join(RUNS);
-        let refused = |why: String| {
-            Failure::new("not_resumed", format!("--resume {}: {why}", path.display()))
-                .remedy("give the experiment, the options and the folder of the run that was ended")
-        };
         let open = || {
             refuse_link_of_another(&path)?;
             OpenOptions::new().read(true).append(true).open(&path)
         };
-        let file = open().map_err(|error| refused(error.to_string()))?;
-        let mut reader = BufReader::new(&file);
-        let (mut whole_bytes, mut has_hosts) = (0, false);
-        for number in 1..=LINES_MOST {
-            let mut line = Vec::new();
-            let read = reader.by_ref().take(LINE_BYTES_MOST).read_until(b'\n', &mut line);
-            let read = read.map_err(|error| refused(error.to_string()))?;
-            if line.last() != Some(&b'\n') && (read as u64) < LINE_BYTES_MOST {
-                break;
+        let file = open().map_err(|error| not_resumed(&path, error))?;
+        let mut kept = Kept { path, reader: BufReader::new(file), number: 0, whole_bytes: 0 };
+        match kept.next()? {
+            Some(Line::Experiment(there)) => {
+                let Header { started_at, factor, .. } = there.clone();
+                let same = Header { started_at, factor, ..header.clone() };
+                if same != there {
+                    let title = &there.title;
+                    let why = format!("its runs are of “{title}” as it was then, or of other options of the emulator");
+                    return Err(not_resumed(&kept.path, why));
+                }
+                Ok((kept, there))
             }
-            let line = serde_json::from_slice(&line).map_err(|error| refused(format!("line {number}: {error}")))?;
-            match (number, line) {
-                (1, Line::Experiment(there)) => {
-                    let same = Header { started_at: there.started_at.clone(), ..header.clone() };
-                    if same != there {
-                        return Err(refused(format!(
-                            "its runs are of “{}” as it was then, or of other options of the emulator",
-                            there.title
-                        )));
-                    }
-                    *header = there;
-                }
-                (1, _) | (_, Line::Experiment(_)) => {
-                    return Err(refused(format!("line {number}: not the file of an experiment")));
-                }
-                (_, Line::Hosts(hosts)) => {
-                    has_hosts = true;
-                    ran.hosts.get_or_insert(hosts);
-                }
-                (_, Line::Made(made)) => ran.add(plan, made),
-            }
-            whole_bytes += read as u64;
+            _ => Err(not_resumed(&kept.path, "it does not begin as the file of an experiment")),
         }
-        if whole_bytes == 0 {
-            return Err(refused("it has no whole line".into()));
-        }
-        file.set_len(whole_bytes).map_err(|error| refused(error.to_string()))?;
-        Ok(Self { file, has_hosts })
     }
 
     /// Adds a run, and the hosts once they are known.

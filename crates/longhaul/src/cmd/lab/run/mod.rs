@@ -68,6 +68,9 @@ pub(crate) struct Args {
     /// Run these alone: series whose name has one of these texts in it, or faults of these names
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Take rates, buffers and queues as the experiment has them, not scaled to what this machine can do
+    #[arg(long)]
+    full: bool,
     /// Print what would be run and about how long it takes, and run nothing
     #[arg(long, conflicts_with_all = ["output", "resume"])]
     plan: bool,
@@ -95,6 +98,7 @@ impl Args {
             ("--repeat", self.repeat.is_some()),
             ("--tries", self.tries.is_some()),
             ("--quick", self.quick),
+            ("--full", self.full),
             ("--only", !self.only.is_empty()),
             ("--plan", self.plan),
             ("--resume", self.resume),
@@ -126,6 +130,8 @@ pub(crate) struct Parameters<'a> {
     quick: bool,
     /// Texts in the names of the series; empty: all series.
     only: &'a [String],
+    /// By how much rates, buffers and queues were scaled, so that this machine keeps up; 1 for not at all.
+    factor: f64,
 }
 
 /// `result` of the result.
@@ -192,39 +198,61 @@ pub(crate) fn run(args: Args) -> Outcome {
         print_text(&progress::plan(&experiment.title, &plan));
         return Ok(ExitCode::SUCCESS);
     }
-    measure(&args, &experiment, &plan)
+    measure(&args, &experiment)
 }
 
-/// Makes the runs of `plan`.
-fn measure(args: &Args, experiment: &Experiment, plan: &Plan) -> Outcome {
+/// Makes the runs of `experiment` that `args` ask for.
+fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
     let tries = args.tries.unwrap_or(DEFAULT_TRIES);
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let mut header = Header::new(experiment, &spec, &now);
-    let mut ran = Ran::new(experiment, plan, tries);
-    let (folder, journal) = match &args.output {
-        None => (None, None),
+    let mut header = Header::new(experiment, 1.0, &spec, &now);
+    let kept = match &args.output {
         Some(output) if args.resume => {
-            let folder = Folder::open(output.clone())?;
-            (Some(folder), Some(Journal::resume(output, &mut header, plan, &mut ran)?))
+            let (kept, there) = Journal::open(output, &header)?;
+            header = there;
+            Some(kept)
         }
-        Some(output) => {
-            let folder = Folder::prepare(output.clone(), args.overwrite)?;
-            (Some(folder), Some(Journal::begin(output, header.clone())?))
-        }
+        _ => None,
     };
+    let folder = args.output.clone().map(|output| match kept {
+        Some(_) => Folder::open(output),
+        None => Folder::prepare(output, args.overwrite),
+    });
+    let folder = folder.transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
     if !capability::is_root_in_namespace() {
         user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
     }
 
+    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    if experiment.calibrate && !args.full {
+        if kept.is_none() {
+            say("finding out what this machine can do");
+            let runner = Runner { spec: &spec, tries: 1, stop, save_losses: None, command, tell: &|_| {} };
+            header.factor = runner.calibrate(experiment)?;
+        }
+        say(&format!(
+            "rates, buffers and queues: {} times what the experiment says (--full: as it says)",
+            header.factor
+        ));
+    }
+    let experiment = &experiment.scaled(header.factor);
+    let choice = Choice { repeat: args.repeat, quick: args.quick, only: args.only.clone() };
+    let plan = &Plan::of(experiment, &choice, spec.seed).map_err(Failure::usage)?;
+    let mut ran = Ran::new(experiment, plan, tries);
+    let journal = match (kept, &args.output) {
+        (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
+        (None, Some(output)) => Some(Journal::begin(output, header.clone())?),
+        (None, None) => None,
+    };
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {
         let folder = folder.as_ref().ok_or("there is no folder")?;
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let measured = Measured { args, experiment, spec: &spec, tries, started_at: &header.started_at };
+    let measured = Measured { args, experiment, spec: &spec, tries, header: &header };
     let progress = RefCell::new(Progress::new(plan, args.json));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
@@ -257,7 +285,6 @@ fn measure(args: &Args, experiment: &Experiment, plan: &Plan) -> Outcome {
     if let (false, Some(error)) = (interrupted, ran.failure()) {
         return Err(error.clone().into());
     }
-    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     say(&progress::tables(experiment, &ran));
     measured.save(&ran, interrupted)?;
     let envelope = measured.envelope(&ran, interrupted);
@@ -280,7 +307,7 @@ struct Measured<'a> {
     experiment: &'a Experiment,
     spec: &'a LabSpec,
     tries: u32,
-    started_at: &'a str,
+    header: &'a Header,
 }
 
 impl Measured<'_> {
@@ -289,7 +316,7 @@ impl Measured<'_> {
         ran: &'a Ran,
         interrupted: bool,
     ) -> Envelope<Parameters<'a>, Ended<'a>, WithHosts<&'a Option<Hosts>>> {
-        let Self { args, experiment, spec, tries, started_at } = *self;
+        let Self { args, experiment, spec, tries, header } = *self;
         let parameters = Parameters {
             title: &experiment.title,
             source: &experiment.source,
@@ -300,9 +327,10 @@ impl Measured<'_> {
             tries,
             quick: args.quick,
             only: &args.only,
+            factor: header.factor,
         };
         let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp };
-        Envelope::new("longhaul.lab.run/2", started_at.to_owned(), parameters, result, ran.caveats())
+        Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, ran.caveats())
             .with_hosts(&ran.hosts)
     }
 
@@ -310,12 +338,20 @@ impl Measured<'_> {
     fn save(&self, ran: &Ran, interrupted: bool) -> Result<(), Failure> {
         let Some(folder) = &self.args.output else { return Ok(()) };
         let experiment = self.experiment;
+        let mut note = experiment.note.clone();
+        if experiment.calibrate {
+            note += &format!(
+                "\n\nRates, buffers and queues are {} times those of the experiment: so much this machine can do, as a calibration \
+                 found. What takes a time takes the same time, with fewer packets.",
+                self.header.factor
+            );
+        }
         let about = About {
             title: experiment.title.clone(),
             source: experiment.source.clone(),
-            note: experiment.note.clone(),
+            note,
             path: experiment.path_in_words(),
-            started_at: self.started_at.to_owned(),
+            started_at: self.header.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             interrupted,
             hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
