@@ -92,9 +92,9 @@ pub struct MadeAt<R> {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Made {
     /// Of UDP.
-    Udp(MadeAt<udp_loss::Run>),
+    Udp(Box<MadeAt<udp_loss::Run>>),
     /// Of TCP.
-    Tcp(MadeAt<tcp_goodput::Run>),
+    Tcp(Box<MadeAt<tcp_goodput::Run>>),
 }
 
 impl Made {
@@ -191,8 +191,8 @@ impl Ran {
     /// Adds a run; one that is not in `plan` is left out.
     pub fn add(&mut self, plan: &Plan, made: Made) {
         match made {
-            Made::Udp(made) => add(&mut self.udp, plan, made, self.tries),
-            Made::Tcp(made) => add(&mut self.tcp, plan, made, self.tries),
+            Made::Udp(made) => add(&mut self.udp, plan, *made, self.tries),
+            Made::Tcp(made) => add(&mut self.tcp, plan, *made, self.tries),
         }
     }
 
@@ -374,14 +374,14 @@ impl Runner<'_> {
                 let (rejected, run, whole) = self.in_lab(udp::place(udp), run, |lab| {
                     self.run_udp_test(lab, &udp.parameters(udp.rates[point]), Some(&losses), &mut ran.hosts)
                 });
-                (Made::Udp(MadeAt { series, point, rejected, run }), whole)
+                (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
             None => {
                 let tcp = &experiment.tcp[series];
                 let (rejected, run, whole) = self.in_lab(tcp::place(tcp), run, |lab| {
                     self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, &mut ran.hosts)
                 });
-                (Made::Tcp(MadeAt { series, point, rejected, run }), whole)
+                (Made::Tcp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
         }
     }
