@@ -15,6 +15,7 @@ use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
 use longhaul_profile::{Profile, Verification};
 use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, HopsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
+use longhaul_report::side_by_side::SideBySide;
 use longhaul_result::{Envelope, Hosts};
 use longhaul_rtt::{HopsResult, RttResult};
 use longhaul_sweep::SweepResult;
@@ -27,8 +28,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::cmd::{
-    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, profile, tcp, tune, udp,
-    verify, watch,
+    analyze, capture, cc, compare, convert, emulate, filter, host, lab, log, mix, paths, profile, report, tcp, tune,
+    udp, verify, watch,
 };
 use crate::output::{NothingAsked, PrintedFailure};
 
@@ -55,6 +56,7 @@ fn schemas() -> BTreeMap<String, String> {
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
             "lab.run",
         ),
+        result::<Envelope<report::Parameters<'_>, &SideBySide>>("report"),
         result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
         result::<Envelope<lab::run::faults::Parameters, lab::run::faults::Ran>>("lab.run.faults"),
         result::<Envelope<lab::printed::MadeLab<'_>, Status>>("lab.status"),

@@ -19,6 +19,7 @@ pub(crate) mod mix;
 pub(crate) mod pace;
 pub(crate) mod paths;
 pub(crate) mod profile;
+pub(crate) mod report;
 pub(crate) mod rtt;
 pub(crate) mod serve;
 pub(crate) mod show;

@@ -7,4 +7,5 @@ mod equivalence;
 pub mod html;
 pub mod parquet;
 pub mod saved;
+pub mod side_by_side;
 pub mod text;

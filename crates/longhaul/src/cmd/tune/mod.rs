@@ -12,7 +12,7 @@ use longhaul_tune::{STATE_FOLDER, Store, TuneError};
 
 use crate::output::{Failure, Outcome};
 
-/// Plan settings of this host for a rate over a round trip; change them, keep them, or put them back
+/// Plan settings of this host for a rate over a round trip; apply, keep or undo them
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -11,12 +11,12 @@ pub mod diagnosed;
 mod lines;
 pub mod mix;
 pub mod over_time;
-mod page;
+pub(crate) mod page;
 pub mod points;
 pub mod round_trips;
 pub mod series;
 pub mod sweep;
-mod table;
+pub(crate) mod table;
 pub mod tcp_goodput;
 pub mod udp_loss;
 

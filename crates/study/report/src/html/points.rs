@@ -11,7 +11,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const CONFIDENCE: f64 = 0.95;
 
 /// A test of a series, run several times.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point<R> {
     /// How it differs from the others of its series.
@@ -58,7 +58,7 @@ pub struct Rejected<R> {
 }
 
 /// The mean of a quantity over runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mean {
     /// The mean.
@@ -68,8 +68,25 @@ pub struct Mean {
     pub half_width: Option<f64>,
 }
 
+/// What the points of an experiment are about.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Quantity {
+    /// Its name among the means of a point.
+    pub name: &'static str,
+    /// Its title, with the unit that people read.
+    pub title: &'static str,
+    /// That unit, in the unit of the mean.
+    pub unit: f64,
+    /// Decimals that are shown.
+    pub decimals: usize,
+}
+
 /// One run of a test.
 pub trait Run {
+    /// What its experiments are about.
+    const MAIN: Quantity;
+
     /// Whether there is a result.
     fn has_result(&self) -> bool;
 
@@ -107,6 +124,27 @@ impl Mean {
             1 => Some(Self { mean, half_width: None }),
             _ => Some(Self { mean, half_width: half_width() }),
         }
+    }
+
+    /// By how much `values` are more than `others` on the mean, with the interval of Welch's t test. `None` if either has no value.
+    pub(crate) fn of_difference(values: &[f64], others: &[f64]) -> Option<Self> {
+        let (one, other) = (Self::of(values)?, Self::of(others)?);
+        let mean = one.mean - other.mean;
+        // The variance of each mean, and its degrees of freedom.
+        let spread = |values: &[f64], mean: f64| {
+            let free = values.len().checked_sub(1).filter(|free| *free > 0)? as f64;
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            Some((squares / free / values.len() as f64, free))
+        };
+        let half_width =
+            spread(values, one.mean).zip(spread(others, other.mean)).and_then(|((a, a_free), (b, b_free))| {
+                if a + b == 0.0 {
+                    return Some(0.0);
+                }
+                let free = (a + b).powi(2) / (a.powi(2) / a_free + b.powi(2) / b_free);
+                Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * (a + b).sqrt())
+            });
+        Some(Self { mean, half_width })
     }
 
     /// With `decimals` decimals: `12.3 ± 0.4`.
@@ -195,6 +233,8 @@ pub(crate) mod tests {
     pub(crate) struct Small(pub(crate) f64);
 
     impl Run for Small {
+        const MAIN: Quantity = Quantity { name: "size", title: "size", unit: 1.0, decimals: 1 };
+
         fn has_result(&self) -> bool {
             true
         }
@@ -225,6 +265,10 @@ pub(crate) mod tests {
         assert_eq!(Mean::of(&[7.0]), Some(Mean { mean: 7.0, half_width: None }));
         assert_eq!(Mean::of(&[]), None);
         assert_eq!(mean.text(1), "2.5 ± 2.1");
+        // By hand: variances of the means 5/12 and 5/12, six degrees of freedom, t of 2.4469.
+        let difference = Mean::of_difference(&[1.0, 2.0, 3.0, 4.0], &[11.0, 12.0, 13.0, 14.0]).unwrap();
+        assert!((difference.half_width.unwrap() - 2.4469 * (10.0_f64 / 12.0).sqrt()).abs() < 1e-3, "{difference:?}");
+        assert_eq!(difference.mean, -10.0);
     }
 
     /// Of 2,000 experiments with five runs each, the intervals of about 95 % hold the true mean (here of uniform numbers, 0.5).

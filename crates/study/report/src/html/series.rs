@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::html::about::{About, spaced};
 use crate::html::over_time::caveats;
@@ -23,7 +23,7 @@ pub struct Report<R> {
 }
 
 /// Points that differ in one thing, over one path.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series<R> {
     /// How it differs from the others.

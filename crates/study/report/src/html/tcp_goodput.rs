@@ -14,7 +14,7 @@ use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
 use crate::html::page::{escape, page};
-use crate::html::points::{self, Mean, Point};
+use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
 use crate::html::udp_loss::scaled;
 
@@ -70,6 +70,8 @@ const LEAST_RTT: &str = "min_rtt_ns";
 pub(crate) const RTT: &str = "mean_rtt_ns";
 
 impl points::Run for Run {
+    const MAIN: Quantity = Quantity { name: GOODPUT, title: "goodput, Mb/s", unit: 1e6, decimals: 1 };
+
     fn has_result(&self) -> bool {
         self.flows.result.is_some()
     }

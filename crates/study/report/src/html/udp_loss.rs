@@ -13,7 +13,7 @@ use crate::html::axis::short;
 use crate::html::bars::{Bar, panel};
 use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
-use crate::html::points::{self, Mean, Point};
+use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
@@ -68,6 +68,8 @@ fn bar(point: &Point<Run>) -> Bar {
 }
 
 impl points::Run for Run {
+    const MAIN: Quantity = Quantity { name: LOST, title: "packets lost, %", unit: 1.0, decimals: 3 };
+
     fn has_result(&self) -> bool {
         self.result.is_some()
     }
@@ -288,13 +290,13 @@ const fn method_name(method: LocationMethod) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 
     use super::*;
     use crate::html::series::tests::{report, series};
 
-    fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
+    pub(crate) fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
         let (sender, receiver) = (UdpSenderReport::default(), UdpReceiverReport::default());
         let mut result = UdpResult::assemble(&UdpParameters::default(), &sender, &receiver).result;
         result.sent_packets = 1000;

@@ -116,10 +116,12 @@ pub(crate) struct Parameters<'a> {
     title: &'a str,
     /// The paper that it repeats; empty if none.
     source: &'a str,
-    /// Its differences from the paper; empty if none.
-    note: &'a str,
+    /// Its differences from the paper, and by how much it was scaled; empty if none.
+    note: String,
     /// The path before the changes of a series, as a path file that names no other file (docs/reference/path-files.md).
     path: String,
+    /// The same in words: name, round trip, slowest hop.
+    path_summary: String,
     /// How each lab was made. The seed is that of the first run of each point; each other run has the next one.
     lab: &'a LabSpec,
     /// Runs of each point, if the command said it.
@@ -320,8 +322,9 @@ impl Measured<'_> {
         let parameters = Parameters {
             title: &experiment.title,
             source: &experiment.source,
-            note: &experiment.note,
+            note: self.note(),
             path: experiment.path.to_toml(),
+            path_summary: experiment.path_in_words(),
             lab: spec,
             repeat: args.repeat,
             tries,
@@ -334,22 +337,27 @@ impl Measured<'_> {
             .with_hosts(&ran.hosts)
     }
 
+    /// How it differs from its source.
+    fn note(&self) -> String {
+        let note = &self.experiment.note;
+        if !self.experiment.calibrate {
+            return note.clone();
+        }
+        let factor = self.header.factor;
+        format!(
+            "{note}\n\nRates, buffers and queues are {factor} times those of the experiment: this machine can do so much, as a calibration found. \
+             What takes a time takes the same time, with fewer packets."
+        )
+    }
+
     /// Writes result and page into the folder, if there is one.
     fn save(&self, ran: &Ran, interrupted: bool) -> Result<(), Failure> {
         let Some(folder) = &self.args.output else { return Ok(()) };
         let experiment = self.experiment;
-        let mut note = experiment.note.clone();
-        if experiment.calibrate {
-            note += &format!(
-                "\n\nRates, buffers and queues are {} times those of the experiment: so much this machine can do, as a calibration \
-                 found. What takes a time takes the same time, with fewer packets.",
-                self.header.factor
-            );
-        }
         let about = About {
             title: experiment.title.clone(),
             source: experiment.source.clone(),
-            note,
+            note: self.note(),
             path: experiment.path_in_words(),
             started_at: self.header.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,0 +1,77 @@
+//! `longhaul report`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use longhaul_kernel::new_file;
+use longhaul_report::side_by_side::{SavedExperiment, SideBySide};
+use serde::Serialize;
+
+use crate::output::overwrite::Overwrite;
+use crate::output::saved::{no_result, not_written, read_result};
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_flags};
+
+/// Show results of experiments once more, or several side by side
+///
+/// One result is shown as its tables, or as its page. Of several, each point of the first is compared with the same point of the others:
+/// means, and the difference with its 95 % interval. Two kernels, before and after a change, two machines.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longhaul report results --html page.html          # the page of a result, as this version draws it
+  longhaul report before after                      # what differs by more than chance
+  longhaul report before after --markdown           # for an issue or a wiki")]
+pub(crate) struct Args {
+    /// Folders that `longhaul lab run -o` wrote, or files that its --json printed
+    #[arg(value_name = "FILE|DIR", required = true, num_args = 1..=16)]
+    results: Vec<PathBuf>,
+    /// Print a table of Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write a page of HTML
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// `parameters` of the result.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameters<'a> {
+    /// What was read.
+    results: &'a [PathBuf],
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    args.overwrite.file(args.html.as_deref())?;
+    let read = |path: &PathBuf| {
+        let (file, text) = read_result(path)?;
+        let saved = SavedExperiment::parse(&text).map_err(|error| {
+            no_result(&file, error)
+                .remedy("give a folder that `longhaul lab run -o` wrote; `longhaul show` shows others")
+        })?;
+        Ok::<_, Failure>((path.display().to_string(), saved))
+    };
+    let saved = args.results.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let beside = SideBySide::of(&saved).map_err(|error| Failure::new("not_compared", error))?;
+    let several = saved.len() > 1;
+    if let Some(file) = &args.html {
+        let page = if several { beside.to_html() } else { saved[0].1.to_html() };
+        new_file::write(file, with_flags(&page)).map_err(|error| not_written(file, error))?;
+    }
+    if args.json {
+        let parameters = Parameters { results: &args.results };
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        print_json(&Envelope::new("longhaul.report/1", now, parameters, &beside, Vec::new()));
+    } else if args.markdown {
+        print_text(&beside.markdown());
+    } else if several {
+        print_text(&beside.text());
+    } else {
+        print_text(&saved[0].1.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}

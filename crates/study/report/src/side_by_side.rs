@@ -1,0 +1,307 @@
+//! Results of experiments as they were saved: their page once more, and several side by side.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::html::points::{Mean, Point, Quantity, Run};
+use crate::html::series::{Report, Series};
+use crate::html::table::Table;
+use crate::html::{About, Host, page, tcp_goodput, udp_loss};
+use crate::text::experiment::{tcp_table, udp_table};
+
+/// The form of a result of `longhaul lab run`.
+pub const SCHEMA: &str = "longhaul.lab.run/2";
+
+/// A result of `longhaul lab run`.
+#[derive(Debug, Clone)]
+pub struct SavedExperiment {
+    about: About,
+    udp: Vec<Series<udp_loss::Run>>,
+    tcp: Vec<Series<tcp_goodput::Run>>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    longhaul: String,
+    started_at: String,
+    parameters: Parameters,
+    #[serde(default)]
+    hosts: Value,
+    result: Ended,
+}
+
+#[derive(Deserialize)]
+struct Parameters {
+    title: String,
+    source: String,
+    note: String,
+    path_summary: String,
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    interrupted: bool,
+    udp: Vec<Series<udp_loss::Run>>,
+    tcp: Vec<Series<tcp_goodput::Run>>,
+}
+
+impl SavedExperiment {
+    /// Reads the JSON of a result.
+    ///
+    /// # Errors
+    /// It is none of an experiment; in one line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Form {
+            schema: String,
+        }
+        let form: Form = serde_json::from_str(text).map_err(|error| format!("no result: {error}"))?;
+        if form.schema != SCHEMA {
+            return Err(format!("the result of another command ({})", form.schema.escape_debug()));
+        }
+        let Envelope { longhaul, started_at, parameters, hosts, result } =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let Parameters { title, source, note, path_summary } = parameters;
+        let Ended { interrupted, udp, tcp } = result;
+        let hosts = Host::of_snapshots(&hosts);
+        let about = About { title, source, note, path: path_summary, started_at, longhaul, interrupted, hosts };
+        Ok(Self { about, udp, tcp })
+    }
+
+    /// Its page.
+    pub fn to_html(&self) -> String {
+        let about = self.about.clone();
+        if self.tcp.is_empty() {
+            Report { about, series: self.udp.clone() }.to_html()
+        } else {
+            Report { about, series: self.tcp.clone() }.to_html()
+        }
+    }
+
+    /// Its tables.
+    pub fn text(&self) -> String {
+        let tables: Vec<String> = self.udp.iter().map(udp_table).chain(self.tcp.iter().map(tcp_table)).collect();
+        format!("{}, {}\n\n{}", self.about.title, self.about.started_at, tables.join("\n"))
+    }
+
+    /// What it is about.
+    fn quantity(&self) -> Quantity {
+        if self.tcp.is_empty() { udp_loss::Run::MAIN } else { tcp_goodput::Run::MAIN }
+    }
+
+    /// Series, label and values of each point.
+    fn points(&self) -> Vec<(&str, &str, Vec<f64>)> {
+        fn of<R: Run>(series: &Series<R>) -> impl Iterator<Item = (&str, &str, Vec<f64>)> {
+            series.points.iter().map(|point| (series.name.as_str(), point.label.as_str(), values(point)))
+        }
+        fn values<R: Run>(point: &Point<R>) -> Vec<f64> {
+            let main = |run: &R| run.quantities().into_iter().find(|(name, _)| *name == R::MAIN.name);
+            point.shown().filter_map(main).map(|(_, value)| value / R::MAIN.unit).collect()
+        }
+        self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).collect()
+    }
+}
+
+/// Results of experiments side by side. The first is what the others are compared with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SideBySide {
+    /// The names of the results.
+    pub names: Vec<String>,
+    /// What their points are about, and its unit.
+    pub quantity: &'static str,
+    /// The points of the first result, in its order.
+    pub points: Vec<PointBeside>,
+    #[serde(skip)]
+    decimals: usize,
+}
+
+/// A point in several results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PointBeside {
+    /// Its series.
+    pub series: String,
+    /// Its label.
+    pub label: String,
+    /// Its mean in each result; `None` where a result has no such point, or no result of it.
+    pub means: Vec<Option<Mean>>,
+    /// By how much each result after the first is more than the first, with the 95 % interval of Welch's t test.
+    pub differences: Vec<Option<Mean>>,
+}
+
+impl PointBeside {
+    /// Whether a difference is more than chance.
+    fn differs(&self) -> bool {
+        let beyond = |mean: &Mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half);
+        self.differences.iter().flatten().any(beyond)
+    }
+}
+
+impl SideBySide {
+    /// `results` with their names, at least one.
+    ///
+    /// # Errors
+    /// They are about different things, or share no point.
+    pub fn of(results: &[(String, SavedExperiment)]) -> Result<Self, String> {
+        let Some(((_, first), others)) = results.split_first() else { return Err("no result".into()) };
+        let quantity = first.quantity();
+        if let Some((name, _)) = others.iter().find(|(_, other)| other.quantity() != quantity) {
+            return Err(format!("{name} is not about {}", quantity.title));
+        }
+        let others: Vec<_> = others.iter().map(|(_, other)| other.points()).collect();
+        let beside = |(series, label, values): (&str, &str, Vec<f64>)| {
+            let same = |points: &Vec<(&str, &str, Vec<f64>)>| {
+                let found = points.iter().find(|(name, point, _)| (*name, *point) == (series, label));
+                found.map_or_else(Vec::new, |(_, _, values)| values.clone())
+            };
+            let there: Vec<Vec<f64>> = others.iter().map(same).collect();
+            PointBeside {
+                series: series.to_owned(),
+                label: label.to_owned(),
+                means: std::iter::once(&values).chain(&there).map(|values| Mean::of(values)).collect(),
+                differences: there.iter().map(|other| Mean::of_difference(other, &values)).collect(),
+            }
+        };
+        let points: Vec<PointBeside> = first.points().into_iter().map(beside).collect();
+        if !others.is_empty() && points.iter().all(|point| point.differences.iter().all(Option::is_none)) {
+            return Err("they share no point: the names of series and the labels of points have to be the same".into());
+        }
+        let names = results.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Self { names, quantity: quantity.title, points, decimals: quantity.decimals })
+    }
+
+    /// What was found, in a sentence.
+    pub fn verdict(&self) -> String {
+        let differ: Vec<String> = (self.points.iter())
+            .filter(|point| point.differs())
+            .map(|point| format!("{}, {}", point.series, point.label))
+            .collect();
+        let all = self.points.iter().filter(|point| point.differences.iter().any(Option::is_some)).count();
+        match differ.len() {
+            0 => format!("None of {all} points differs from {} by more than chance (95 %).", self.names[0]),
+            1 => format!("1 of {all} points differs from {} by more than chance (95 %): {}.", self.names[0], differ[0]),
+            many => {
+                let names = differ.join("; ");
+                format!("{many} of {all} points differ from {} by more than chance (95 %): {names}.", self.names[0])
+            }
+        }
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let mut columns = vec!["point".to_owned()];
+        columns.extend(self.names.iter().cloned());
+        columns.extend(self.names[1..].iter().map(|name| format!("{name} - {}", self.names[0])));
+        columns
+    }
+
+    fn cells(&self, point: &PointBeside) -> Vec<String> {
+        let cell = |mean: &Option<Mean>| mean.map_or_else(|| "–".to_owned(), |mean| mean.text(self.decimals));
+        let star = |mean: &Option<Mean>| {
+            let beyond = mean.is_some_and(|mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half));
+            cell(mean) + if beyond { " *" } else { "" }
+        };
+        point.means.iter().map(cell).chain(point.differences.iter().map(star)).collect()
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let rows: Vec<Vec<String>> = std::iter::once(self.columns())
+            .chain(self.points.iter().map(|point| {
+                let mut row = vec![format!("{}, {}", point.series, point.label)];
+                row.extend(self.cells(point));
+                row
+            }))
+            .collect();
+        let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(wide).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate();
+            let cells = cells.map(
+                |(number, (cell, wide))| {
+                    if number == 0 { format!("{cell:<wide$}") } else { format!("{cell:>wide$}") }
+                },
+            );
+            cells.collect::<Vec<_>>().join("  ") + "\n"
+        };
+        let lines: String = rows.iter().map(line).collect();
+        format!("{}; means with half of their 95 % interval\n{lines}\n{}\n", self.quantity, self.verdict())
+    }
+
+    /// As a table of Markdown, for an issue or a wiki.
+    pub fn markdown(&self) -> String {
+        let row = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('*', "\\*")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let columns = self.columns();
+        let mut text = format!("{}; means with half of their 95 % interval\n\n{}", self.quantity, row(&columns));
+        text += &format!("|---|{}\n", "---:|".repeat(columns.len() - 1));
+        for point in &self.points {
+            let mut cells = vec![format!("{}, {}", point.series, point.label)];
+            cells.extend(self.cells(point));
+            text += &row(&cells);
+        }
+        text + &format!("\n{}\n", self.verdict())
+    }
+
+    /// As a page.
+    pub fn to_html(&self) -> String {
+        let title = format!("{} side by side", self.names.join(", "));
+        let mut body =
+            format!("<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n", page::escape(&title), page::escape(&self.verdict()));
+        let mut table = Table::new(&page::escape(self.quantity), "numbers", &self.columns());
+        let mut series = None;
+        for point in &self.points {
+            if series != Some(&point.series) {
+                table.group(&point.series);
+                series = Some(&point.series);
+            }
+            table.row(&point.label, self.cells(point));
+        }
+        body += &table.finish();
+        body += "<p class=\"quiet\">Means over the runs of a point, with half of their 95 % interval (Student's t); differences by Welch's t \
+                 test. A star: more than chance. Of 20 points that are alike, one has a star by chance.</p>\n";
+        page::page(&title, &body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::series::tests::{report, series};
+    use crate::html::udp_loss::tests::run;
+
+    fn saved(lost: [u64; 3]) -> SavedExperiment {
+        use crate::html::points::tests::repeat;
+        let of = |lost| run(400, &[(longhaul_result::Location::Network, lost)]);
+        let mut one = series("one", vec![("400", of(lost[0]))]);
+        for (number, lost) in (2..).zip(&lost[1..]) {
+            one.points[0].add(repeat(number, of(*lost)));
+        }
+        SavedExperiment { about: report::<udp_loss::Run>(vec![]).about, udp: vec![one], tcp: Vec::new() }
+    }
+
+    /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.
+    #[test]
+    fn what_differs_by_more_than_chance_is_named() {
+        let named = |name: &str, lost| (name.to_owned(), saved(lost));
+        let beside = SideBySide::of(&[named("before", [9, 10, 11]), named("after", [19, 20, 21])]).unwrap();
+        assert!(beside.verdict().starts_with("1 of 1 points differs from before"), "{}", beside.verdict());
+        assert!(beside.text().contains("1.000 ± 0.248") && beside.text().contains(" *"), "{}", beside.text());
+        assert!(beside.markdown().contains("| one, 400 | 1.000 ± 0.248 |"), "{}", beside.markdown());
+        assert!(beside.to_html().contains("data-row=\"400\""));
+        let alike = SideBySide::of(&[named("a", [9, 10, 11]), named("b", [10, 10, 12])]).unwrap();
+        assert!(alike.verdict().starts_with("None of 1 points"), "{}", alike.verdict());
+        let mut other = named("b", [1, 2, 3]);
+        other.1.udp[0].name = "two".into();
+        assert!(SideBySide::of(&[named("a", [1, 2, 3]), other]).unwrap_err().contains("no point"));
+    }
+
+    #[test]
+    fn other_results_are_refused() {
+        for text in ["", "{}", r#"{"schema":"longhaul.udp/1"}"#, r#"{"schema":"longhaul.lab.run/2"}"#] {
+            assert!(SavedExperiment::parse(text).is_err(), "{text}");
+        }
+    }
+}
