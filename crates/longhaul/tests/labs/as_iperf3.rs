@@ -248,6 +248,7 @@ fn intervals_have_a_header_and_the_place_of_losses() {
     assert!(dropped > 0 && dropped <= lost, "{dropped} of {lost} {said}");
     let gauge = "longhaul_udp_received_rate_bits_per_second{direction=\"forward\",host=";
     assert!(said.contains(gauge), "{said}");
+    assert!(said.contains("longhaul_udp_timestamp_seconds{direction=\"forward\",host="), "{said}");
     assert!(!fs::exists(&metrics).unwrap(), "old figures are not left");
 }
 
