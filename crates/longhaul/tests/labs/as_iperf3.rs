@@ -158,7 +158,7 @@ fn every_address_of_a_name_is_tried() {
     let said = text(&refused.stderr);
     assert!(said.contains("10.77.2.1:5210 refuses") && said.contains("[fd77::2:1]:5210 refuses"), "{said}");
     assert!(said.contains("--bind 0.0.0.0"), "who listens on loopback alone is told: {said}");
-    // Without a server there are other ways to measure round trips, and to none of a host that has no route.
+    // The remedy fits the addresses and the command.
     for (command, address, remedy) in [
         (&["udp", "server", "-6"][..], "[fd77::2:1]:5210", "--bind :: --key"),
         (&["udp", "server", "-4"], "10.77.2.1:5210", "--bind 0.0.0.0 --key"),
