@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use longhaul_channel::Key;
+use longhaul_peer::control::any_of_family;
 
 use crate::args::key;
 use crate::output::Failure;
@@ -57,7 +58,8 @@ impl Listen {
 pub(crate) fn not_bound(address: SocketAddr, error: &io::Error, who: &str) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::AddrNotAvailable => {
-            "give an address of this host (see `ip address`), or --bind 0.0.0.0 for all of them".to_owned()
+            let all = any_of_family(&[address]);
+            format!("give an address of this host (see `ip address`), or --bind {all} for all of them")
         }
         ErrorKind::PermissionDenied => "choose another --port, above 1023, or run as root".to_owned(),
         _ => format!("is another {who} running there? choose another --port or --bind"),

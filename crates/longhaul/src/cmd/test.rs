@@ -9,6 +9,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_peer::client::{self, Family, Live, Source, Target, reachable, resolve};
+use longhaul_peer::control::Remedy;
 use longhaul_peer::rtt::LatencyBeside;
 use longhaul_report::html::over_time::Tested as Page;
 use longhaul_report::text::RateUnit;
@@ -48,7 +49,7 @@ pub(crate) struct Reach {
     /// Use only IPv6
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
-    /// Use this address of this host, for control and data
+    /// Use this address of this host for all that is sent
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Use this port of this host for data; further streams take the next ones
@@ -124,19 +125,29 @@ impl Reach {
         Ok(resolve(&self.host, port, family)?)
     }
 
-    /// The host's first address with `port`, for probes that need no server: they leave from any address.
-    pub(crate) fn address(&self, port: u16) -> Result<SocketAddr, Failure> {
-        let chosen = [("-B", self.bind.is_some()), ("--cport", self.cport.is_some())];
-        if let Some((flag, _)) = chosen.into_iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!("{flag} is for tests with longhaul's server")));
+    /// The host's first address with `port`, for probes that need no server, and where they leave from. `no_port` says why these probes
+    /// cannot all leave from one port.
+    pub(crate) fn address(&self, port: u16, no_port: Option<&str>) -> Result<(SocketAddr, Source), Failure> {
+        if let (Some(own), Some(why)) = (self.cport, no_port) {
+            return Err(Failure::usage(format!("--cport {own}: {why}")));
         }
-        Ok(self.addresses(port)?[0])
+        Ok((self.addresses(port)?[0], self.source()))
+    }
+
+    /// The address and port of this host to use.
+    fn source(&self) -> Source {
+        Source { address: self.bind, data_port: self.cport }
     }
 
     /// The server's address, and the key for it. Of several addresses the first that accepts a connection.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
+        self.target_or(client::serve)
+    }
+
+    /// The same; where no server answers, `remedy` says what to do.
+    pub(crate) fn target_or(&self, remedy: Remedy) -> Result<Target, Failure> {
         let addresses = self.addresses(self.port)?;
-        let source = Source { address: self.bind, data_port: self.cport };
+        let source = self.source();
         let key = self.key.as_deref().map(key::load).transpose()?;
         let is_other = addresses.iter().any(|address| !address.ip().is_loopback());
         if key.is_none() && !self.no_auth && is_other && !in_lab() {
@@ -144,7 +155,7 @@ impl Reach {
                 "make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both",
             ));
         }
-        Ok(Target { address: reachable(&addresses, source, None)?, key, source })
+        Ok(Target { address: reachable(&addresses, source, None, remedy)?, key, source })
     }
 }
 
@@ -189,7 +200,7 @@ impl TestArgs {
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         let mut lines = Lines::with_metrics(self.show(), metrics);
-        let mut latency = self.latency.then(|| LatencyBeside::start(target.address.ip())).transpose()?;
+        let mut latency = self.latency.then(|| LatencyBeside::start(target.address.ip(), target.source)).transpose()?;
         if let Some(latency) = &mut latency {
             // A signal ends the test that follows.
             sleep_until(monotonic() + IDLE_TIME);

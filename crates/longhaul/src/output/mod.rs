@@ -113,11 +113,6 @@ impl Failure {
         &self.message
     }
 
-    /// Whether it has this code.
-    pub(crate) fn is(&self, code: &str) -> bool {
-        self.code == code
-    }
-
     /// With another exit code than 1.
     pub(crate) fn exit(self, exit: u8) -> Self {
         Self { exit, ..self }

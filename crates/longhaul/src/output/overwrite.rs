@@ -15,6 +15,11 @@ pub(crate) struct Overwrite {
 }
 
 impl Overwrite {
+    /// As a command says whose `--force` allows more than this.
+    pub(crate) fn by(force: bool) -> Self {
+        Self { force }
+    }
+
     /// Whether `--force` was given.
     pub(crate) fn allowed(self) -> bool {
         self.force

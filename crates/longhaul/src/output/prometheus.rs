@@ -19,7 +19,7 @@ const SERIES_MOST: usize = 10_000;
 /// The option.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct PrometheusArgs {
-    /// Write each interval to this file, for Prometheus: point node_exporter's --collector.textfile.directory at its folder
+    /// Write the latest figures to this file, for Prometheus: point node_exporter's --collector.textfile.directory at its folder
     #[arg(long, value_name = "FILE.prom")]
     prometheus: Option<PathBuf>,
 }
@@ -42,7 +42,8 @@ impl PrometheusArgs {
     }
 }
 
-/// A file that has the last interval of each direction. It goes when this is dropped: nobody shall take old figures for those of now.
+/// A file that has the last interval of each direction. It goes when this is dropped: nobody shall take old figures for those of now. A
+/// process that is killed leaves it, so each interval has its time.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     path: PathBuf,
@@ -72,7 +73,12 @@ impl Textfile {
     }
 
     fn write_last(&mut self) {
-        if let Err(error) = new_file::write(&self.path, text(self.last.values()))
+        self.write_text(&text(self.last.values()));
+    }
+
+    /// Writes the file anew with `text`, which has the format already.
+    pub(crate) fn write_text(&mut self, text: &str) {
+        if let Err(error) = new_file::write(&self.path, text)
             && !std::mem::replace(&mut self.told, true)
         {
             let failure = Failure::unwritable(&self.path, error);
@@ -87,7 +93,8 @@ impl Drop for Textfile {
     }
 }
 
-/// Intervals as gauges. Texts and truths are labels of the numbers beside and below them; a time in nanoseconds is in seconds.
+/// Intervals as gauges, with the Unix time at which each ended. Texts and truths are labels of the numbers beside and below them; a time in
+/// nanoseconds is in seconds.
 fn text<'a>(intervals: impl IntoIterator<Item = &'a Value>) -> String {
     let mut families: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut left = SERIES_MOST;
@@ -95,6 +102,11 @@ fn text<'a>(intervals: impl IntoIterator<Item = &'a Value>) -> String {
         let kind = interval.get("schema").and_then(Value::as_str).unwrap_or("longhaul");
         let name = kind.split('/').next().unwrap_or_default().trim_end_matches(".interval").replace('.', "_");
         gauges(&name, interval, &[], &mut families, &mut left);
+        let at = interval.get("at").and_then(Value::as_str).and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        if let Some(at) = at {
+            let sample = format!("{} {}", written(&labels(interval, &[])), at.as_millisecond() as f64 / 1e3);
+            families.entry(format!("{name}_timestamp_seconds")).or_default().push(sample);
+        }
     }
     let mut text = String::new();
     for (name, samples) in families {
@@ -113,14 +125,7 @@ fn gauges(
     families: &mut BTreeMap<String, Vec<String>>,
     left: &mut usize,
 ) {
-    let mut labels = outer.to_vec();
-    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "schema" | "at")) {
-        match value {
-            Value::String(text) => labels.push((word(key), text.clone())),
-            Value::Bool(truth) => labels.push((word(key), truth.to_string())),
-            _ => {}
-        }
-    }
+    let labels = labels(object, outer);
     for (key, value) in object {
         let name = format!("{name}_{}", word(key));
         match value {
@@ -138,6 +143,19 @@ fn gauges(
             _ => {}
         }
     }
+}
+
+/// Those of `outer`, and the texts and truths of `object`.
+fn labels(object: &Map<String, Value>, outer: &[(String, String)]) -> Vec<(String, String)> {
+    let mut labels = outer.to_vec();
+    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "schema" | "at")) {
+        match value {
+            Value::String(text) => labels.push((word(key), text.clone())),
+            Value::Bool(truth) => labels.push((word(key), truth.to_string())),
+            _ => {}
+        }
+    }
+    labels
 }
 
 /// Prometheus' names have base units.
@@ -171,7 +189,7 @@ mod tests {
     #[test]
     fn numbers_are_gauges_and_texts_their_labels() {
         let interval = json!({
-            "schema": "longhaul.watch.interval/1", "at": "2026-01-01T00:00:00Z", "host": "a\"b\\", "elapsed_ns": 1_500_000_000_u64,
+            "schema": "longhaul.watch.interval/1", "at": "2026-01-01T00:00:00.25Z", "host": "a\"b\\", "elapsed_ns": 1_500_000_000_u64,
             "connections": [{ "program": "curl", "sent_rate_bps": 7, "limited_by": null }, { "program": "scp", "sent_rate_bps": 8 }],
             "dropped_packets": { "sender_qdisc": 3 },
         });
@@ -182,6 +200,8 @@ longhaul_watch_connections_sent_rate_bits_per_second{host="a\"b\\",program="scp"
 longhaul_watch_dropped_packets_sender_qdisc{host="a\"b\\"} 3
 # TYPE longhaul_watch_elapsed_seconds gauge
 longhaul_watch_elapsed_seconds{host="a\"b\\"} 1.5
+# TYPE longhaul_watch_timestamp_seconds gauge
+longhaul_watch_timestamp_seconds{host="a\"b\\"} 1767225600.25
 "#;
         assert_eq!(text([&interval]), expected);
     }

@@ -165,6 +165,7 @@ fn which_suffers(capture: &str) {
 fn series_adds_up(capture: &str, folder: &Folder) {
     let saved = folder.file("series");
     let result = json(&["analyze", "-o", &saved, "--json", capture]);
+    let [first_ns, last_ns] = ["first_ns", "last_ns"].map(|at| result["result"]["totals"][at].as_i64().unwrap());
     let reader = SerializedFileReader::new(fs::File::open(Path::new(&saved).join("series.parquet")).unwrap()).unwrap();
     // By flow and direction: payload, its most in a millisecond, the highest average, round trips.
     let mut found: BTreeMap<(u64, bool), (i64, i64, i64, usize)> = BTreeMap::new();
@@ -176,6 +177,11 @@ fn series_adds_up(capture: &str, folder: &Folder) {
             _ => None,
         };
         let payload = number("payload_bytes").unwrap();
+        let at_ns = number("at_ns").unwrap();
+        assert!(
+            (first_ns / 1_000_000 * 1_000_000..=last_ns).contains(&at_ns),
+            "{at_ns} is not in {first_ns} to {last_ns}"
+        );
         let of = found.entry((number("flow").unwrap() as u64, row.get_bool(1).unwrap())).or_default();
         of.0 += payload;
         of.1 = of.1.max(payload);

@@ -481,7 +481,9 @@ fn what_is_rejected_can_be_seen_and_scraped() {
     let Some(hosts) = Hosts::new() else { return };
     let file =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rejected-{}.pcapng", std::process::id()));
-    let _filter = hosts.attach(&["--sample", file.to_str().unwrap(), "-t", "3s"]);
+    let metrics = file.with_extension("prom");
+    let metrics_of = metrics.to_str().unwrap();
+    let _filter = hosts.attach(&["--sample", file.to_str().unwrap(), "-t", "3s", "--prometheus", metrics_of]);
     let stop = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
         let flood = scope.spawn(|| hosts.flood(&stop));
@@ -495,6 +497,15 @@ fn what_is_rejected_can_be_seen_and_scraped() {
     let row = "longhaul_filter_reason_packets_total{interface=\"lf0\",reason=\"foreign_unicast\",verdict=\"rejected\"}";
     assert!(text.lines().any(|line| line == format!("{row} {sent}")), "{sent}: {text}");
     is_exposition(&text);
+    // The process that stays writes the same into a file each second, and removes it at its end.
+    let written = || std::fs::read_to_string(&metrics).unwrap_or_default();
+    until("the file to say so", || written().lines().any(|line| line == format!("{row} {sent}")));
+    let time = written()
+        .lines()
+        .find_map(|line| line.strip_prefix("longhaul_filter_timestamp_seconds{interface=\"lf0\"} ")?.parse().ok());
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!(time.is_some_and(|time: u64| time.abs_diff(now) < 10), "{time:?} {now}");
+    is_exposition(&written());
     until("the process to end", || hosts.run(&["filter", "status", "lf0"]).status.code() == Some(1));
     let read = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", "eth.dst", "-e", "frame.comment"])
@@ -508,6 +519,7 @@ fn what_is_rejected_can_be_seen_and_scraped() {
         }
     }
     std::fs::remove_file(file).unwrap();
+    assert!(!metrics.exists(), "old figures are not left");
 }
 
 /// Prometheus, "Exposition formats", text format 0.0.4: a family is its HELP, its TYPE, then its samples, once; no sample twice.

@@ -158,6 +158,23 @@ fn every_address_of_a_name_is_tried() {
     let said = text(&refused.stderr);
     assert!(said.contains("10.77.2.1:5210 refuses") && said.contains("[fd77::2:1]:5210 refuses"), "{said}");
     assert!(said.contains("--bind 0.0.0.0"), "who listens on loopback alone is told: {said}");
+    // The remedy fits the addresses and the command.
+    for (command, address, remedy) in [
+        (&["udp", "server", "-6"][..], "[fd77::2:1]:5210", "--bind :: --key"),
+        (&["udp", "server", "-4"], "10.77.2.1:5210", "--bind 0.0.0.0 --key"),
+        (
+            &["rtt", "server", "-6"],
+            "[fd77::2:1]:5210",
+            "--bind :: --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls; without a server use --icmp",
+        ),
+        (&["udp", "::1"], "[::1]:5210", "(start `longhaul serve`)"),
+        (&["rtt", "server"], "10.77.2.1:5210", "without a server use --icmp"),
+        (&["capture", "eth0", "--to", "server", "-t", "1s"], "10.77.2.1", "longhaul log -o DIR --bind 0.0.0.0"),
+    ] {
+        let output = on(&lab, "client", &[&[LONGHAUL], command].concat()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains(address) && said.contains(remedy), "{command:?}: {said}");
+    }
     for (address, family) in [("10.77.2.1", "-4"), ("fd77::2:1", "-6")] {
         let _server = Background::start(&lab, &["-B", address, "--no-auth", "-1"]);
         let udp = result(&lab, &["udp", "server", "-k", "10", "-b", "1M"]);
@@ -231,6 +248,7 @@ fn intervals_have_a_header_and_the_place_of_losses() {
     assert!(dropped > 0 && dropped <= lost, "{dropped} of {lost} {said}");
     let gauge = "longhaul_udp_received_rate_bits_per_second{direction=\"forward\",host=";
     assert!(said.contains(gauge), "{said}");
+    assert!(said.contains("longhaul_udp_timestamp_seconds{direction=\"forward\",host="), "{said}");
     assert!(!fs::exists(&metrics).unwrap(), "old figures are not left");
 }
 

@@ -45,6 +45,9 @@ fn a_server_that_dies_leaves_a_result() {
         assert!(codes.contains(&"cut_short"), "{kind} {options:?}: {codes:?}");
         assert!(said.contains("cut short"), "{said}");
         assert!(fs::read_to_string(format!("{saved}/result.json")).unwrap().contains("cut_short"));
+        let shown = String::from_utf8(longhaul(&["show", &saved]).stdout).unwrap();
+        assert!(shown.contains("forward") || shown.contains("backward"), "{shown}");
+        assert!(!shown.contains("port 0"), "an end that the server did not name has no port: {shown}");
     }
 }
 

@@ -153,6 +153,57 @@ fn each_router_on_the_way_of_one_flow_answers_by_every_kind_of_probe() {
     }
 }
 
+/// The near router drops what goes to the client's first address: only probes from the second one are answered.
+#[test]
+fn probes_leave_from_the_address_and_port_that_were_asked_for() {
+    let Some(routers) = Routers::new() else { return };
+    for (added, dropped) in [("10.1.0.9/24", "10.1.0.1/32"), ("fd01::9/64", "fd01::1/128")] {
+        run(&routers.client, &format!("ip address add {added} dev l1"));
+        run(&routers.near, &format!("ip route add blackhole {dropped}"));
+    }
+    let listening: Vec<_> = (["10.9.0.1:443", "[fd09::1]:443"].iter())
+        .map(|address| routers.far.enter(|| std::net::TcpListener::bind(address)).unwrap().unwrap())
+        .collect();
+    for (host, first, second) in [("10.9.0.1", "10.1.0.1", "10.1.0.9"), ("fd09::1", "fd01::1", "fd01::9")] {
+        for kind in [&["--icmp"][..], &["--tcp", "443"], &["--udp", "33434"]] {
+            let answered = |own: &str| {
+                let few = ["-c", "1", "--timeout", "500ms", "-B", own];
+                routers.rtt(&[&[host], kind, &few].concat())["result"]["received"].as_u64()
+            };
+            assert_eq!((answered(first), answered(second)), (Some(0), Some(1)), "{host} {kind:?}");
+            let hops = routers.rtt(&[&[host, "--to-each-hop", "-c", "1", "-B", second], kind].concat());
+            assert_eq!(addresses(&hops).last().unwrap(), &[host], "{kind:?}: {hops}");
+        }
+    }
+    for listener in &listening {
+        // Connections of --tcp, without --to-each-hop.
+        assert_eq!(listener.accept().unwrap().1.ip().to_string().rsplit([':', '.']).next(), Some("9"));
+    }
+    // A firewall that knows one port of the prober.
+    let told = |arguments: &[&str]| {
+        let output = routers.spawn(LONGHAUL, &[&["rtt", "10.9.0.1"], arguments].concat()).wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let holder = routers.client.enter(|| std::net::UdpSocket::bind("10.1.0.9:40000")).unwrap().unwrap();
+    let (code, said) = told(&["--udp", "33434", "-c", "1", "-B", "10.1.0.9", "--cport", "40000"]);
+    assert!(code == Some(1) && said.contains("another program has UDP address 10.1.0.9:40000"), "{said}");
+    drop(holder);
+    for kind in [&["--udp", "33434"][..], &["--tcp", "443", "--to-each-hop"]] {
+        let (code, said) = told(&[&["-c", "1", "-B", "10.1.0.9", "--cport", "40000"], kind].concat());
+        assert_eq!(code, Some(0), "{kind:?}: {said}");
+    }
+    for (wrong, code, why) in [
+        (&["--icmp", "--cport", "40000"][..], 2, "--cport 40000: ICMP echoes have no ports"),
+        (&["--tcp", "443", "--cport", "40000"], 2, "each probe is a connection, which needs a port of its own"),
+        (&["--icmp", "-B", "10.1.0.77"], 1, "this host has no address 10.1.0.77"),
+        (&["--tcp", "443", "-B", "10.1.0.77"], 1, "this host has no address 10.1.0.77"),
+        (&["--udp", "33434", "-B", "10.1.0.77"], 1, "this host has no address 10.1.0.77"),
+    ] {
+        let (found, said) = told(wrong);
+        assert!(found == Some(code) && said.contains(why) && !said.contains("run as root"), "{wrong:?}: {said}");
+    }
+}
+
 #[test]
 fn a_user_without_rights_sees_the_hops_and_a_change_of_the_route_is_told() {
     let Some(routers) = Routers::new() else { return };

@@ -71,6 +71,20 @@ fn what_is_there_is_replaced_by_force_alone() {
     printed(&["profile", &measured, "-o", "/dev/null"]);
 }
 
+/// Each way to keep packets is told, not one of them; and the key that was meant.
+#[test]
+fn what_is_missing_or_misspelt_is_told_with_what_may_be_there() {
+    for (words, told) in [
+        (&["capture", "lo"][..], &["--output", "--write", "--to"][..]),
+        (&["lab", "up", "lan", "--set", "forward.dealy=5ms"], &["did you mean delay?"]),
+    ] {
+        let output = longhaul(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(told.iter().all(|one| said.contains(one)), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn shells_complete_what_longhaul_knows() {
     let after = |words: &[&str]| printed(&[&["completion", "bash", "--"][..], words].concat());
@@ -80,6 +94,8 @@ fn shells_complete_what_longhaul_knows() {
         (&["paths", "show"], "tokyo"),
         (&["emulate", "--path"], "tokyo"),
         (&["capture"], "lo"),
+        (&["capture", "-i"], "lo"),
+        (&["capture", "-i"], "any"),
         (&["filter", "attach"], "lo"),
         (&["cc", "load"], "htcp"),
         (&["cc", "load", "htcp"], "scalable"),

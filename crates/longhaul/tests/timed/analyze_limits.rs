@@ -25,6 +25,8 @@ const RUNS_MOST: usize = 3;
 struct Case {
     /// What limits it, by its key in `limited_by`.
     limit: &'static str,
+    /// What the text about the sender's capture says is the first cause.
+    cause: &'static str,
     /// Its share of time is at least this.
     share: f64,
     /// Of the forward hop.
@@ -35,20 +37,45 @@ struct Case {
 
 const CASES: [Case; 5] = [
     // 5 Mbit/s on a path of 1 Gbit/s, in blocks of 20 kB, 32 ms apart.
-    Case { limit: "application", share: 0.8, change: &[], options: &["-b", "5M", "-l", "20000", "-t", "3"] },
+    Case {
+        limit: "application",
+        cause: "the sending program, which writes too slowly, at sender",
+        share: 0.8,
+        change: &[],
+        options: &["-b", "5M", "-l", "20000", "-t", "3"],
+    },
     // A buffer of 64 KiB: a 38th of what a round trip carries.
-    Case { limit: "receive_window", share: 0.8, change: &[], options: &["-w", "64K", "-t", "3"] },
+    Case {
+        limit: "receive_window",
+        cause: "the receive window, at receiver",
+        share: 0.8,
+        change: &[],
+        options: &["-w", "64K", "-t", "3"],
+    },
     // A window of some 12 segments, halved each 100.
     Case {
         limit: "congestion",
+        cause: "loss, and the congestion control's answer to it, at network",
         share: 0.5,
         change: &["forward.wan.loss=every(100)"],
         options: &["-C", "reno", "-t", "4"],
     },
     // The queue takes whatever the window grows to.
-    Case { limit: "path_rate", share: 0.6, change: &["forward.wan.rate=20Mbit"], options: &["-C", "cubic", "-t", "5"] },
+    Case {
+        limit: "path_rate",
+        cause: "a queue that sends at a lower rate than the links, at network",
+        share: 0.6,
+        change: &["forward.wan.rate=20Mbit"],
+        options: &["-C", "cubic", "-t", "5"],
+    },
     // Six round trips of ten segments, doubled, are 0.9 MB.
-    Case { limit: "slow_start", share: 0.7, change: &[], options: &["-C", "reno", "-n", "900K"] },
+    Case {
+        limit: "slow_start",
+        cause: "the beginning of each transfer, at sender",
+        share: 0.7,
+        change: &[],
+        options: &["-C", "reno", "-n", "900K"],
+    },
 ];
 
 /// The direction that carried most, of all flows.
@@ -78,6 +105,14 @@ fn misjudged(lab: &TestLab, folder: &Folder, case: &Case) -> Vec<String> {
             case.limit, limits["slices"], way["payload_bytes"], limits["limited_by"]
         );
         let share = limits["limited_by"][case.limit].as_f64().unwrap();
+        // The same for people: the largest share first. At the receiver a queue's rate is not told from the links'.
+        let said = printed(&["analyze", "--top", "1", &file]);
+        let limited = format!("limited by {} {:.0} %", case.limit.replace('_', " "), share * 100.0);
+        let cause = format!("cause: {} (longhaul diagnose trace says more)", case.cause);
+        let has = |line: &str| said.lines().any(|one| one.trim_start().starts_with(line));
+        if share >= case.share && !(has(&limited) && (*at == "server" || has(&cause))) {
+            wrong.push(format!("{} at the {at}: no `{limited}` and `{cause}` in {said}", case.limit));
+        }
         if share < case.share {
             wrong.push(format!("{} at the {at}: {share:.2}", case.limit));
         }

@@ -30,7 +30,9 @@ mod streaming;
 mod writing;
 
 pub use counters::{Counters, Gone};
-pub use link::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets};
+pub use link::{
+    DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets, start,
+};
 pub use logging::{LogHost, LogOptions, Logged, LoggedEnd};
 pub use result::{Account, CaptureResult, LogResult, LoggedResult, LoggerError, LoggerResult};
 pub use running::{Captured, Running};

@@ -186,6 +186,10 @@ impl Pace {
     /// A data packet; the interval since the one before, if all that passed meanwhile was captured.
     #[inline]
     pub(crate) fn add(&mut self, at_ns: i64, payload: u64, min_rtt_ns: Option<i64>, lost: Lost) -> Option<i64> {
+        if self.last_ns.is_none() {
+            // Of a direction without data nothing was kept, so that no millisecond began before.
+            self.bin = at_ns.div_euclid(MILLISECOND_NS);
+        }
         self.now.payload_bytes += payload;
         self.now.packets += 1;
         self.roll_tenths(at_ns.div_euclid(TENTH_NS));

@@ -62,6 +62,31 @@ fn what_the_capture_lost_is_left_out() {
     assert_eq!(flow.forward.longest_silence_ns, 100 * MS);
 }
 
+/// Also the first row of a direction, of which nothing was known before its first data.
+#[test]
+fn each_millisecond_has_the_time_at_which_it_began() {
+    #[derive(Default)]
+    struct Times([Vec<i64>; 2]);
+    impl Sink for Times {
+        fn flow(&mut self, _: FlowSummary) {}
+        fn millisecond(&mut self, _: u64, forward: bool, at_ns: i64, _: Millisecond) {
+            self.0[usize::from(!forward)].push(at_ns);
+        }
+    }
+    let start = 1_700_000_000_000 * MS;
+    let mut talk = Talk::new();
+    talk.handshake(start);
+    for n in 0..3 {
+        let at_ns = start + (20 + i64::from(n)) * MS;
+        talk.say(at_ns + 1, true, ACK, seq(n), 1, MSS);
+        talk.say(at_ns + 2, false, ACK, seq(n), seq(n + 1), MSS);
+    }
+    let mut flows = Flows::new(FlowOptions::default(), Times::default());
+    talk.flows.iter().for_each(|packet| flows.packet(packet));
+    let expected = [20, 21, 22].map(|ms| start + ms * MS);
+    assert_eq!(flows.finish().0.0, [expected; 2]);
+}
+
 /// The first packet behind a gap is far beyond the last acknowledgment before it, which says nothing about what is in flight.
 #[test]
 fn what_is_in_flight_behind_a_gap_is_known_from_the_next_acknowledgment() {

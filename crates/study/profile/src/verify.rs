@@ -121,9 +121,9 @@ impl Verification {
 
 /// Runs `path` in virtual time with the packets of `measured` and compares, quantity by quantity.
 pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64) -> Verification {
-    let margins = margins_with(margins);
     let runs = |packets: usize| (RUN_MOST / packets.max(1)).clamp(1, RUN_TIMES).min(RUNS_MOST) as u64;
     if let Some(ways) = &measured.ways {
+        let margins = margins_with(margins, 1);
         let simulated: Vec<[Vec<Passage>; 2]> = (0..runs(ways[0].len() + ways[1].len()))
             .map(|run| simulate_ways(path, ways, seed.wrapping_add(run)))
             .collect();
@@ -139,6 +139,7 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
     let simulated: Vec<Vec<Probe>> = (0..runs(sent.len()))
         .map(|run| simulate(path, &sent, measured.frame_bytes, seed.wrapping_add(run)).rows)
         .collect();
+    let margins = margins_with(margins, resolution_ns(&measured.rows));
     let mut round_trip = verified(WayName::RoundTrip, &measured.rows, &simulated, &margins, seed);
     if measured.losses.is_some() {
         // The rows are answered packets alone.
@@ -150,13 +151,23 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
 /// The same where the path was measured in real time, as `tested`, over an emulator that was `lateness` late.
 pub fn verify_measured(tested: &Probes, measured: &Probes, margins: &[Margin], lateness: Lateness) -> Verification {
     let runs = std::slice::from_ref(&tested.rows);
-    let mut way = verified(WayName::RoundTrip, &measured.rows, runs, &margins_with(margins), 1);
+    let margins = margins_with(margins, resolution_ns(&measured.rows));
+    let mut way = verified(WayName::RoundTrip, &measured.rows, runs, &margins, 1);
     way.quantities.iter_mut().for_each(|quantity| lateness.leave_out(quantity));
     Verification::of(vec![way], Some(lateness))
 }
 
-fn margins_with(asked: &[Margin]) -> Margins {
-    Margins { asked: asked.to_vec(), least_ns: LEAST_NS, least_loss: LEAST_LOSS }
+/// A quantile of what was read to `resolution_ns` is wrong by up to half of that, and a difference of two by all of it.
+fn margins_with(asked: &[Margin], resolution_ns: u64) -> Margins {
+    Margins { asked: asked.to_vec(), least_ns: LEAST_NS.max(resolution_ns as f64), least_loss: LEAST_LOSS }
+}
+
+/// How coarse most of the measured round trips are, nanoseconds: ping(8) prints 0.1 ms from 10 ms on.
+fn resolution_ns(measured: &[Probe]) -> u64 {
+    let answered = measured.iter().filter(|row| row.rtt_ns.is_some());
+    let mut all: Vec<u32> = answered.map(|row| row.resolution_ns).collect();
+    let middle = all.len() / 2;
+    if all.is_empty() { 1 } else { u64::from(*all.select_nth_unstable(middle).1).max(1) }
 }
 
 /// Passages as rows with the delay as their time.

@@ -14,7 +14,7 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
-use crate::control::{Control, Signals, connect, random};
+use crate::control::{Control, Remedy, Signals, any_of_family, connect, random};
 use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
 use crate::event::Event;
@@ -25,12 +25,21 @@ pub use crate::driver::Live;
 
 /// Threads that probe wait for the last answers, at most as long as a probe's longest time-out.
 const PROBES_END: Nanos = Nanos::from_secs(5);
-/// What to do where no server answers.
-const SERVE: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port \
-    in the firewalls";
+/// What to do where no server answers at any of `addresses`.
+pub fn serve(addresses: &[SocketAddr]) -> String {
+    if addresses.iter().all(|address| address.ip().is_loopback()) {
+        return "start `longhaul serve`".into();
+    }
+    format!(
+        "start `longhaul serve --bind {} --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls",
+        any_of_family(addresses)
+    )
+}
+
 /// The same for round trips.
-pub const SERVE_OR_ECHO: &str = "start `longhaul serve --bind 0.0.0.0 --key FILE` there (it listens on loopback without --bind), and open its port in the firewalls; \
-    without a server use --icmp, or --tcp PORT";
+pub fn serve_or_echo(addresses: &[SocketAddr]) -> String {
+    serve(addresses) + "; without a server use --icmp, or --tcp PORT"
+}
 
 /// Whom to test with.
 #[derive(Debug, Clone)]
@@ -68,13 +77,18 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
 /// before (RFC 8305). A single one is not tried.
 ///
 /// # Errors
-/// None does, with what each said; a signal of `stop`.
-pub fn reachable(addresses: &[SocketAddr], source: Source, stop: Option<Stop>) -> Result<SocketAddr, SessionError> {
+/// None does, with what each said, and `remedy`; a signal of `stop`.
+pub fn reachable(
+    addresses: &[SocketAddr],
+    source: Source,
+    stop: Option<Stop>,
+    remedy: Remedy,
+) -> Result<SocketAddr, SessionError> {
     if let [only] = addresses {
         return Ok(*only);
     }
-    let stream = connect(addresses, source.address, stop, SERVE)?;
-    stream.peer_addr().map_err(|error| SessionError::new("unreachable", error.to_string(), SERVE))
+    let stream = connect(addresses, source.address, stop, remedy)?;
+    stream.peer_addr().map_err(|error| SessionError::new("unreachable", error.to_string(), remedy(addresses)))
 }
 
 /// A family of addresses.
@@ -110,7 +124,7 @@ pub fn measure(
     stop: Option<Stop>,
     live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    run_with(target, parameters.into(), stop, SERVE, live, |_| {})
+    run_with(target, parameters.into(), stop, serve, live, |_| {})
 }
 
 /// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals, and a server that is lost, as in [`measure`].
@@ -123,14 +137,14 @@ pub fn probe(
     stop: Option<Stop>,
     mut observe: impl FnMut(Observed),
 ) -> Result<TestEnd, SessionError> {
-    run_with(target, parameters.into(), stop, SERVE_OR_ECHO, |_| {}, &mut observe)
+    run_with(target, parameters.into(), stop, serve_or_echo, |_| {}, &mut observe)
 }
 
 fn run_with(
     target: &Target,
     mut parameters: TestParameters,
     stop: Option<Stop>,
-    remedy: &'static str,
+    remedy: Remedy,
     live: impl FnMut(&Live),
     mut observe: impl FnMut(Observed),
 ) -> Result<TestEnd, SessionError> {

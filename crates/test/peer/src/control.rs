@@ -4,7 +4,7 @@
 //! ([`HasControl`]).
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -259,6 +259,19 @@ impl Drop for Signals {
     }
 }
 
+/// What to do where none of these addresses answers.
+pub type Remedy = fn(&[SocketAddr]) -> String;
+
+/// The address at which a server listens to be found at any of `addresses`.
+pub fn any_of_family(addresses: &[SocketAddr]) -> IpAddr {
+    if addresses.iter().all(SocketAddr::is_ipv6) {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        // A host with an address of each family is found by one.
+        Ipv4Addr::UNSPECIFIED.into()
+    }
+}
+
 /// Connects to the first of `addresses` that accepts, from the own address `from` where that is some. They are tried side by side, each a
 /// little after the one before (RFC 8305 §5). A signal ends the attempts.
 ///
@@ -268,7 +281,7 @@ pub fn connect(
     addresses: &[SocketAddr],
     from: Option<IpAddr>,
     stop: Option<Stop>,
-    remedy: &'static str,
+    remedy: Remedy,
 ) -> Result<TcpStream, SessionError> {
     let from = from.map(|own| SocketAddr::new(own, 0));
     // An own address has a family.
@@ -287,7 +300,8 @@ pub fn connect(
                 let made = connect_to(address, from, &TcpOptions::default(), monotonic() + CONNECT_PATIENCE);
                 let _ = sender.send(made.map_err(|error| (address, error)));
             };
-            let no_thread = |error: std::io::Error| SessionError::new("unreachable", error.to_string(), remedy);
+            let no_thread =
+                |error: std::io::Error| SessionError::new("unreachable", error.to_string(), remedy(&addresses));
             thread::Builder::new().name("connect".into()).spawn(attempt).map_err(no_thread)?;
             (begun, next) = (begun + 1, monotonic() + NEXT_ADDRESS);
         }
@@ -302,7 +316,7 @@ pub fn connect(
 }
 
 /// Why none of the addresses accepted a connection.
-fn unreachable(failed: &[(SocketAddr, TcpOpenError)], remedy: &str) -> SessionError {
+fn unreachable(failed: &[(SocketAddr, TcpOpenError)], remedy: Remedy) -> SessionError {
     let said = |(address, error): &(SocketAddr, TcpOpenError)| match error {
         TcpOpenError::Step { source, .. } => format!("{address}: {source}"),
         error => error.to_string(),
@@ -325,7 +339,7 @@ fn unreachable(failed: &[(SocketAddr, TcpOpenError)], remedy: &str) -> SessionEr
         [(address, _), ..] if failed.iter().all(nowhere) => {
             format!("check the address, that the host is up, and the route: ip route get {}", address.ip())
         }
-        _ => remedy.to_owned(),
+        _ => remedy(&failed.iter().map(|(address, _)| *address).collect::<Vec<_>>()),
     };
     SessionError::new("unreachable", message, remedy)
 }

@@ -51,7 +51,9 @@ const DEFAULT_SNAP: u32 = 128;
 #[command(
     after_help = "Example:\n  longhaul capture eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
         longhaul capture -i any -c 1000 -w web.pcapng tcp port 80\n  \
-        longhaul capture eth0 --to log1.example.net --to log2.example.net --key longhaul.key"
+        longhaul capture eth0 --to log1.example.net --to log2.example.net --key longhaul.key",
+    override_usage = "longhaul capture [OPTIONS] [INTERFACE] [FILTER]...",
+    group = clap::ArgGroup::new("kept").args(["output", "write", "to"]).required(true).multiple(true)
 )]
 pub(crate) struct Args {
     /// Capture on this interface, on several (eth0,eth1), or on all that are up (any)
@@ -67,7 +69,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILTER")]
     expression: Vec<String>,
     /// Write the spool into this folder; create it if it is missing. A name such as x.pcapng is a file, as with -w
-    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["to", "write"])]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Write this file at the end: .pcapng, .pcap or .parquet by its name (until then a spool beside it); - writes pcapng to stdout at once
     #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "output")]

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use longhaul_capture::{DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets};
+use longhaul_capture::{
+    DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LogTarget, LogTargets, room_for_snippets, start as start_log,
+};
 use longhaul_peer::client::{Source, reachable, resolve};
 use longhaul_session::SessionError;
 
@@ -55,7 +57,7 @@ impl ToArgs {
         for name in &self.to {
             let (host, port) = host_and_port(name)?;
             let address = resolve(host, port, None)
-                .and_then(|addresses| reachable(&addresses, Source::default(), None))
+                .and_then(|addresses| reachable(&addresses, Source::default(), None, start_log))
                 .map_err(|error| Failure::from(SessionError { message: format!("--to {}", error.message), ..error }))?;
             if key.is_none() && !self.no_auth && !address.ip().is_loopback() && !in_lab() {
                 return Err(Failure::usage(format!("--to {name}: another machine needs --key FILE"))

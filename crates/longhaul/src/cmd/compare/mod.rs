@@ -37,7 +37,7 @@ Example:
   longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
   longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
                                                             # compare delay and loss between two points of each run
-  longhaul compare at-client at-server                      # results of watch --udp: where each datagram was lost
+  longhaul compare at-client at-server                      # of watch --udp: where each was lost
 
 Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
 `longhaul docs compare-results` explains each number.";

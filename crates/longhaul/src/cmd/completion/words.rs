@@ -57,7 +57,8 @@ fn takes_several(argument: &clap::Arg) -> bool {
 fn values(path: &[&str], argument: &clap::Arg) -> Vec<String> {
     let named = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
     match (path, argument.get_id().as_str(), named) {
-        (_, _, "INTERFACE" | "IF") => interfaces(),
+        (["capture"], "interface" | "interval", _) => interfaces().chain(["any".to_owned()]).collect(),
+        (_, _, "INTERFACE" | "IF") => interfaces().collect(),
         (["lab", "up"] | ["paths", ..] | ["emulate"] | ["verify"], "path", _) => {
             preset::list().iter().map(|preset| preset.name.to_owned()).collect()
         }
@@ -77,11 +78,11 @@ fn values(path: &[&str], argument: &clap::Arg) -> Vec<String> {
 }
 
 /// Those of this network namespace.
-fn interfaces() -> Vec<String> {
+fn interfaces() -> impl Iterator<Item = String> {
     let names = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
-    names
+    names.into_iter()
 }
 
 /// The hosts of all labs that are up.

@@ -15,8 +15,13 @@ use longhaul_units::Nanos;
 use crate::args::quantity::seconds;
 use crate::cmd::filter::sample::SampleFile;
 use crate::cmd::filter::status::{mode_in_words, report};
-use crate::cmd::filter::{failure, interface, no_link, not_followed};
+use crate::cmd::filter::{failure, interface, no_link, not_followed, prometheus};
+use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::{PrometheusArgs, Textfile};
 use crate::output::{Failure, Outcome, say};
+
+/// How often `--prometheus` is written.
+const METRICS_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
@@ -36,7 +41,7 @@ pub(crate) struct AttachArgs {
     #[arg(long = "for", value_name = "TIME")]
     enforce_for: Option<Nanos>,
     /// Keep the filter until `longhaul filter detach`, and end this process at once
-    #[arg(long, conflicts_with_all = ["time", "sample", "json"])]
+    #[arg(long, conflicts_with_all = ["time", "sample", "json", "prometheus"])]
     pin: bool,
     /// Run in the driver (native) or in the stack (generic, works with any driver) [default: native where the driver can]
     #[arg(long, value_enum)]
@@ -47,7 +52,7 @@ pub(crate) struct AttachArgs {
     /// Never reject by IP address or port: packets from this network, or to this port
     #[arg(long, value_name = "CIDR|PORT")]
     allow: Vec<AllowArg>,
-    /// Drop although the interface is part of a bridge or bond, is shared, forwards, or is being captured
+    /// Drop although the interface is part of a bridge or bond, is shared, forwards, or is being captured; replace files that are there
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -61,6 +66,8 @@ pub(crate) struct FollowArgs {
     /// The interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
+    #[command(flatten)]
+    overwrite: Overwrite,
     #[command(flatten)]
     staying: Staying,
 }
@@ -77,6 +84,8 @@ struct Staying {
     /// Write one in N rejected frames
     #[arg(long, value_name = "N", default_value_t = 1, requires = "sample", value_parser = clap::value_parser!(u64).range(1..))]
     sample_every: u64,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
     /// Print the counters as JSON at the end
     #[arg(short = 'J', long)]
     json: bool,
@@ -125,6 +134,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     }
     // A file that cannot be written must fail before anything is dropped.
     let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, args.force)).transpose()?;
+    let metrics = args.staying.prometheus.open(Overwrite::by(args.force))?;
     let mut following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
     let options = FilterOptions {
         mode: args.mode.map(|mode| match mode {
@@ -152,7 +162,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     if args.pin {
         return Ok(ExitCode::SUCCESS);
     }
-    stay((name, link.index), filter, following, stop, &args.staying, sample)
+    stay((name, link.index), filter, following, stop, &args.staying, (sample, metrics))
 }
 
 pub(crate) fn follow(args: FollowArgs) -> Outcome {
@@ -160,11 +170,13 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let (_, link) = interface(name)?;
     let filter = Filter::open(link.index).map_err(|error| failure(name, &error))?;
-    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, false)).transpose()?;
+    let force = args.overwrite.allowed();
+    let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, force)).transpose()?;
+    let metrics = args.staying.prometheus.open(args.overwrite)?;
     let every = sample.is_some().then_some(args.staying.sample_every);
     filter.sample_every(every).map_err(|error| failure(name, &error))?;
     let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
-    stay((name, link.index), filter, following, stop, &args.staying, sample)
+    stay((name, link.index), filter, following, stop, &args.staying, (sample, metrics))
 }
 
 /// Follows the host until the end, then prints the counters.
@@ -174,11 +186,13 @@ fn stay(
     mut following: Following,
     stop: Stop,
     staying: &Staying,
-    sample: Option<SampleFile>,
+    (sample, mut metrics): (Option<SampleFile>, Option<Textfile>),
 ) -> Outcome {
     let samples = sample.as_ref().map(|_| filter.samples()).transpose().map_err(|error| failure(name, &error))?;
     let mut sampling = sample.zip(samples);
     let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
+    let (mut netlink, link) = interface(name)?;
+    let mut due = monotonic();
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
             if !interface(name).is_ok_and(|(_, link)| link.index == ifindex) {
@@ -194,6 +208,13 @@ fn stay(
                 .map_err(|error| error.remedy("make room on the disk; the filter ends with this process"))?;
         }
         let now = monotonic();
+        if let Some(metrics) = metrics.as_mut().filter(|_| now >= due) {
+            // Where it cannot be read, the interface is going: the next look says so.
+            if let Ok(report) = report(&mut netlink, &link, &filter) {
+                metrics.write_text(&prometheus::text(&report.status));
+            }
+            due = now.saturating_add(METRICS_INTERVAL);
+        }
         // Short: a signal does not interrupt a wait that begins after it.
         following.wait(end.min(now.saturating_add(Following::LOOK))).map_err(|error| Failure::new("wait", error))?;
     }
@@ -201,7 +222,6 @@ fn stay(
         file.take(&mut samples)?;
         file.finish()?;
     }
-    let (mut netlink, link) = interface(name)?;
     let last = report(&mut netlink, &link, &filter)?;
     if staying.json {
         last.print_json()

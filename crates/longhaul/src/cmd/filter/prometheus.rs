@@ -91,6 +91,12 @@ pub(crate) fn text(status: &FilterStatus) -> String {
         "0 while the addresses of the filter are old: it passes what it would reject by address.",
         one(status.addresses_current.into()),
     );
+    family(
+        "longhaul_filter_timestamp_seconds",
+        "gauge",
+        "When these figures were read, in seconds since 1970.",
+        one(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()),
+    );
     text
 }
 

@@ -90,7 +90,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         move |peer, folder, so_far| {
             if let Some(metrics) = &mut *running.lock().unwrap_or_else(PoisonError::into_inner) {
                 let name = folder.display().to_string();
-                let mut object = json!({ "schema": "longhaul.log.interval/1", "peer": peer.ip(), "folder": &name });
+                let mut object = json!({
+                    "schema": "longhaul.log.interval/1",
+                    "at": jiff::Timestamp::now().to_string(),
+                    "peer": peer.ip(),
+                    "folder": &name,
+                });
                 if let (Value::Object(object), Ok(Value::Object(so_far))) = (&mut object, to_value(so_far)) {
                     object.extend(so_far);
                 }

@@ -11,7 +11,7 @@ use longhaul_rtt::HopsParameters;
 use longhaul_rtt::probe_log::ProbeKind;
 
 use crate::caveats;
-use crate::cmd::rtt::{Args, STRANGER_INTERVAL};
+use crate::cmd::rtt::{Args, ICMP_HAS_NO_PORTS, STRANGER_INTERVAL};
 use crate::output::live::{Lines, Show};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result};
@@ -32,11 +32,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     hops.validate()?;
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
-    let address = args.reach.address(port)?;
+    let no_port = (kind == ProbeKind::Icmp).then_some(ICMP_HAS_NO_PORTS);
+    let (address, source) = args.reach.address(port, no_port)?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let mut lines = Lines::new(Show::choose(None, args.json, false));
-    let probed = probe_hops(address, kind, &hops, stop, |round, reach| {
+    let probed = probe_hops(address, source, kind, &hops, stop, |round, reach| {
         lines.print(&format!("round {round}, hops 1 to {reach}"), &());
     });
     lines.end();

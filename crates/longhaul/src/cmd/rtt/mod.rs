@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::client::SERVE_OR_ECHO;
+use longhaul_peer::client::serve_or_echo;
 use longhaul_peer::rtt::{clock_state, probe_by_closed_port, probe_by_echo, probe_by_tcp};
 use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
@@ -48,6 +48,8 @@ use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_n
 const SERVER_INTERVAL: Nanos = Nanos::from_millis(10);
 /// As ping(8): other people's hosts answer.
 pub(crate) const STRANGER_INTERVAL: Nanos = Nanos::from_secs(1);
+/// Why ICMP echoes leave from no port.
+const ICMP_HAS_NO_PORTS: &str = "ICMP echoes have no ports";
 /// A thread waits for each connection.
 const TCP_INTERVAL_LEAST: Nanos = Nanos::from_millis(10);
 
@@ -102,7 +104,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", conflicts_with_all = ["key", "no_auth", "port"])]
     udp: Option<u16>,
     /// Probe each router on the way and the host, by ICMP echo, --udp or --tcp (SYNs, as root), once each -i of 1s or more; -c counts rounds
-    #[arg(long, conflicts_with_all = ["key", "no_auth", "port", "poisson", "sizes", "html"])]
+    #[arg(long, conflicts_with_all = ["key", "no_auth", "port", "poisson", "sizes", "html", "prometheus"])]
     to_each_hop: bool,
     /// Probe at most so many hops
     #[arg(long, value_name = "N", default_value_t = 30, requires = "to_each_hop")]
@@ -294,17 +296,23 @@ fn probe(
     let failed = |error: SessionError| Failure::from(error);
     if kind == ProbeKind::Udp {
         // Round trips have ways without a server.
-        let told = |failure: Failure| if failure.is("unreachable") { failure.remedy(SERVE_OR_ECHO) } else { failure };
-        let target = args.reach.target().map_err(told)?;
+        let target = args.reach.target_or(serve_or_echo)?;
         let ends = sessions::probe(&target, parameters, stop, measured).map_err(failed)?;
         return Ok((target.address, ends));
     }
-    let address = args.reach.address(port.unwrap_or(0))?;
+    let no_port = match kind {
+        ProbeKind::Tcp => {
+            Some("each probe is a connection, which needs a port of its own (--to-each-hop sends SYNs from one)")
+        }
+        ProbeKind::Icmp => Some(ICMP_HAS_NO_PORTS),
+        ProbeKind::ClosedPort | ProbeKind::Udp => None,
+    };
+    let (address, source) = args.reach.address(port.unwrap_or(0), no_port)?;
     let observe = |observed| measured.take(observed);
     match kind {
-        ProbeKind::Tcp => probe_by_tcp(address, parameters, Some(stop), observe),
-        ProbeKind::ClosedPort => probe_by_closed_port(address, parameters, Some(stop), observe),
-        ProbeKind::Icmp | ProbeKind::Udp => probe_by_echo(address.ip(), parameters, Some(stop), observe),
+        ProbeKind::Tcp => probe_by_tcp(address, source, parameters, Some(stop), observe),
+        ProbeKind::ClosedPort => probe_by_closed_port(address, source, parameters, Some(stop), observe),
+        ProbeKind::Icmp | ProbeKind::Udp => probe_by_echo(address.ip(), source, parameters, Some(stop), observe),
     }
     .map_err(failed)?;
     Ok((address, Ends::default()))

@@ -21,7 +21,7 @@ use longhaul_session::limits::ALIVE_INTERVAL;
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
-use longhaul_peer::control::{connect, random};
+use longhaul_peer::control::{any_of_family, connect, random};
 
 use control::{LinkControl, no_answer, not_understood};
 use datagrams::{DATAGRAM_BYTES_SURE, Datagrams};
@@ -42,6 +42,15 @@ const SILENCE: Nanos = Nanos::from_secs(10);
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
 
 const START: &str = "start `longhaul log` there, and open its TCP and UDP port in the firewalls";
+
+/// What to do where no logging host answers at any of `addresses`.
+pub fn start(addresses: &[SocketAddr]) -> String {
+    format!(
+        "start `longhaul log -o DIR --bind {} --key FILE` there (it listens on loopback without --bind), and open its TCP and UDP port \
+         in the firewalls",
+        any_of_family(addresses)
+    )
+}
 
 /// A logging host.
 #[derive(Debug, Clone)]
@@ -117,7 +126,7 @@ impl LogLink {
     /// # Errors
     /// Why there is no link, and what to do.
     pub(super) fn open(target: &LogTarget, meta: &Meta, logging: &LogTargets) -> Result<Self, SessionError> {
-        let stream = connect(&[target.address], None, logging.stop, START)?;
+        let stream = connect(&[target.address], None, logging.stop, start)?;
         let peer = stream.peer_addr().map_err(|error| SessionError::new("control", error.to_string(), ""))?;
         let mut control = LinkControl::establish(stream, target.key.as_ref(), logging.stop)?;
         let offer =

@@ -68,6 +68,8 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// What may stand in place of `word`: the one that was likely meant, and all.
 pub(crate) fn one_of(word: &str, allowed: &[&str]) -> String {
+    // It may be in the form of a message already.
+    let word = word.trim_matches('`');
     let meant = nearest(word, allowed.iter().copied()).map_or(String::new(), |meant| format!("did you mean {meant}? "));
     format!("{meant}use {}", allowed.join(", "))
 }

@@ -63,6 +63,26 @@ fn a_margin_is_at_least_what_a_host_adds() {
     assert_eq!(range.margin, 20_000.0);
 }
 
+/// ping(8) prints 40.1 ms of 40.07 ms and of 40.13 ms: neither does the path lack jitter that this makes, nor has it what this hides.
+#[test]
+fn what_was_read_coarsely_is_compared_coarsely() {
+    const STEADY: &str =
+        "[[forward]]\ndelay = '20.1ms'\njitter = { law = 'normal', stddev = '60us' }\n[[backward]]\ndelay = '20ms'\n";
+    let mut measured = probes(STEADY, 12_000, 10.0, 3);
+    for row in &mut measured.rows {
+        row.rtt_ns = row.rtt_ns.map(|rtt| (rtt + 50_000) / 100_000 * 100_000);
+        row.resolution_ns = 100_000;
+    }
+    let copy = Profile::of(&measured, &ProfileOptions::default()).unwrap().path;
+    let found = verify(&path(STEADY), &measured, &[], 1);
+    assert_eq!(found.verdict, Verdict::Within, "{found:#?}");
+    // Its neighbours are a little alike, so that they are worth fewer.
+    let found = verify(&copy, &measured, &[], 1);
+    assert_ne!(found.verdict, Verdict::Outside, "{found:#?}");
+    let wider = verify(&path(&STEADY.replacen("60us", "600us", 1)), &measured, &[], 1);
+    assert_eq!(wider.verdict, Verdict::Outside, "{wider:#?}");
+}
+
 /// The curves have every quantile of both, and say when what was lost.
 #[test]
 fn curves_follow_both() {

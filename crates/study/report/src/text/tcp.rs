@@ -122,6 +122,8 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
 fn addresses(stream: &TcpStreamResult) -> String {
     let end = |address: Option<IpAddr>, port: u16| match address {
         Some(address) => SocketAddr::new(address, port).to_string(),
+        // The server did not say: it was lost.
+        None if port == 0 => "?".into(),
         None => format!("port {port}"),
     };
     let sender = end(stream.sender_address, stream.sender_port);

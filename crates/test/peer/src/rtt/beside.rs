@@ -10,6 +10,7 @@ use longhaul_units::Nanos;
 
 use super::echo::begin;
 use super::probing::{Probing, realtime_ns};
+use crate::data::Source;
 
 /// Time between probes.
 const INTERVAL: Nanos = Nanos::from_millis(20);
@@ -27,18 +28,18 @@ pub struct LatencyBeside {
 }
 
 impl LatencyBeside {
-    /// Begins to probe `peer`.
+    /// Begins to probe `peer` from the address of `source`.
     ///
     /// # Errors
     /// No socket is allowed, or no route leads there.
-    pub fn start(peer: IpAddr) -> Result<Self, SessionError> {
+    pub fn start(peer: IpAddr, source: Source) -> Result<Self, SessionError> {
         let parameters = RttParameters {
             amount: Amount::DurationNs(LONGEST.0),
             interval_ns: INTERVAL.0,
             timeout_ns: TIMEOUT.0,
             ..RttParameters::default()
         };
-        let (probing, events) = begin(peer, &parameters)?;
+        let (probing, events) = begin(peer, source, &parameters)?;
         Ok(Self { probing, events, loaded_from_ns: i64::MAX })
     }
 

@@ -18,17 +18,19 @@ use super::content::{Content, sent_stamp};
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
 use super::tcp_connect::watch;
 use crate::control::random;
+use crate::data::Source;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
 
-/// Probes `peer`, a port where nothing listens, until the amount is sent or a signal comes, and hands over what is seen. A second signal
+/// Probes `peer`, a port where nothing listens, from `source` until the amount is sent or a signal comes, and hands over what is seen. A second signal
 /// ends it at once.
 ///
 /// # Errors
 /// The kernel gives no socket, or no route leads there.
 pub fn probe_by_closed_port(
     peer: SocketAddr,
+    source: Source,
     parameters: &RttParameters,
     stop: Option<Stop>,
     observe: impl FnMut(Observed),
@@ -36,7 +38,7 @@ pub fn probe_by_closed_port(
     let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(ClosedPortProbes {
-        socket: open(peer).map_err(failed)?,
+        socket: open(peer, source).map_err(failed)?,
         peer,
         magic: random()?,
         asked: parameters.clone(),
@@ -50,11 +52,11 @@ pub fn probe_by_closed_port(
     watch(probing, &events, stop, observe)
 }
 
-/// A socket to `peer` that stamps what it sends and tells ICMP errors.
-pub(super) fn open(peer: SocketAddr) -> Result<UdpReceiver, UdpOpenError> {
+/// A socket from `source` to `peer` that stamps what it sends and tells ICMP errors.
+pub(super) fn open(peer: SocketAddr, source: Source) -> Result<UdpReceiver, UdpOpenError> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-    UdpReceiver::bind(SocketAddr::new(any, 0), &options)?.probing(peer)
+    UdpReceiver::bind(source.of_data(0, peer.ip()).unwrap_or(SocketAddr::new(any, 0)), &options)?.probing(peer)
 }
 
 /// Whether `icmp` says that a port cannot be reached: type and code 3 and 3, by IPv6 1 and 4.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::udp::{EchoSocket, ReceiveSlots};
+use longhaul_kernel::udp::{EchoSocket, ReceiveSlots, UdpOpenError};
 use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 
@@ -14,30 +14,36 @@ use super::content::{Content, sent_stamp};
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
 use super::tcp_connect::watch;
 use crate::control::random;
+use crate::data::Source;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
 /// An echo's header.
 pub(super) const HEADER_LEN: usize = 8;
 
-/// Probes `peer` by ICMP echo until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
+/// Probes `peer` by ICMP echo from the address of `source` until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
 ///
 /// # Errors
 /// No socket is allowed, or no route leads there.
 pub fn probe_by_echo(
     peer: IpAddr,
+    source: Source,
     parameters: &RttParameters,
     stop: Option<Stop>,
     observe: impl FnMut(Observed),
 ) -> Result<(), SessionError> {
-    let (probing, events) = begin(peer, parameters)?;
+    let (probing, events) = begin(peer, source, parameters)?;
     watch(probing, &events, stop, observe)
 }
 
-/// Begins to probe `peer`; what is seen comes by the receiver.
-pub(super) fn begin(peer: IpAddr, parameters: &RttParameters) -> Result<(Probing, Receiver<Observed>), SessionError> {
+/// Begins to probe `peer` from the address of `source`; what is seen comes by the receiver.
+pub(super) fn begin(
+    peer: IpAddr,
+    source: Source,
+    parameters: &RttParameters,
+) -> Result<(Probing, Receiver<Observed>), SessionError> {
     let magic = random::<8>()?;
-    let socket = open(peer, magic)?;
+    let socket = open(peer, source, magic)?;
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(EchoProbes {
         socket,
@@ -53,11 +59,14 @@ pub(super) fn begin(peer: IpAddr, parameters: &RttParameters) -> Result<(Probing
     Ok((probing, events))
 }
 
-/// A socket for echoes of `peer`, whose identifier is drawn with `magic`.
-pub(super) fn open(peer: IpAddr, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
+/// A socket for echoes of `peer`, from the address of `source`, whose identifier is drawn with `magic`.
+pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
     let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
-    EchoSocket::open(peer, u16::from_ne_bytes([magic[0], magic[1]]))
-        .map_err(|error| SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied))
+    EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]])).map_err(|error| match error {
+        UdpOpenError::Step { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
+        // These say what to do.
+        error => SessionError::new("data_socket", error.to_string(), ""),
+    })
 }
 
 struct EchoProbes {

@@ -19,25 +19,27 @@ use super::content::{Content, sent_stamp};
 use super::echo::{HEADER_LEN, open as open_echo};
 use super::probing::{HEADERS_MOST, kernel_stamp, realtime_ns};
 use crate::control::{interrupted, random};
+use crate::data::Source;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
 /// How often to look for signals and for probes whose time is over.
 const LOOK: Nanos = Nanos::from_millis(50);
 
-/// Probes the hops towards `peer` by ICMP echo, by datagrams to its port or by TCP SYNs to it, until the amount is sent or a signal comes.
+/// Probes the hops towards `peer` by ICMP echo, by datagrams to its port or by TCP SYNs to it, from `source`, until the amount is sent or a signal comes.
 /// Calls `live` each second with the round and the hops that are asked. A second signal ends it at once.
 ///
 /// # Errors
 /// No socket is allowed, or no route leads there.
 pub fn probe_hops(
     peer: SocketAddr,
+    source: Source,
     kind: ProbeKind,
     asked: &HopsParameters,
     stop: Stop,
     mut live: impl FnMut(u64, u8),
 ) -> Result<HopsResult, SessionError> {
-    let mut probes = HopProbes::open(peer, kind, asked)?;
+    let mut probes = HopProbes::open(peer, source, kind, asked)?;
     let mut slots = ReceiveSlots::new(SLOTS, asked.payload_bytes as usize + HEADERS_MOST, false);
     let mut account = HopAccount::new(asked.clone(), monotonic());
     let mut told = monotonic();
@@ -84,18 +86,23 @@ struct HopProbes {
 }
 
 impl HopProbes {
-    fn open(peer: SocketAddr, kind: ProbeKind, asked: &HopsParameters) -> Result<Self, SessionError> {
+    fn open(peer: SocketAddr, source: Source, kind: ProbeKind, asked: &HopsParameters) -> Result<Self, SessionError> {
         let magic = random::<8>()?;
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
         let socket = match kind {
-            ProbeKind::ClosedPort => Socket::Udp(closed_port::open(peer).map_err(failed)?),
+            ProbeKind::ClosedPort => Socket::Udp(closed_port::open(peer, source).map_err(failed)?),
             ProbeKind::Tcp => {
-                let denied = |error: UdpOpenError| {
-                    SessionError::new("no_raw_socket", error.to_string(), "run as root, or probe by ICMP echo or UDP")
+                let denied = |error: UdpOpenError| match error {
+                    UdpOpenError::Step { .. } => {
+                        let remedy = "run as root, or probe by ICMP echo or UDP";
+                        SessionError::new("no_raw_socket", error.to_string(), remedy)
+                    }
+                    error => failed(error),
                 };
-                Socket::Syn(SynSocket::open(peer).map_err(denied)?, u32::from_ne_bytes(random()?))
+                let from = source.of_data(0, peer.ip());
+                Socket::Syn(SynSocket::open(peer, from).map_err(denied)?, u32::from_ne_bytes(random()?))
             }
-            ProbeKind::Icmp | ProbeKind::Udp => Socket::Echo(open_echo(peer.ip(), magic)?),
+            ProbeKind::Icmp | ProbeKind::Udp => Socket::Echo(open_echo(peer.ip(), source, magic)?),
         };
         let length = asked.payload_bytes as usize;
         Ok(Self {

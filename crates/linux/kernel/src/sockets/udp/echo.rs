@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_units::Nanos;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
 use super::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver, UdpSendError};
 
@@ -37,11 +37,12 @@ pub struct Echo<'a> {
 }
 
 impl EchoSocket {
-    /// Opens a socket towards `peer`: a raw one with `identifier`, or else a datagram socket.
+    /// Opens a socket from the own address `from`, where that is some, towards `peer`: a raw one with `identifier`, or else a datagram
+    /// socket.
     ///
     /// # Errors
     /// [`UdpOpenError::Step`] where neither is allowed; any other [`UdpOpenError`].
-    pub fn open(peer: IpAddr, identifier: u16) -> Result<Self, UdpOpenError> {
+    pub fn open(peer: IpAddr, from: Option<IpAddr>, identifier: u16) -> Result<Self, UdpOpenError> {
         let (family, protocol) = match peer {
             IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
             IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
@@ -51,6 +52,9 @@ impl EchoSocket {
             Ok(fd) => (fd, true),
             Err(_) => (open(SocketType::DGRAM).map_err(UdpOpenError::step("socket(ICMP)"))?, false),
         };
+        if let Some(own) = from.map(|own| SocketAddr::new(own, 0)) {
+            bind(&fd, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
+        }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         let peer = SocketAddr::new(peer, 0);
         let socket = UdpReceiver::of(fd, &options)?.probing(peer)?;

@@ -29,18 +29,21 @@ pub struct SynSocket {
 }
 
 impl SynSocket {
-    /// Opens a socket towards `peer`; the kernel chooses the own port.
+    /// Opens a socket towards `peer`, from the own address and port `from` where that is some; the kernel chooses what it leaves open.
     ///
     /// # Errors
     /// [`UdpOpenError::Step`] without `CAP_NET_RAW`; any other [`UdpOpenError`].
-    pub fn open(peer: SocketAddr) -> Result<Self, UdpOpenError> {
+    pub fn open(peer: SocketAddr, from: Option<SocketAddr>) -> Result<Self, UdpOpenError> {
         let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(ipproto::TCP)).map_err(io::Error::from);
         let raw = open(SocketType::RAW).map_err(UdpOpenError::step("socket(TCP, raw)"))?;
+        if let Some(own) = from.map(|own| SocketAddr::new(own.ip(), 0)) {
+            bind(&raw, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
+        }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         // A raw socket has no port.
         let socket = UdpReceiver::of(raw, &options)?.probing(SocketAddr::new(peer.ip(), 0))?;
-        let own = SocketAddr::new(socket.local_address().ip(), 0);
+        let own = SocketAddr::new(socket.local_address().ip(), from.map_or(0, |from| from.port()));
         let holder = open(SocketType::STREAM).map_err(UdpOpenError::step("socket(TCP)"))?;
         bind(&holder, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
         let own_port = local_address(&holder)?.port();
