@@ -15,12 +15,13 @@
 //!
 //! The layers, from below: [`checksum`]; one file a header ([`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`],
 //! [`tcp`], [`vnet`]); [`segmentation`] with the private `layers`, which finds the headers of a frame through tunnels.
-//! [`icmp`] answers a packet that is too long. [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
+//! [`icmp`] answers a packet that is too long, [`fragment`] cuts it. [`corrupt`] and [`describe`](fn@describe) serve the emulator's impairments and its counters.
 
 pub mod checksum;
 pub mod corrupt;
 pub mod describe;
 pub mod ethernet;
+pub mod fragment;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
@@ -33,6 +34,7 @@ pub mod vnet;
 
 pub use corrupt::flip_bit;
 pub use describe::describe;
+pub use fragment::{Fragment, fragments, keep_fragment};
 pub use segmentation::{PieceHeader, SegmentError, Segmenter, Shape, ShapeError};
 pub use vnet::{Gso, VnetHeader};
 

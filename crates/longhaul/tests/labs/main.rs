@@ -14,6 +14,7 @@ mod killed;
 mod long_path;
 mod pages;
 mod rtt_hops;
+mod rtt_way;
 mod schemas;
 mod try_out;
 mod udp_refusals;

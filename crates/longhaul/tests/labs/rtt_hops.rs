@@ -21,22 +21,35 @@ const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// ```
 ///
 /// The far host is 10.9.0.1 and fd09::1. `near` shares its packets out by flow (IPv4); IPv6 has the upper router alone.
-struct Routers {
-    client: NetNamespace,
-    near: NetNamespace,
-    far: NetNamespace,
+pub(crate) struct Routers {
+    pub(crate) client: NetNamespace,
+    pub(crate) near: NetNamespace,
+    pub(crate) far: NetNamespace,
     _between: [NetNamespace; 2],
 }
 
-fn run(host: &NetNamespace, words: &str) {
+pub(crate) fn run(host: &NetNamespace, words: &str) {
     let mut parts = words.split(' ');
     let mut command = Command::new(parts.next().unwrap());
     let output = host.enter(|| command.args(parts).output()).unwrap().unwrap();
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A cable with 10.`number`.0.1 at its left end, `l`, and 10.`number`.0.2 at its right one, `r`.
+pub(crate) fn cable(left: &NetNamespace, right: &NetNamespace, number: u8) {
+    let (left_name, right_name) = (format!("l{number}"), format!("r{number}"));
+    let end = |name, namespace| VethEnd { name, namespace: Some(namespace), mtu_bytes: None, mac: None };
+    let mut netlink = left.enter(Netlink::open).unwrap().unwrap();
+    netlink.create_veth(&end(&left_name, left), &end(&right_name, right)).unwrap();
+    for (host, name, last) in [(left, "l", 1), (right, "r", 2)] {
+        run(host, &format!("ip address add 10.{number}.0.{last}/24 dev {name}{number}"));
+        run(host, &format!("ip address add fd0{number}::{last}/64 dev {name}{number} nodad"));
+        run(host, &format!("ip link set {name}{number} up"));
+    }
+}
+
 impl Routers {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !is_root_in_namespace() {
             longhaul_testing::no_judge!("needs root");
             return None;
@@ -55,17 +68,6 @@ impl Routers {
                 host.enter(|| sysctl::write(setting.0, setting.1)).unwrap().unwrap();
             }
         }
-        let cable = |left: &NetNamespace, right: &NetNamespace, number: u8| {
-            let (left_name, right_name) = (format!("l{number}"), format!("r{number}"));
-            let end = |name, namespace| VethEnd { name, namespace: Some(namespace), mtu_bytes: None, mac: None };
-            let mut netlink = left.enter(Netlink::open).unwrap().unwrap();
-            netlink.create_veth(&end(&left_name, left), &end(&right_name, right)).unwrap();
-            for (host, name, last) in [(left, "l", 1), (right, "r", 2)] {
-                run(host, &format!("ip address add 10.{number}.0.{last}/24 dev {name}{number}"));
-                run(host, &format!("ip address add fd0{number}::{last}/64 dev {name}{number} nodad"));
-                run(host, &format!("ip link set {name}{number} up"));
-            }
-        };
         cable(&client, &near, 1);
         cable(&near, &upper, 2);
         cable(&near, &lower, 3);
@@ -88,7 +90,7 @@ impl Routers {
         Some(Self { client, near, far, _between: [upper, lower] })
     }
 
-    fn spawn(&self, program: &str, arguments: &[&str]) -> Child {
+    pub(crate) fn spawn(&self, program: &str, arguments: &[&str]) -> Child {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.client.enter(|| command.spawn()).unwrap().unwrap()
@@ -99,7 +101,7 @@ impl Routers {
     }
 }
 
-fn result(output: &Output) -> Value {
+pub(crate) fn result(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     object(&output.stdout)
 }

@@ -9,7 +9,7 @@ use longhaul_path::network::{Count, Release, Segmentation};
 use longhaul_units::Nanos;
 use longhaul_wire::ethernet::TAG_LEN;
 use longhaul_wire::vlan::{Tag, restore_tag};
-use longhaul_wire::{Gso, PieceHeader, Segmenter, VnetHeader, describe, flip_bit};
+use longhaul_wire::{Fragment, Gso, PieceHeader, Segmenter, VnetHeader, describe, flip_bit, keep_fragment};
 
 use crate::payload::Store;
 use crate::status::{OwnFault, PortStatus};
@@ -208,7 +208,7 @@ impl Port {
         let segmenter = stored.segmenter;
         let shape = segmenter.shape();
         let packets = u64::from(release.count);
-        let singly = release.corrupt.is_some() || (shape.is_tunnel && shape.segments > 1);
+        let singly = release.corrupt.is_some() || release.fragment.is_some() || (shape.is_tunnel && shape.segments > 1);
         let result = if singly {
             self.send_singly(release, &segmenter, frame)
         } else {
@@ -224,7 +224,9 @@ impl Port {
         match result {
             Ok(()) => {
                 self.status.sent_frames += 1;
-                self.status.sent += Count { packets, bytes: shape.run_wire_len(release.first, release.count) };
+                let of_fragment = |fragment: Fragment| u64::from(shape.cut_behind_bytes + fragment.bytes);
+                let whole = || shape.run_wire_len(release.first, release.count);
+                self.status.sent += Count { packets, bytes: release.fragment.map_or_else(whole, of_fragment) };
             }
             Err(SendError::WouldBlock) => return false,
             Err(SendError::FarPortFull) => self.status.far_port_full_packets += packets,
@@ -253,6 +255,10 @@ impl Port {
             let Ok(vnet) = segmenter.segment_whole(frame, index, &mut self.whole) else {
                 return Err(SendError::Refused);
             };
+            if let Some(fragment) = release.fragment {
+                let header_bytes = segmenter.shape().cut_behind_bytes as usize;
+                keep_fragment(&mut self.whole, header_bytes, fragment).ok_or(SendError::Refused)?;
+            }
             if let Some(random) = release.corrupt {
                 flip_bit(&mut self.whole, random);
             }

@@ -48,6 +48,7 @@ fn ends_answers(why: GapReason) -> bool {
         | GapReason::Stalled
         | GapReason::ServerEnded
         | GapReason::Unreachable
+        | GapReason::NoRoute
         | GapReason::AddressChanged => true,
     }
 }

@@ -20,6 +20,7 @@ mod verify;
 pub use bunches::Bunches;
 pub use capacity::SlowestQueue;
 pub use curves::{Curves, Level, Stretch};
+pub use delay::levels::DelayShift;
 pub use delay::{Correlation, Way};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use netem::Netem;

@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use longhaul_path::law::{DIST_SCALE, Law};
-use longhaul_path::spec::{HopSpec, JitterSpec, LossSpec, Order, QueueLimit};
+use longhaul_path::spec::{DelaySteps, HopSpec, JitterSpec, LossSpec, Order, QueueLimit};
 use longhaul_units::{BitRate, Nanos};
 
 use crate::path_file::Profile;
@@ -120,6 +120,9 @@ impl Netem {
         }
         if hop.coalesce.is_some() {
             self.cannot(name, "packets that arrive in bunches");
+        }
+        if hop.delay_steps != DelaySteps::default() {
+            self.cannot(name, "shifts of the delay");
         }
         if !hop.outages.is_empty() {
             self.cannot(name, "outages");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    CoalesceSpec, DELAY_MAX, HopSpec, JitterSpec, Order, PathSpec, Probability, QueueLimit, SpecError,
+    CoalesceSpec, DELAY_MAX, DelayStep, DelaySteps, HopSpec, JitterSpec, Order, PathSpec, Probability, QueueLimit,
+    SpecError,
 };
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::bunches::Bunches;
 use crate::capacity::{SlowestQueue, of_trains};
 use crate::delay::Way;
+use crate::delay::levels::{DelayShift, Levels, Samples, without};
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
 
@@ -92,6 +94,8 @@ pub struct Profile {
     pub forward: Option<Way>,
     /// From the server.
     pub backward: Option<Way>,
+    /// Delay went to other levels, as after changes of the route; only of probes.
+    pub delay_shifts: Vec<DelayShift>,
     /// How delay was split.
     pub split: Split,
     /// How the server's clock went beside this one's, where two clocks were laid over each other.
@@ -115,9 +119,54 @@ pub struct Profile {
     /// The path of the file.
     #[serde(skip)]
     pub path: PathSpec,
+    /// What the path's delay and jitter are made of.
+    #[serde(skip)]
+    still: Still,
     /// Probes were measured, not packets of others.
     #[serde(skip)]
     of_probes: bool,
+}
+
+/// Delays as if all were of the level before the first shift, and the shifts of each way after it.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Still {
+    rtt: Option<Way>,
+    ways: [Option<Way>; 2],
+    /// When, nanoseconds after the first probe.
+    at_ns: Vec<u64>,
+    /// By how much each way then becomes longer. Of round trips alone the way to the server has all.
+    changes: [Vec<f64>; 2],
+    unknown: bool,
+}
+
+impl Still {
+    fn of(rtts: &Samples, ways: &[Samples; 2], began_ns: i64, interval_ns: u64) -> (Self, Vec<DelayShift>) {
+        let levels = Levels::of(rtts);
+        let known = ways.iter().all(|way| !way.is_empty());
+        let of_ways = ways.each_ref().map(|way| levels.of_way(way));
+        let told = if known { of_ways.each_ref().map(|way| Some(&way[..])) } else { [None; 2] };
+        let shifts = levels.shifts(began_ns, told);
+        let way = |samples: &Samples, changes: &[f64]| Way::of(&without(samples, &levels.at, changes), interval_ns);
+        let still = Self {
+            rtt: way(rtts, levels.changes()),
+            ways: [way(&ways[0], &of_ways[0]), way(&ways[1], &of_ways[1])],
+            at_ns: shifts.iter().map(|shift| shift.at_ns).collect(),
+            changes: if known { of_ways } else { [levels.changes().to_vec(), Vec::new()] },
+            unknown: levels.unknown,
+        };
+        (still, shifts)
+    }
+
+    /// The steps of way `nth`, whose delay is `delay` at first and never below `least`.
+    fn steps(&self, nth: usize, delay: Nanos, least: f64) -> DelaySteps {
+        let (mut now, mut steps) = (delay.0 as f64, Vec::new());
+        for (at_ns, change) in self.at_ns.iter().zip(&self.changes[nth]).filter(|(_, change)| **change != 0.0) {
+            now += change;
+            let delay = Nanos(now.max(least).max(0.0).ceil() as u64);
+            steps.push(DelayStep { at: Nanos(*at_ns), delay, lasting: None, every: None });
+        }
+        DelaySteps::At(steps)
+    }
 }
 
 impl Profile {
@@ -158,6 +207,15 @@ impl Profile {
             Way::of(samples, apart)
         };
         let [forward, backward] = [of_way(&ways[0], 0), of_way(&ways[1], 1)];
+        let of_probes = probes.ways.is_none() && probes.losses.is_none();
+        // Packets of others fill queues, and so shift the delay themselves.
+        let (still, delay_shifts) = if of_probes {
+            let began_ns = probes.rows.first().map_or(0, |row| row.sent_ns);
+            Still::of(&rtts, &ways, began_ns, interval_ns)
+        } else {
+            let rtt = Way::of(&rtts, interval_ns);
+            (Still { rtt, ways: [forward.clone(), backward.clone()], ..Still::default() }, Vec::new())
+        };
         let (loss, backward_loss) = match &probes.ways {
             Some(ways) => (fit_loss(&as_rows(&ways[0])), Some(fit_loss(&as_rows(&ways[1])))),
             None => (probes.losses.as_ref().map_or_else(|| fit_loss(&probes.rows), fit_seen), None),
@@ -175,6 +233,7 @@ impl Profile {
             rtt,
             forward,
             backward,
+            delay_shifts,
             split,
             clocks,
             loss,
@@ -186,7 +245,8 @@ impl Profile {
             not_known: Vec::new(),
             path_file: String::new(),
             path: PathSpec::default(),
-            of_probes: probes.ways.is_none() && probes.losses.is_none(),
+            still,
+            of_probes,
         };
         profile.make_path(answers as u64, probes.frame_bytes, options)?;
         profile.not_known = profile.unknown(probes, &queues);
@@ -196,7 +256,7 @@ impl Profile {
 
     fn make_path(&mut self, answers: u64, frame_bytes: u32, options: &ProfileOptions) -> Result<(), ProfileError> {
         let order = if self.reordered_packets > 0 { Order::Free } else { Order::Fifo };
-        let hop = |way: &Way, queue: &Option<SlowestQueue>| {
+        let hop = |nth: usize, way: &Way, queue: &Option<SlowestQueue>| {
             let varies = way.stddev_ns >= STDDEV_LEAST_NS && way.table.len() > 1;
             let table = || Table::new(way.table.iter().map(|value| (value * 1e4).round() / 1e4).collect()).ok();
             let jitter = if varies { table() } else { None }.map(|table| JitterSpec {
@@ -209,8 +269,10 @@ impl Profile {
             let reach = jitter.as_ref().map_or(0.0, |jitter| jitter.law.reach_below() * jitter.stddev.0 as f64);
             // The probe's own time at the rate is part of what was measured.
             let own = queue.as_ref().map_or(0.0, |queue| queue.serialization_ns(frame_bytes));
+            let delay = Nanos((way.mean_ns - own).max(reach).ceil() as u64);
             HopSpec {
-                delay: Nanos((way.mean_ns - own).max(reach).ceil() as u64),
+                delay,
+                delay_steps: self.still.steps(nth, delay, reach),
                 jitter,
                 rate: queue.as_ref().map(|queue| BitRate(queue.rate_bps)),
                 queue: queue
@@ -220,14 +282,17 @@ impl Profile {
                 ..HopSpec::default()
             }
         };
-        let (mut forward, mut backward) = match (&self.forward, &self.backward) {
-            (Some(forward), Some(backward)) => (hop(forward, &self.forward_queue), hop(backward, &self.backward_queue)),
+        let (mut forward, mut backward) = match &self.still.ways {
+            [Some(forward), Some(backward)] => {
+                (hop(0, forward, &self.forward_queue), hop(1, backward, &self.backward_queue))
+            }
             _ => {
-                let half = (self.rtt.min_ns / 2.0).max(0.0);
-                let mut varying = self.rtt.clone();
+                let rtt = self.still.rtt.as_ref().unwrap_or(&self.rtt);
+                let half = (rtt.min_ns / 2.0).max(0.0);
+                let mut varying = rtt.clone();
                 varying.mean_ns -= half;
-                let still = Way { mean_ns: half, stddev_ns: 0.0, ..self.rtt.clone() };
-                (hop(&varying, &self.forward_queue), hop(&still, &self.backward_queue))
+                let constant = Way { mean_ns: half, stddev_ns: 0.0, ..rtt.clone() };
+                (hop(0, &varying, &self.forward_queue), hop(1, &constant, &self.backward_queue))
             }
         };
         for way in [&forward, &backward] {
@@ -284,6 +349,14 @@ impl Profile {
                 "whether the outage of up to {seconds:.1} s comes again: it is written once, at its time after the path's start"
             ));
         }
+        if !self.delay_shifts.is_empty() {
+            said.push(
+                "whether the delay shifts again: each shift is written once, at its time after the path's start".into(),
+            );
+        }
+        if self.still.unknown && self.rtt.stddev_ns >= STDDEV_LEAST_NS {
+            said.push("whether jitter hides changes of the route: there is too little data, or the delay changes slowly all the time".into());
+        }
         if self.rtt.correlation.is_some_and(|correlation| correlation.below_interval) {
             let apart = Nanos(self.interval_ns);
             said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
@@ -320,13 +393,16 @@ impl Profile {
             let _ = writeln!(text, "# Not known: {sentence}.");
         }
         let (mut way, mut queue, mut loss, mut bunches) = (None, None, &self.loss, self.forward_bunches);
+        let mut still = None;
         for line in self.path.to_toml().lines() {
             match line {
                 "[[forward]]" | "[[both]]" => {
                     (way, queue) = (self.forward.as_ref().or(Some(&self.rtt)), self.forward_queue.as_ref());
+                    still = self.still.ways[0].as_ref().or(self.still.rtt.as_ref());
                 }
                 "[[backward]]" => {
                     (way, queue) = (self.backward.as_ref(), self.backward_queue.as_ref());
+                    still = self.still.ways[1].as_ref();
                     loss = self.backward_loss.as_ref().unwrap_or(loss);
                     bunches = self.backward_bunches;
                 }
@@ -341,6 +417,7 @@ impl Profile {
                 }),
                 _ => None,
             };
+            let way = if key == "jitter" { still.or(way) } else { way };
             for comment in self.evidence(key, way, loss).into_iter().chain(of_queue) {
                 let _ = writeln!(text, "# {comment}");
             }
@@ -364,6 +441,14 @@ impl Profile {
                 if self.split == Split::RoundTrips { " there and back" } else { "" }
             )],
             ("delay", None) => vec!["half of the shortest round trip".into()],
+            ("delay-steps", _) => vec![format!(
+                "level shifts of the round trip: {}",
+                self.delay_shifts
+                    .iter()
+                    .map(|shift| format!("{:+.3} ms at {:.1} s", ms(shift.rtt_ns), shift.at_ns as f64 / 1e9))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )],
             ("jitter", Some(way)) => way
                 .correlation
                 .iter()
@@ -430,9 +515,6 @@ fn loss_evidence(fit: &LossFit) -> Vec<String> {
         ],
     }
 }
-
-/// (Sent, delay, resolution) in nanoseconds.
-type Samples = Vec<(i64, f64, u32)>;
 
 /// The delays of packets at both ends.
 fn of_passages(ways: &[Vec<Passage>; 2], clocks: Option<ClockFit>) -> (Split, Option<ClockFit>, [Samples; 2]) {

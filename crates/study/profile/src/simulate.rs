@@ -90,6 +90,7 @@ fn frame(bytes: u32) -> Shape {
         payload_bytes: 0,
         total_bytes: bytes,
         is_tunnel: false,
+        cut_behind_bytes: 0,
     }
 }
 

@@ -41,6 +41,9 @@ pub fn serve_or_echo(addresses: &[SocketAddr]) -> String {
     serve(addresses) + "; without a server use --icmp, or --tcp PORT"
 }
 
+/// The code of a session's end because this host lost the address that it was held from.
+pub const ADDRESS_CHANGED: &str = "address_changed";
+
 /// Whom to test with.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -220,6 +223,11 @@ impl Session for Client<'_> {
     }
     fn handle_observed(&mut self, observed: Observed) {
         self.probes_run = observed.ended.is_none();
+        if observed.address_gone {
+            let error =
+                SessionError::new(ADDRESS_CHANGED, "this host no longer has the address that it probed from", "");
+            self.session.handle_connection_lost(monotonic(), error);
+        }
         (self.observe)(observed);
     }
     fn handle_report(&mut self, now: Nanos, report: EndReport) {

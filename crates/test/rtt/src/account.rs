@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::exchange::ResponderStamps;
+use crate::path_change::{CHANGES_MOST, HopsWatch, PathChange};
 use crate::probe_log::{EndStamps, ProbeRow, StampedBy};
 
 /// A stamp of the kernel may be so much later than the program's before it was sent, nanoseconds: a packet may wait in a queue.
@@ -21,6 +22,8 @@ pub struct Answer {
     pub received_by: StampedBy,
     /// The responder's stamps; `None` where it does not tell its time.
     pub responder: Option<ResponderStamps>,
+    /// How many routers it could still have passed (TTL, hop limit); `None` where that is not known.
+    pub hops_left: Option<u8>,
 }
 
 /// What an answer was.
@@ -97,6 +100,8 @@ pub struct Account {
     answered_most: Option<u64>,
     counts: Counts,
     recent: Recent,
+    hops_back: HopsWatch,
+    path_changes: Vec<PathChange>,
 }
 
 impl Account {
@@ -110,6 +115,8 @@ impl Account {
             answered_most: None,
             counts: Counts::default(),
             recent: Recent::default(),
+            hops_back: HopsWatch::default(),
+            path_changes: Vec::new(),
         }
     }
 
@@ -188,7 +195,11 @@ impl Account {
             return Arrival::Late;
         }
         waiting.answer = Some(answer);
-        let rtt = waiting.rtt().unwrap_or(0);
+        let (rtt, sent_ns) = (waiting.rtt().unwrap_or(0), waiting.sent_ns());
+        if self.path_changes.len() < CHANGES_MOST {
+            let change = answer.hops_left.and_then(|ttl| self.hops_back.answer(ttl, sent_ns));
+            self.path_changes.extend(change);
+        }
         let recent = &mut self.recent;
         recent.least_ns = if recent.answered == 0 { rtt } else { recent.least_ns.min(rtt) };
         recent.greatest_ns = recent.greatest_ns.max(rtt);
@@ -294,6 +305,11 @@ impl Account {
         self.counts
     }
 
+    /// Changes of the way back since the last call.
+    pub fn take_path_changes(&mut self) -> Vec<PathChange> {
+        std::mem::take(&mut self.path_changes)
+    }
+
     /// What came since the last call.
     pub fn take_recent(&mut self) -> Recent {
         std::mem::take(&mut self.recent)
@@ -368,6 +384,7 @@ mod tests {
         let there = sent + 5_000 * MS + 9 * MS;
         let responder = ResponderStamps { received_ns: there, sent_ns: there + MS, received_by };
         Answer {
+            hops_left: None,
             sequence,
             echoed_ns: Some(sent as u64),
             received_ns: sent + 20 * MS,

@@ -13,6 +13,8 @@ caveat_codes! {
     ANSWERS_LIMITED = "answers_limited";
     /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.
     MEASUREMENT_HAS_GAPS = "measurement_has_gaps";
+    /// The way to the host or back changed while probes were sent.
+    PATH_CHANGED = "path_changed";
     /// Probes were sent in bursts or late, as this host could not keep the interval.
     INTERVAL_NOT_KEPT = "interval_not_kept";
 }

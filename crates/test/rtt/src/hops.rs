@@ -310,7 +310,14 @@ impl HopAccount {
     /// Takes an answer.
     pub fn answer(&mut self, answer: HopAnswer) {
         let HopAnswer { sequence, from, place, echoed_ns, received_ns, received_by } = answer;
-        let taken = self.account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: None });
+        let taken = self.account.answer(Answer {
+            sequence,
+            echoed_ns,
+            received_ns,
+            received_by,
+            responder: None,
+            hops_left: None,
+        });
         if taken != Arrival::First {
             return;
         }

@@ -16,6 +16,7 @@ mod hops;
 mod observed;
 mod over_time;
 mod parameters;
+mod path_change;
 pub mod probe_log;
 mod result;
 mod schedule;
@@ -32,9 +33,10 @@ pub use hops::{
 pub use observed::{Ended, Observed};
 pub use over_time::{OverTime, Stretch, StretchRtt};
 pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};
+pub use path_change::{ChangedWay, OwnRoute, PathChange};
 pub use result::{
     Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread, caveats_of,
-    caveats_of_gaps,
+    caveats_of_gaps, caveats_of_path_changes,
 };
 pub use schedule::Schedule;
 pub use statistics::Statistics;

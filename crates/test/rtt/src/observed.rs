@@ -4,6 +4,7 @@ use longhaul_units::Nanos;
 
 use crate::account::{Counts, Recent};
 use crate::clocks::Gap;
+use crate::path_change::PathChange;
 use crate::probe_log::ProbeRow;
 
 /// What was seen of a measurement since the last time.
@@ -17,6 +18,10 @@ pub struct Observed {
     pub counts: Counts,
     /// Times in which probes told nothing, that ended since the last time.
     pub gaps: Vec<Gap>,
+    /// Changes of the way that probes take, since the last time.
+    pub path_changes: Vec<PathChange>,
+    /// The address that probes were sent from is no longer this host's: no answer can come, and the session is over.
+    pub address_gone: bool,
     /// At the end of the measurement.
     pub ended: Option<Ended>,
 }

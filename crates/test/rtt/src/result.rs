@@ -9,6 +9,7 @@ use crate::caveats;
 use crate::clocks::{ClockState, Gap, GapReason, OneWayDelays};
 use crate::over_time::OverTime;
 use crate::parameters::RttEndReport;
+use crate::path_change::PathChange;
 use crate::probe_log::{EndStamps, ProbeKind};
 
 /// What a measurement of round trips found.
@@ -60,6 +61,12 @@ pub struct RttResult {
     /// The first thousand of them.
     #[serde(default)]
     pub gaps: Vec<Gap>,
+    /// Changes of the way that probes took, as far as this host sees them: how many.
+    #[serde(default)]
+    pub path_change_count: u64,
+    /// The first thousand of them. A change of the way there, beyond this host's own route, shows by the round trip alone.
+    #[serde(default)]
+    pub path_changes: Vec<PathChange>,
     /// How often the responder's clock was set while probes were under way: what one direction gained the other lost. It is no part of
     /// `forward` and `backward`.
     #[serde(default)]
@@ -235,4 +242,16 @@ pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
     );
     let remedy = "keep hosts from suspending, and clocks from being set (chrony: makestep)";
     Some(Caveat::new(caveats::MEASUREMENT_HAS_GAPS, message, remedy))
+}
+
+/// A doubt where the way changed: round trips are those of several ways.
+pub fn caveats_of_path_changes(result: &RttResult) -> Option<Caveat> {
+    (result.path_change_count > 0).then(|| {
+        let lost: u64 = result.path_changes.iter().map(|change| change.lost).max().unwrap_or(0);
+        let message = format!(
+            "the way to the host or back changed {} times while probes were sent; up to {lost} probes were lost as it changed",
+            result.path_change_count
+        );
+        Caveat::new(caveats::PATH_CHANGED, message, "look at `path_changes`: round trips before and after are those of two ways")
+    })
 }

@@ -8,6 +8,7 @@ use crate::clocks::responder::{BothWays, ResponderClock};
 use crate::clocks::state::bound_ns;
 use crate::clocks::{Gap, OneWayDelay, OneWayDelays};
 use crate::over_time::Stretches;
+use crate::path_change::{Changes, PathChange};
 use crate::probe_log::{ProbeKind, ProbeRow};
 use crate::result::{Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread};
 
@@ -61,6 +62,9 @@ pub struct Statistics {
     longest_run: u64,
     outages: u64,
     longest_outage_ns: u64,
+    /// When the latest answered probe was sent.
+    answered_ns: Option<i64>,
+    path_changes: Changes,
     by_size: Sizes,
     over_time: Stretches,
 }
@@ -89,6 +93,8 @@ impl Default for Statistics {
             longest_run: 0,
             outages: 0,
             longest_outage_ns: 0,
+            answered_ns: None,
+            path_changes: Changes::default(),
             by_size: Sizes::default(),
             over_time: Stretches::default(),
         }
@@ -119,6 +125,7 @@ impl Statistics {
         match row.rtt_ns {
             Some(rtt) => {
                 self.end_run(row.sent_ns);
+                self.answered_ns = Some(row.sent_ns);
                 if self.received == 0 {
                     self.first_rtt = rtt;
                 }
@@ -158,10 +165,16 @@ impl Statistics {
             .for_each(|differences| differences.last = None);
     }
 
+    /// Takes a change of the way that probes take; rows of that time may come before or after it.
+    pub fn path_change(&mut self, change: PathChange) {
+        self.path_changes.change(change);
+    }
+
     /// A run of loss ends with what was sent at `sent_ns`.
     fn end_run(&mut self, sent_ns: i64) {
         let Some((run, since_ns)) = self.run.take() else { return };
         self.run_count += 1;
+        self.path_changes.run(self.answered_ns.unwrap_or(since_ns), sent_ns, run.probes);
         self.longest_run = self.longest_run.max(run.probes);
         let lasted = u64::try_from(sent_ns.saturating_sub(since_ns)).unwrap_or(0);
         if lasted >= OUTAGE_NS {
@@ -198,6 +211,7 @@ impl Statistics {
         let over_least = |ns: u64| ns.saturating_sub(least);
         let answered = self.received > 0;
         let histogram = self.buckets(least);
+        let (path_change_count, path_changes) = self.path_changes.finish();
         RttResult {
             kind,
             sent: self.sent,
@@ -220,6 +234,8 @@ impl Statistics {
             gap_count: self.gap_count,
             gaps_ns: self.gaps_ns,
             gaps: self.gaps,
+            path_change_count,
+            path_changes,
             responder_steps: self.responder.steps(),
             clocks,
             one_way,

@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
-use super::kind::{Cut, EndReport, TestEnd, TestParameters};
+use super::kind::{Cut, EndReport, TestEnd, TestParameters, rtt, tcp, udp};
 use super::limits::{PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, Message, SessionError, caveats_of_peer};
@@ -82,7 +82,7 @@ impl ClientSession {
         let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
         line.say(now, Message::Hello(hello));
         // A test that every server knows is proposed before the server answers.
-        if config.parameters.kind().needs().is_none() {
+        if config.parameters.kind().needs().is_empty() {
             line.say(now, Message::Propose { parameters: config.parameters.clone() });
         }
         let deadline = now.saturating_add(SETUP_TIMEOUT);
@@ -119,8 +119,9 @@ impl ClientSession {
                     return self.line.fail(now, error.of_peer());
                 }
                 *greeted = true;
-                if let Some(feature) = self.config.parameters.kind().needs() {
-                    self.propose_if_known(now, feature, &hello.features);
+                let needed = self.config.parameters.kind().needs();
+                if !needed.is_empty() {
+                    self.propose_if_known(now, &needed, &hello.features);
                 }
             }
             (State::Proposed { greeted: true, deadline }, Message::Queued { .. }) => {
@@ -151,13 +152,18 @@ impl ClientSession {
         }
     }
 
-    /// Proposes a kind of test that not every server knows.
-    fn propose_if_known(&mut self, now: Nanos, feature: &str, known: &[String]) {
-        if known.iter().any(|known| known == feature) {
+    /// Proposes a test that not every server knows.
+    fn propose_if_known(&mut self, now: Nanos, needed: &[&str], known: &[String]) {
+        let Some(missing) = needed.iter().find(|needed| !known.iter().any(|known| known == **needed)) else {
             self.line.say(now, Message::Propose { parameters: self.config.parameters.clone() });
             return;
-        }
-        let text = format!("the server does not know {} tests", feature.to_uppercase());
+        };
+        let text = match *missing {
+            kind @ (tcp::FEATURE | rtt::FEATURE) => format!("the server does not know {} tests", kind.to_uppercase()),
+            udp::RECEIVE_SETTINGS => "the server cannot change settings of its interface for a test".into(),
+            udp::EACH_PACKET => "the server cannot report when each packet arrived".into(),
+            other => format!("the server does not know `{other}`"),
+        };
         self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul on the server"));
     }
 

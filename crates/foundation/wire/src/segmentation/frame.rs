@@ -8,7 +8,7 @@
 use super::MAX_HEADER_BYTES;
 use super::layers::{Goal, Layers};
 use crate::vnet::{Gso, VnetHeader};
-use crate::{ipv6, tcp, udp};
+use crate::{fragment, ipv6, tcp, udp};
 
 /// Why a super-packet cannot be cut. It could only be passed on whole, or dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +62,9 @@ pub struct Shape {
     /// Whether the super-packet is in a tunnel: it cannot be cut into runs, only into single packets
     /// ([`Segmenter::segment_whole`](crate::Segmenter::segment_whole)).
     pub is_tunnel: bool,
+    /// Bytes from the beginning of each wire packet to the end of its outer IPv4 header, behind which a router may cut it (RFC 791); 0 where
+    /// it may not: other packets, and those that say *don't fragment*.
+    pub cut_behind_bytes: u32,
 }
 
 impl Shape {
@@ -114,6 +117,7 @@ pub(crate) fn parse(
                 payload_bytes: 0,
                 total_bytes: total,
                 is_tunnel: false,
+                cut_behind_bytes: fragment::cut_behind(headers, Some(total_bytes)).map_or(0, |bytes| bytes as u32),
             };
             return Ok((plain, None));
         }
@@ -155,6 +159,7 @@ pub(crate) fn parse(
         payload_bytes,
         total_bytes: total,
         is_tunnel: layers.is_tunnel,
+        cut_behind_bytes: fragment::cut_behind(headers, None).map_or(0, |bytes| bytes as u32),
     };
     Ok((shape, Some(layers)))
 }

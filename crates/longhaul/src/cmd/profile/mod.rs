@@ -202,6 +202,9 @@ fn text(profile: &Profile) -> String {
         Split::RoundTrips => "halved, all jitter to the way to the server: guesses",
     };
     let _ = writeln!(text, "\ndelay       {split}");
+    for shift in &profile.delay_shifts {
+        let _ = writeln!(text, "shift       {:+.3} ms at {:.2} s", shift.rtt_ns / 1e6, shift.at_ns as f64 / 1e9);
+    }
     for (fit, way) in profile.losses().into_iter().zip(["", " on the way back"]) {
         let _ = writeln!(text, "loss        {} of {}{way}: {}", fit.lost_packets, fit.sent_packets, loss(&fit.law));
         for outage in &fit.outages {

@@ -4,7 +4,7 @@ use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::{
     About, EndStamps, ProbeKind, ProbeRow, SCHEMA, SEGMENT_NS, SEGMENT_ROWS, segment_name, write_segment,
 };
-use longhaul_rtt::{Gap, GapReason, RttParameters};
+use longhaul_rtt::{Gap, GapReason, PathChange, RttParameters};
 use parquet::errors::ParquetError;
 
 use crate::caveats;
@@ -14,7 +14,7 @@ use crate::output::{Failure, say};
 /// Rows that are kept while the disk takes none; then the oldest go.
 const WAITING_MOST: usize = 4 * SEGMENT_ROWS;
 
-/// Gaps that a segment tells of.
+/// Gaps and changes of the way that a segment tells of.
 const GAPS_MOST: usize = 256;
 
 /// Rows that wait for their segment to be closed.
@@ -75,6 +75,13 @@ impl SegmentLog {
         }
     }
 
+    /// The way changed: the segment that is open tells of it.
+    pub(crate) fn path_change(&mut self, change: PathChange) {
+        if self.about.path_changes.len() < GAPS_MOST {
+            self.about.path_changes.push(change);
+        }
+    }
+
     /// Who stamps, as far as is known.
     pub(crate) fn say(&mut self, client: EndStamps, server: Option<EndStamps>) {
         (self.about.client, self.about.server) = (client, server);
@@ -114,6 +121,7 @@ impl SegmentLog {
             }
             self.number += 1;
             self.about.gaps.clear();
+            self.about.path_changes.clear();
             self.rows.drain(..part.len());
         }
         self.failed_at_ns = None;

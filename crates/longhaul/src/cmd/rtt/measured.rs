@@ -1,12 +1,13 @@
 //! What is known of a measurement, from what is observed on its way.
 
 use longhaul_rtt::probe_log::{ProbeKind, ProbeRow};
-use longhaul_rtt::{Counts, Gap, GapReason, Observed, RttParameters, Statistics};
+use longhaul_rtt::{Counts, Gap, GapReason, Observed, PathChange, RttParameters, Statistics};
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
+use crate::output::say;
 
 /// Lost probes at the end of a session that may prove to be a server's end: more are losses whatever comes.
 const TRAILING_MOST: usize = 16_384;
@@ -20,6 +21,8 @@ pub(crate) struct Measured {
     pub(crate) live: Live,
     /// Lost probes after the last answer, where a server could have ended.
     trailing: Vec<ProbeRow>,
+    /// When the latest gap ended.
+    gap_to_ns: i64,
     /// Sums of sessions before this one.
     before: Counts,
     /// The number of the next probe.
@@ -38,6 +41,7 @@ impl Measured {
             log,
             live,
             trailing: Vec::new(),
+            gap_to_ns: i64::MIN,
             before: Counts::default(),
             next: asked.first_sequence,
             last_ns: None,
@@ -61,6 +65,7 @@ impl Measured {
             }
         }
         observed.gaps.into_iter().for_each(|gap| self.gap(gap));
+        observed.path_changes.into_iter().for_each(|change| self.path_change(change));
         if let Some(ended) = observed.ended {
             self.skipped = self.skipped.saturating_add(ended.skipped);
         }
@@ -75,8 +80,17 @@ impl Measured {
         self.trailing.clear();
     }
 
+    fn path_change(&mut self, change: PathChange) {
+        say(&change);
+        if let Some(log) = &mut self.log {
+            log.path_change(change.clone());
+        }
+        self.statistics.path_change(change);
+    }
+
     pub(crate) fn gap(&mut self, gap: Gap) {
         self.flush();
+        self.gap_to_ns = gap.to_ns;
         self.statistics.gap(&gap);
         if let Some(log) = &mut self.log {
             log.gap(gap);
@@ -91,12 +105,13 @@ impl Measured {
         }
     }
 
-    /// A session is over; another one began at `now_ns`. Lost probes at the end of a session that the server closed are left out.
+    /// A session is over; another one began at `now_ns`. Lost probes at the end of a session that the server closed, or whose address this
+    /// host lost, are left out.
     pub(crate) fn session_over(&mut self, why: GapReason, now_ns: i64) {
         self.before = self.counts;
-        let mut from_ns = self.last_ns.unwrap_or(now_ns);
+        let mut from_ns = self.last_ns.unwrap_or(now_ns).max(self.gap_to_ns);
         let mut left_out = 0;
-        if why == GapReason::ServerEnded
+        if matches!(why, GapReason::ServerEnded | GapReason::AddressChanged)
             && let Some(first) = self.trailing.first()
         {
             from_ns = first.sent_ns;

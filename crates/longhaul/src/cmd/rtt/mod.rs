@@ -23,6 +23,7 @@ use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::ProbeKind;
 use longhaul_rtt::{
     ClockState, Clocks, EndsStamps, LEAST_ROUND, RttParameters, RttResult, caveats_of, caveats_of_gaps,
+    caveats_of_path_changes,
 };
 use longhaul_session::{SessionError, TestEnd};
 use longhaul_terms::Amount;
@@ -222,6 +223,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let hosts = ProbingHosts::of(ends.last.as_ref());
     let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
     all.extend(caveats_of_gaps(&result));
+    all.extend(caveats_of_path_changes(&result));
     let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
     if let Some(by_size) = &mut result.by_size {
         by_size.explain(hosts.links());

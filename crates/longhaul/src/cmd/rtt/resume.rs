@@ -21,7 +21,7 @@ pub(crate) fn about(folder: &Path, host: &str) -> Result<About, Failure> {
         let message = format!("--resume {}: it measured {}, not {host}", folder.display(), about.host.escape_debug());
         return Err(Failure::usage(message));
     }
-    Ok(About { gaps: Vec::new(), version: env!("CARGO_PKG_VERSION").into(), ..about })
+    Ok(About { gaps: Vec::new(), path_changes: Vec::new(), version: env!("CARGO_PKG_VERSION").into(), ..about })
 }
 
 /// The parameters of that measurement.
@@ -50,6 +50,7 @@ pub(crate) fn measured(
     while let Some(row) = reader.next().transpose().map_err(unreadable)? {
         // A gap lies before the first row of the segment that tells of it.
         reader.take_gaps().iter().for_each(|gap| measured.statistics.gap(gap));
+        reader.take_path_changes().into_iter().for_each(|change| measured.statistics.path_change(change));
         measured.statistics.take(&row);
         (measured.next, measured.last_ns) = (row.sequence + 1, Some(row.sent_ns));
     }

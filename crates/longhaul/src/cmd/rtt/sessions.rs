@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::client::{self, Target};
+use longhaul_peer::client::{self, ADDRESS_CHANGED, Target};
 use longhaul_rtt::{GapReason, RttEndReport, RttParameters};
 use longhaul_session::{SessionError, TOO_LONG, TestEnd};
 use longhaul_terms::Amount;
@@ -100,7 +100,11 @@ pub(crate) fn probe(
             Err(error) => return Err(error),
         };
         if let Some(error) = lost {
-            let why = if error.code == "control_lost" { GapReason::ServerEnded } else { GapReason::Unreachable };
+            let why = match error.code.as_str() {
+                ADDRESS_CHANGED => GapReason::AddressChanged,
+                "control_lost" => GapReason::ServerEnded,
+                _ => GapReason::Unreachable,
+            };
             between.get_or_insert((why, own));
             if !std::mem::replace(&mut told, true) {
                 say(format!("{}; waiting for the server", error.message));

@@ -76,3 +76,24 @@ fn a_silent_hop_is_a_black_hole() {
     let text = long(&lab);
     assert!(text.contains("mtu = 1400") || text.contains("mtu=1400"), "{text}");
 }
+
+/// What may be cut is: the far kernel puts it together again, and compares each byte with what it sent. A sender's own fragments are cut again.
+#[test]
+fn packets_that_may_be_fragmented_are() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let lab = lab(TUNNEL);
+    for (payload, fragments) in [("1372", 0), ("1472", 1), ("4000", 2)] {
+        let before = hop(&settled(&lab), "forward.tunnel").counters;
+        let ping = ["ping", "-n", "-c", "5", "-i", "0.1", "-W", "2", "-M", "dont", "-s", payload, "10.77.2.1"];
+        let text = run(&lab, "client", &ping);
+        assert!(text.contains(" 0% packet loss") && !text.contains("wrong data"), "{text}");
+        let status = settled(&lab);
+        assert_faithful(&status);
+        let tunnel = hop(&status, "forward.tunnel").counters;
+        assert_eq!(tunnel.fragmented.packets - before.fragmented.packets, 5 * fragments, "{payload}: {tunnel:?}");
+        assert_eq!(tunnel.dropped_mtu.packets, 0, "{tunnel:?}");
+    }
+}

@@ -76,6 +76,8 @@ impl Coalescer {
             && last.first + last.count == train.first
             && last.corrupt.is_none()
             && train.corrupt.is_none()
+            && last.fragment.is_none()
+            && train.fragment.is_none()
         {
             changed(train.frame, -1);
             last.count += train.count;

@@ -6,7 +6,7 @@ use super::train::Count;
 
 /// Wire packets at one hop, since the path was made.
 ///
-/// `arrived + duplicated = departed + dropped_loss + dropped_outage + dropped_mtu + dropped_policer + dropped_queue + held`.
+/// `arrived + duplicated + fragmented = departed + dropped_loss + dropped_outage + dropped_mtu + dropped_policer + dropped_queue + held`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopCounters {
@@ -20,6 +20,9 @@ pub struct HopCounters {
     pub dropped_outage: Count,
     /// Dropped as longer than the MTU.
     pub dropped_mtu: Count,
+    /// What cutting packets longer than the MTU added: packets beyond the first fragment of each, and bytes of their headers.
+    #[serde(default)]
+    pub fragmented: Count,
     /// Dropped by the policer, as it exceeded rate and burst.
     pub dropped_policer: Count,
     /// Dropped because the queue was full.
@@ -43,6 +46,8 @@ impl HopCounters {
 
     /// Packets that are in the hop now.
     pub fn held_packets(&self) -> u64 {
-        self.arrived.packets + self.duplicated.packets - self.departed.packets - self.dropped().packets
+        self.arrived.packets + self.duplicated.packets + self.fragmented.packets
+            - self.departed.packets
+            - self.dropped().packets
     }
 }

@@ -31,6 +31,7 @@ mod train;
 use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
+use longhaul_wire::Fragment;
 
 use self::chance::mix;
 pub use self::counters::HopCounters;
@@ -104,6 +105,8 @@ pub struct Release {
     pub count: u32,
     /// Where the path flips a bit of it (always a run of one): a random number that picks the bit.
     pub corrupt: Option<u64>,
+    /// The part of it that is to be sent, where hops cut it (always a run of one).
+    pub fragment: Option<Fragment>,
     /// When its last packet leaves the path.
     pub due: Nanos,
     /// Nothing else is left of the frame: its payload is free after this.
@@ -239,7 +242,17 @@ impl Network {
         for first in 0..trains {
             // One train more than the frame came with: the surplus is given back below.
             self.frames.became(frame, 2);
-            let train = Train { frame, first, count, from: from.0, to, corrupt: None, start: at, offsets: Vec::new() };
+            let train = Train {
+                frame,
+                first,
+                count,
+                from: from.0,
+                to,
+                corrupt: None,
+                fragment: None,
+                start: at,
+                offsets: Vec::new(),
+            };
             self.accept(up, train);
         }
         self.frames.became_or_lost(frame, 0);
@@ -280,6 +293,7 @@ impl Network {
             first: train.first,
             count: train.count,
             corrupt: train.corrupt,
+            fragment: train.fragment,
             due: end,
             last: self.frames.became(train.frame, 0),
         })
@@ -309,6 +323,7 @@ impl Network {
             from,
             to: To::Port(from),
             corrupt: None,
+            fragment: None,
             start: self.now,
             offsets: Vec::new(),
         };
@@ -391,7 +406,7 @@ impl Network {
     fn route(&mut self, stage: usize, mut train: Train) {
         let departed = &mut self.stages[stage].counters.departed;
         departed.packets += u64::from(train.count);
-        departed.bytes += self.frames.shape(train.frame).run_wire_len(train.first, train.count);
+        departed.bytes += train.wire_bytes(self.frames.shape(train.frame));
         let shared = match self.places[stage] {
             HopPlace::Down(_) => {
                 self.egress.push(train.end(), train);

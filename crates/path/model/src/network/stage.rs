@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
+use longhaul_wire::{Fragment, Shape, fragments};
 
 use super::bursts::Bursts;
 use super::chance::{Chance, Picker, in_outage};
@@ -15,7 +16,7 @@ use super::policer::Policer;
 use super::server::Server;
 use super::steps::Steps;
 use super::train::Train;
-use crate::spec::{self, HopSpec, Layer, LossSpec, QueueLimit};
+use crate::spec::{self, HopSpec, Layer, LossSpec, MtuSpec, QueueLimit};
 
 /// A hop in operation.
 #[derive(Debug)]
@@ -87,6 +88,23 @@ struct Item {
     index: u32,
     time: Nanos,
     mark: Mark,
+    fragment: Option<Fragment>,
+    /// A fragment behind the first: what a hop flips is in the first one.
+    is_later: bool,
+}
+
+impl Item {
+    fn plain(train: &Train, index: u32, time: Nanos, mark: Mark) -> Self {
+        Self { index, time, mark, fragment: train.fragment, is_later: false }
+    }
+
+    /// Bytes on the wire, as one of `train`'s.
+    fn wire_len(&self, train: &Train, shape: &Shape) -> u32 {
+        match self.fragment {
+            Some(fragment) => shape.cut_behind_bytes + fragment.bytes,
+            None => train.wire_len(shape, train.first + self.index),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +186,7 @@ impl Stage {
         let first_number = self.counters.arrived.packets + 1;
         let shape = *frames.shape(train.frame);
         self.counters.arrived.packets += u64::from(train.count);
-        self.counters.arrived.bytes += shape.run_wire_len(train.first, train.count);
+        self.counters.arrived.bytes += train.wire_bytes(&shape);
 
         let last_number = self.counters.arrived.packets;
         let plain = self.loss.next() > last_number
@@ -177,7 +195,7 @@ impl Stage {
             && self.spec.outages.is_empty()
             && self.bursts.as_mut().is_none_or(|bursts| !bursts.touch(train.start, train.end()));
         // No packet of a frame is longer than the first.
-        let too_long = self.spec.mtu.filter(|mtu| !mtu.carries(shape.wire_len(train.first)));
+        let too_long = self.spec.mtu.filter(|mtu| !mtu.carries(train.wire_len(&shape, train.first)));
         if plain
             && too_long.is_none()
             && self.steps.is_none()
@@ -192,14 +210,17 @@ impl Stage {
         let mut items = std::mem::take(&mut self.items);
         items.clear();
         if plain {
-            items.extend((0..train.count).map(|i| Item { index: i, time: train.time(i), mark: Mark::Plain }));
+            items.extend((0..train.count).map(|i| Item::plain(&train, i, train.time(i), Mark::Plain)));
         } else {
-            self.decide_fates(&train, first_number, &mut items, |i| shape.wire_len(i));
+            self.decide_fates(&train, first_number, &mut items, |i| train.wire_len(&shape, i));
         }
         let mut told = None;
+        if let Some(mtu) = too_long.filter(|_| shape.cut_behind_bytes > 0) {
+            self.cut(&train, &shape, mtu, &mut items);
+        }
         if let Some(mtu) = too_long {
             items.retain(|item| {
-                let frame_bytes = shape.wire_len(train.first + item.index);
+                let frame_bytes = item.wire_len(&train, &shape);
                 let carried = mtu.carries(frame_bytes);
                 if !carried {
                     self.counters.dropped_mtu.add(frame_bytes);
@@ -213,7 +234,7 @@ impl Stage {
         }
         if let Some(policer) = &mut self.policer {
             items.retain(|item| {
-                let frame_bytes = shape.wire_len(train.first + item.index);
+                let frame_bytes = item.wire_len(&train, &shape);
                 let passes = policer.admit(item.time, self.spec.layer.bytes_of(frame_bytes));
                 if !passes {
                     self.counters.dropped_policer.add(frame_bytes);
@@ -224,7 +245,7 @@ impl Stage {
         if !self.server.is_transparent() {
             let counters = &mut self.counters;
             items.retain_mut(|item| {
-                let frame_bytes = shape.wire_len(train.first + item.index);
+                let frame_bytes = item.wire_len(&train, &shape);
                 match self.server.serve(item.time, frame_bytes) {
                     Some(departure) => {
                         item.time = departure;
@@ -242,6 +263,32 @@ impl Stage {
         frames.became_or_lost(train.frame, trains + u32::from(told.is_some()));
         self.items = items;
         told
+    }
+
+    /// Cuts packets that the MTU does not carry, as a router does (RFC 791 §2.3). What cannot be cut so short stays.
+    fn cut(&mut self, train: &Train, shape: &Shape, mtu: MtuSpec, items: &mut Vec<Item>) {
+        for item in std::mem::take(items) {
+            let frame_bytes = item.wire_len(train, shape);
+            let whole = Fragment { offset: 0, bytes: frame_bytes.saturating_sub(shape.cut_behind_bytes) };
+            let part = item.fragment.unwrap_or(whole);
+            let parts = fragments(part, shape.cut_behind_bytes, mtu.frame_bytes());
+            match parts.filter(|_| !mtu.carries(frame_bytes)) {
+                None => items.push(item),
+                Some(parts) => {
+                    let before = items.len();
+                    items.extend(parts.map(|part| Item { fragment: Some(part), ..item }));
+                    for later in items.iter_mut().skip(before + 1) {
+                        later.is_later = true;
+                        if later.mark == Mark::Corrupt {
+                            later.mark = Mark::Plain;
+                        }
+                    }
+                    let added = (items.len() - before - 1) as u64;
+                    self.counters.fragmented.packets += added;
+                    self.counters.fragmented.bytes += added * u64::from(shape.cut_behind_bytes);
+                }
+            }
+        }
     }
 
     /// The way of a train to which nothing happens but delay.
@@ -289,10 +336,10 @@ impl Stage {
             if corrupted {
                 self.counters.corrupted.add(bytes);
             }
-            items.push(Item { index: i, time, mark });
+            items.push(Item::plain(train, i, time, mark));
             if duplicated {
                 self.counters.duplicated.add(bytes);
-                items.push(Item { index: i, time, mark: Mark::Copy });
+                items.push(Item::plain(train, i, time, Mark::Copy));
             }
         }
     }
@@ -335,7 +382,7 @@ impl Stage {
         while at < items.len() {
             let head = items[at];
             let mut count = 1;
-            if head.mark == Mark::Plain {
+            if head.mark == Mark::Plain && head.fragment.is_none() {
                 let latest = head.time.saturating_add(batch_time);
                 count += items[at + 1..]
                     .iter()
@@ -343,6 +390,7 @@ impl Stage {
                     .zip(std::iter::once(&head).chain(&items[at + 1..]))
                     .take_while(|((item, index), before)| {
                         item.mark == Mark::Plain
+                            && item.fragment.is_none()
                             && item.index == *index
                             && item.time >= before.time
                             && item.time <= latest
@@ -356,8 +404,9 @@ impl Stage {
                 count: count as u32,
                 corrupt: match head.mark {
                     Mark::Corrupt => Some(self.flips.bits()),
-                    Mark::Plain | Mark::Copy => train.corrupt,
+                    Mark::Plain | Mark::Copy => train.corrupt.filter(|_| !head.is_later),
                 },
+                fragment: head.fragment,
                 start: head.time,
                 offsets: if spread { run.iter().map(|i| (i.time - head.time).0 as u32).collect() } else { Vec::new() },
                 ..*train

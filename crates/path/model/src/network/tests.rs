@@ -25,6 +25,7 @@ fn single(bytes: u32) -> Shape {
         payload_bytes: 0,
         total_bytes: bytes,
         is_tunnel: false,
+        cut_behind_bytes: 0,
     }
 }
 
@@ -38,6 +39,7 @@ fn superpacket(segments: u32) -> Shape {
         payload_bytes,
         total_bytes: 66 + payload_bytes,
         is_tunnel: false,
+        cut_behind_bytes: 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Trains: runs of consecutive wire packets of one frame that travel together.
 
 use longhaul_units::Nanos;
+use longhaul_wire::{Fragment, Shape};
 
 /// Where a train goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) struct Train {
     pub(super) to: To,
     /// The random number that says which bit is flipped; only on trains of one packet.
     pub(super) corrupt: Option<u64>,
+    /// The part of the packet's payload that travels here, where a hop cut it; only on trains of one packet.
+    pub(super) fragment: Option<Fragment>,
     /// Time of the first packet.
     pub(super) start: Nanos,
     /// Nanoseconds from `start` of each packet; empty where all have the same time.
@@ -33,6 +36,22 @@ pub(super) struct Train {
 }
 
 impl Train {
+    /// Bytes of its packet `index`, counted from the frame's first, of a frame with `shape`.
+    pub(super) fn wire_len(&self, shape: &Shape, index: u32) -> u32 {
+        match self.fragment {
+            Some(fragment) => shape.cut_behind_bytes + fragment.bytes,
+            None => shape.wire_len(index),
+        }
+    }
+
+    /// Bytes of all its packets.
+    pub(super) fn wire_bytes(&self, shape: &Shape) -> u64 {
+        match self.fragment {
+            Some(_) => self.wire_len(shape, self.first).into(),
+            None => shape.run_wire_len(self.first, self.count),
+        }
+    }
+
     /// Time of the `i`-th packet of the train.
     pub(super) fn time(&self, i: u32) -> Nanos {
         match self.offsets.get(i as usize) {

@@ -199,7 +199,12 @@ pub struct MtuSpec {
 impl MtuSpec {
     /// Whether it carries a frame of `frame_bytes` (L2, without FCS).
     pub fn carries(self, frame_bytes: u32) -> bool {
-        frame_bytes <= self.bytes.saturating_add(ETHERNET_HEADER_BYTES)
+        frame_bytes <= self.frame_bytes()
+    }
+
+    /// The longest frame that it carries.
+    pub fn frame_bytes(self) -> u32 {
+        self.bytes.saturating_add(ETHERNET_HEADER_BYTES)
     }
 }
 

@@ -2,49 +2,48 @@
 
 use longhaul_profile::{LossLaw, Probe, fit_loss};
 
-use crate::probes;
+use crate::{probes, runs};
 
-/// Of 1000 runs 950 intervals of 95 % hold the truth; 930 to 970 are asked.
-const RUNS: u64 = if cfg!(debug_assertions) { 300 } else { 1_000 };
-
-fn holds(share: f64, what: &str) {
-    // Four standard errors of a share of 0.95, and the 2 % that are asked of 1000 runs.
-    let error = 2.9 * (0.95 * 0.05 / RUNS as f64).sqrt();
-    println!("{what}: {share}");
-    assert!((share - 0.95).abs() < error.max(0.02), "{what}: {share}");
+/// Of `of` intervals of 95 % so many held the truth: of 1,000 runs 930 to 970 are asked, of fewer 2.9 standard errors.
+fn holds(inside: u64, of: u64, what: &str) {
+    let share = inside as f64 / of as f64;
+    let error = 2.9 * (0.95 * 0.05 / of as f64).sqrt();
+    println!("{what}: {inside} of {of}");
+    assert!((share - 0.95).abs() <= error.max(0.02), "{what}: {share}");
 }
 
 #[test]
 fn independent_losses_lie_within_their_interval() {
-    let (mut inside, mut bursts) = (0, 0);
-    for seed in 0..RUNS {
+    let (mut inside, mut bursts, runs) = (0, 0, runs(300));
+    for seed in 0..runs {
         let measured = probes("[[forward]]\ndelay = '10ms'\nloss = { random = '1%' }\n", 10_000, 10.0, seed);
         match fit_loss(&measured.rows).law {
-            LossLaw::Random { interval: [least, most], .. } => inside += u32::from(least <= 0.01 && 0.01 <= most),
+            LossLaw::Random { interval: [least, most], .. } => inside += u64::from(least <= 0.01 && 0.01 <= most),
             _ => bursts += 1,
         }
     }
-    holds(f64::from(inside) / (RUNS - bursts) as f64, "chance");
-    assert!(bursts as f64 <= 0.025 * RUNS as f64, "{bursts} of {RUNS} independent ones told as bursts");
+    println!("{bursts} of {runs} independent ones told as bursts");
+    holds(inside, runs - bursts, "chance");
+    assert!(bursts as f64 <= 0.025 * runs as f64, "{bursts} of {runs} independent ones told as bursts");
 }
 
 #[test]
 fn bursts_lie_within_their_intervals() {
-    let (mut lasting, mut every, mut random) = (0, 0, 0);
+    let (mut lasting, mut every, mut random, runs) = (0, 0, 0, runs(300));
     let text = "[[forward]]\ndelay = '10ms'\nloss = { bursts = { for = '40ms', every = '2s' } }\n";
-    for seed in 0..RUNS {
+    for seed in 0..runs {
         let measured = probes(text, 40_000, 10.0, seed);
         match fit_loss(&measured.rows).law {
             LossLaw::Bursts { lasting_interval_ns: a, every_interval_ns: b, .. } => {
-                lasting += u32::from(a[0] <= 40e6 && 40e6 <= a[1]);
-                every += u32::from(b[0] <= 2e9 && 2e9 <= b[1]);
+                lasting += u64::from(a[0] <= 40e6 && 40e6 <= a[1]);
+                every += u64::from(b[0] <= 2e9 && 2e9 <= b[1]);
             }
             _ => random += 1,
         }
     }
     assert_eq!(random, 0, "bursts told as independent");
-    holds(f64::from(lasting) / RUNS as f64, "how long a burst lasts");
-    holds(f64::from(every) / RUNS as f64, "how often bursts come");
+    holds(lasting, runs, "how long a burst lasts");
+    holds(every, runs, "how often bursts come");
 }
 
 /// Poisson probes see the same bursts.
@@ -88,35 +87,43 @@ fn nothing_and_everything() {
     assert_eq!(fit_loss(&odd).lost_packets, 58);
 }
 
+/// A path without loss is told as one: less than three of as many probes (95 %).
+#[test]
+fn no_loss_is_no_law() {
+    let runs = runs(300);
+    for seed in 0..runs {
+        let fit = fit_loss(&probes("[[forward]]\ndelay = '10ms'\n", 10_000, 10.0, seed).rows);
+        assert_eq!(fit.law, LossLaw::None { less_than: 3.0 / 10_000.0 }, "seed {seed}");
+    }
+}
+
 /// Bursts in which a part is lost: found, with parameters inside their intervals as often as is said.
 #[test]
 fn bursts_that_lose_a_part_lie_within_their_intervals() {
-    let runs = if cfg!(debug_assertions) { 40 } else { 1_000 };
+    let runs = runs(40);
     let (mut lasting, mut every, mut part, mut other) = (0, 0, 0, 0);
     let text = "[[forward]]\ndelay = '10ms'\nloss = { bursts = { for = '200ms', every = '3s', lost = '40%' } }\n";
     for seed in 0..runs {
         let measured = probes(text, 40_000, 10.0, seed);
         match fit_loss(&measured.rows).law {
             LossLaw::Bursts { lasting_interval_ns: a, every_interval_ns: b, lost_interval: Some(c), .. } => {
-                lasting += u32::from(a[0] <= 200e6 && 200e6 <= a[1]);
-                every += u32::from(b[0] <= 3e9 && 3e9 <= b[1]);
-                part += u32::from(c[0] <= 0.4 && 0.4 <= c[1]);
+                lasting += u64::from(a[0] <= 200e6 && 200e6 <= a[1]);
+                every += u64::from(b[0] <= 3e9 && 3e9 <= b[1]);
+                part += u64::from(c[0] <= 0.4 && 0.4 <= c[1]);
             }
             _ => other += 1,
         }
     }
     assert_eq!(other, 0, "told as another law");
-    for (inside, what) in [(lasting, "how long"), (every, "how often"), (part, "which part")] {
-        let share = f64::from(inside) / runs as f64;
-        println!("{what}: {share}");
-        assert!((share - 0.95).abs() < 0.02_f64.max(2.9 * (0.95 * 0.05 / runs as f64).sqrt()), "{what}: {share}");
-    }
+    holds(lasting, runs, "how long a burst that loses a part lasts");
+    holds(every, runs, "how often they come");
+    holds(part, runs, "which part they lose");
 }
 
 /// Neither independent losses nor bursts that lose all are told as bursts that lose a part.
 #[test]
 fn a_part_is_told_only_where_it_is() {
-    let runs = if cfg!(debug_assertions) { 100 } else { 1_000 };
+    let runs = runs(100);
     for (law, allowed) in [
         ("{ random = '1%' }", 0.01),
         ("{ random = '10%' }", 0.01),
@@ -195,4 +202,26 @@ fn rows_behind_a_step_of_the_clock_go_by_the_clock_before() {
         assert!(probes.rows.iter().enumerate().all(|(n, row)| row.sent_ns == sent(n as i64)), "{step_ns}");
         assert_eq!(probes.rows.iter().filter(|row| row.after_gap).count(), 1);
     }
+}
+
+/// Losses on both sides of a pause are two runs; without its mark they would be one, as long as the pause, and an outage.
+#[test]
+fn losses_around_a_pause_are_no_outage() {
+    use longhaul_rtt::{Gap, GapReason};
+
+    let second = 1_000_000_000;
+    let row = |n: i64| Probe {
+        sent_ns: n * 10_000_000 + if n < 3_000 { 0 } else { 3_600 * second },
+        rtt_ns: (!(2_940..3_060).contains(&n)).then_some(5_000_000),
+        ..Probe::default()
+    };
+    let mut probes =
+        longhaul_profile::Probes { rows: (0..6_000).map(row).collect(), ..longhaul_profile::Probes::default() };
+    let (from_ns, to_ns) = (30 * second - 10_000_000, 3_630 * second);
+    probes.leave_out(&[Gap { why: GapReason::Paused, from_ns, to_ns, step_ns: 0, left_out: 0 }]);
+    let fit = fit_loss(&probes.rows);
+    assert_eq!((fit.sent_packets, fit.lost_packets, fit.runs), (6_000, 120, 2), "{fit:?}");
+    assert_eq!(fit.outages, []);
+    probes.rows.iter_mut().for_each(|row| row.after_gap = false);
+    assert_eq!(fit_loss(&probes.rows).outages.len(), 1, "the mark is what keeps them apart");
 }

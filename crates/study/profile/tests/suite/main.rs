@@ -4,6 +4,7 @@ mod loss;
 mod netem;
 mod ping;
 mod profile;
+mod shifts;
 mod verify;
 
 use longhaul_path::spec::{PathSpec, no_files};
@@ -12,6 +13,11 @@ use longhaul_profile::Probes;
 /// The path of a file's text.
 fn path(text: &str) -> PathSpec {
     PathSpec::parse(text, &no_files).unwrap()
+}
+
+/// How many seeded runs: what `LONGHAUL_RUNS` says, or as many as a test has time for.
+fn runs(usually: u64) -> u64 {
+    std::env::var("LONGHAUL_RUNS").map_or(usually, |runs| runs.parse().unwrap())
 }
 
 /// `count` probes each `interval_ms` over a path.

@@ -11,7 +11,7 @@ const TRUE: &str = "[[forward]]\ndelay = '20ms'\njitter = { law = 'normal', stdd
 /// A path is told as outside of what it made itself in at most 5 % of the runs: the verdict over all quantities.
 #[test]
 fn what_a_path_made_is_not_outside_of_it() {
-    let runs = if cfg!(debug_assertions) { 40 } else { 1_000 };
+    let runs = crate::runs(40);
     let outside = |seed: u64| {
         let measured = probes(TRUE, 12_000, 10.0, 1_000 + seed);
         verify(&path(TRUE), &measured, &[], 1).verdict == Verdict::Outside

@@ -27,6 +27,7 @@ pub fn report(result: &RttResult) -> String {
         text += "\n";
     }
     text += &gaps(result);
+    text += &path_changes(result);
     let Some(rtt) = &result.rtt else { return text };
     text += &format!(
         "\n{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
@@ -76,6 +77,19 @@ fn gaps(result: &RttResult) -> String {
             "the responder's clock was set {} times; both directions are without it\n",
             result.responder_steps
         );
+    }
+    text
+}
+
+fn path_changes(result: &RttResult) -> String {
+    let mut text = String::new();
+    if result.path_change_count > 0 {
+        text += &format!("changes of the way: {}\n", result.path_change_count);
+    }
+    for change in result.path_changes.iter().take(GAPS_SHOWN) {
+        let after = change.at_ns.saturating_sub(result.over_time.began_ns).max(0).unsigned_abs();
+        let lost = if change.lost > 0 { format!("; {} probes lost as it changed", change.lost) } else { String::new() };
+        text += &format!("  after {}: {change}{lost}\n", short(after));
     }
     text
 }

@@ -120,6 +120,8 @@ impl Data for ProbingData {
         self.end_proof();
         // Without the kernel's stamps the program's are used, and the result says so.
         let _ = self.socket.stamp_sent();
+        // Without the TTL a change of the way back shows by the round trip alone.
+        let _ = self.socket.tell_hops();
         let probes = Arc::new(UdpProbes {
             socket: self.socket.clone(),
             peer: self.peer,
@@ -208,6 +210,14 @@ impl Probes for UdpProbes {
         }
     }
 
+    fn peer(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    fn own(&self) -> Option<IpAddr> {
+        Some(self.socket.local_address().ip())
+    }
+
     fn receive(&self, account: &Shared, deadline: Nanos) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.socket.wait_until(deadline);
@@ -249,6 +259,7 @@ impl UdpProbes {
                     received_ns,
                     received_by,
                     responder: Some(answered.stamps),
+                    hops_left: packet.hops_left,
                 });
             }
             // A datagram of the proof that came late.

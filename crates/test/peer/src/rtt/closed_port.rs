@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{
@@ -38,8 +38,9 @@ pub fn probe_by_closed_port(
     let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(ClosedPortProbes {
-        socket: open(peer, source).map_err(failed)?,
+        socket: RwLock::new(Arc::new(open(peer, source).map_err(failed)?)),
         peer,
+        source,
         magic: random()?,
         asked: parameters.clone(),
         payload: Mutex::new(vec![0; length]),
@@ -65,8 +66,9 @@ pub(super) fn is_port_unreachable(icmp: IcmpMessage) -> bool {
 }
 
 struct ClosedPortProbes {
-    socket: UdpReceiver,
+    socket: RwLock<Arc<UdpReceiver>>,
     peer: SocketAddr,
+    source: Source,
     /// What these probes have, and no others.
     magic: [u8; 8],
     asked: RttParameters,
@@ -82,18 +84,36 @@ impl Probes for ClosedPortProbes {
         let Some(payload) = payload.get_mut(..self.asked.payload_of(sequence) as usize) else { return };
         Content { sequence, program_ns: program_ns as u64 }.emit(self.magic, 0, payload);
         // The first try meets the error that the probe before caused.
-        if self.socket.send_to(payload, self.peer).is_err() {
-            let _ = self.socket.send_to(payload, self.peer);
+        let socket = self.socket();
+        if socket.send_to(payload, self.peer).is_err() {
+            let _ = socket.send_to(payload, self.peer);
         }
     }
 
+    fn peer(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    fn own(&self) -> Option<IpAddr> {
+        Some(self.socket().local_address().ip())
+    }
+
+    fn readdress(&self) -> bool {
+        // Where there is no route at the moment it is asked again with the next look.
+        if let Ok(new) = open(self.peer, self.source) {
+            *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        }
+        true
+    }
+
     fn receive(&self, account: &Shared, deadline: Nanos) {
+        let socket = self.socket();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.socket.wait_until(deadline);
-        if matches!(self.socket.receive_sent(&mut slots), Ok(1..)) {
+        let _ = socket.wait_until(deadline);
+        if matches!(socket.receive_sent(&mut slots), Ok(1..)) {
             account.with(|account| slots.packets().for_each(|packet| self.take(&packet, account)));
         }
-        if matches!(self.socket.receive(&mut slots), Ok(1..)) {
+        if matches!(socket.receive(&mut slots), Ok(1..)) {
             // Something listens there.
             account.with(|account| slots.packets().for_each(|_| account.ignore()));
         }
@@ -101,6 +121,10 @@ impl Probes for ClosedPortProbes {
 }
 
 impl ClosedPortProbes {
+    fn socket(&self) -> Arc<UdpReceiver> {
+        self.socket.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A packet of the error queue: the stamp of a probe that was sent, or an ICMP message.
     fn take(&self, packet: &SuperPacket<'_>, account: &mut Account) {
         let Some(icmp) = packet.icmp else {
@@ -119,6 +143,6 @@ impl ClosedPortProbes {
         };
         let (received_ns, received_by) = received(packet);
         let echoed_ns = content.map(|content| content.program_ns);
-        _ = account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: None });
+        _ = account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: None, hops_left: None });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{EchoSocket, ReceiveSlots, UdpOpenError};
@@ -46,7 +46,9 @@ pub(super) fn begin(
     let socket = open(peer, source, magic)?;
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(EchoProbes {
-        socket,
+        socket: RwLock::new(Arc::new(socket)),
+        peer,
+        source,
         magic,
         asked: parameters.clone(),
         packet: Mutex::new(vec![0; HEADER_LEN + length]),
@@ -62,15 +64,21 @@ pub(super) fn begin(
 /// A socket for echoes of `peer`, from the address of `source`, whose identifier is drawn with `magic`.
 pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
     let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
-    EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]])).map_err(|error| match error {
+    let opened = EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]]));
+    let socket = opened.map_err(|error| match error {
         UdpOpenError::Step { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
         // These say what to do.
         error => SessionError::new("data_socket", error.to_string(), ""),
-    })
+    })?;
+    // Without the TTL a change of the way back shows by the round trip alone.
+    let _ = socket.socket().tell_hops();
+    Ok(socket)
 }
 
 struct EchoProbes {
-    socket: EchoSocket,
+    socket: RwLock<Arc<EchoSocket>>,
+    peer: IpAddr,
+    source: Source,
     /// What the answers to these probes have, and no others.
     magic: [u8; 8],
     asked: RttParameters,
@@ -78,6 +86,12 @@ struct EchoProbes {
     packet: Mutex<Vec<u8>>,
     /// The receiving thread's.
     slots: Mutex<ReceiveSlots>,
+}
+
+impl EchoProbes {
+    fn socket(&self) -> Arc<EchoSocket> {
+        self.socket.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Probes for EchoProbes {
@@ -88,25 +102,43 @@ impl Probes for EchoProbes {
         let Some(packet) = packet.get_mut(..length) else { return };
         content.emit(self.magic, sequence as u16, packet.get_mut(HEADER_LEN..).unwrap_or_default());
         // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
-        if self.socket.send(packet, sequence as u16).is_err() {
-            let _ = self.socket.send(packet, sequence as u16);
+        let socket = self.socket();
+        if socket.send(packet, sequence as u16).is_err() {
+            let _ = socket.send(packet, sequence as u16);
         }
     }
 
+    fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    fn own(&self) -> Option<IpAddr> {
+        Some(self.socket().socket().local_address().ip())
+    }
+
+    fn readdress(&self) -> bool {
+        // Where there is no route at the moment it is asked again with the next look. A raw socket that is disconnected receives no more.
+        if let Ok(new) = open(self.peer, self.source, self.magic) {
+            *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        }
+        true
+    }
+
     fn receive(&self, account: &Shared, deadline: longhaul_units::Nanos) {
+        let socket = self.socket();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.socket.wait_until(deadline);
-        if matches!(self.socket.socket().receive_sent(&mut slots), Ok(1..)) {
+        let _ = socket.wait_until(deadline);
+        if matches!(socket.socket().receive_sent(&mut slots), Ok(1..)) {
             account.with(|account| {
                 let sent = slots.packets().filter(|packet| packet.icmp.is_none());
                 sent.filter_map(|packet| sent_stamp(&packet, self.magic, &self.asked))
                     .for_each(|(sequence, at)| account.stamp(sequence, at));
             });
         }
-        if matches!(self.socket.receive(&mut slots), Ok(1..)) {
+        if matches!(socket.receive(&mut slots), Ok(1..)) {
             account.with(|account| {
                 for packet in slots.packets() {
-                    let Some(echo) = self.socket.answer(packet.bytes) else { continue };
+                    let Some(echo) = socket.answer(packet.bytes) else { continue };
                     let content = Content::parse(self.magic, echo.payload);
                     let whole = content.filter(|content| {
                         let length = self.asked.payload_of(content.sequence) as usize;
@@ -123,6 +155,7 @@ impl Probes for EchoProbes {
                         received_ns,
                         received_by,
                         responder: None,
+                        hops_left: packet.hops_left,
                     });
                 }
             });

@@ -7,6 +7,7 @@ mod content;
 mod echo;
 mod hops;
 mod own_clock;
+mod own_route;
 mod probing;
 mod responder;
 mod tcp_connect;

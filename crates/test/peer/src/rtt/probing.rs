@@ -1,5 +1,6 @@
 //! Sending probes on time and keeping their account, however they are sent.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -13,6 +14,7 @@ use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
 use super::own_clock::read_clocks;
+use super::own_route::WayWatch;
 
 /// The thread wakes up this long before a probe is due and watches the clock, as waking up takes tens of microseconds; where probes are far
 /// apart it need not, and a measurement of weeks costs little of a CPU.
@@ -31,6 +33,19 @@ pub(super) trait Probes: Send + Sync + 'static {
     /// Sends probe `sequence`, which the program stamped with `program_ns`. What cannot be sent is lost.
     fn send(&self, sequence: u64, program_ns: i64);
 
+    /// Whom it probes.
+    fn peer(&self) -> IpAddr;
+
+    /// The address that probes are sent from; `None` where each has its own.
+    fn own(&self) -> Option<IpAddr> {
+        None
+    }
+
+    /// The address is gone: sends from the one that this host has now. `false`: the other host knows the old one, and the session is over.
+    fn readdress(&self) -> bool {
+        false
+    }
+
     /// Receives what is there, waiting until `deadline` for something, and enters it into the account.
     fn receive(&self, account: &Shared, deadline: Nanos);
 }
@@ -48,8 +63,46 @@ impl Shared {
 
 /// A measurement that runs.
 pub(super) struct Probing {
-    stop: Arc<AtomicBool>,
+    ending: Arc<Ending>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// Why no more probes are sent.
+#[derive(Debug, Default)]
+struct Ending {
+    stop: AtomicBool,
+    /// Answers need not be awaited either.
+    none_comes: AtomicBool,
+}
+
+/// A time in which this host itself keeps probes from going, or answers from coming.
+#[derive(Debug)]
+struct Away {
+    gap: Option<Gap>,
+    looked_ns: i64,
+}
+
+impl Away {
+    /// Leaves out what is on its way while there is an obstacle. Returns the gap that ends now. `last`: nobody looks again.
+    fn look(
+        &mut self,
+        account: &mut Account,
+        obstacle: Option<GapReason>,
+        last: bool,
+        rows: &mut Vec<ProbeRow>,
+    ) -> Option<Gap> {
+        let now_ns = realtime_ns();
+        let from_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        if let Some(why) = obstacle {
+            let new = Gap { why, from_ns, to_ns: now_ns, step_ns: 0, left_out: 0 };
+            // An address that goes takes its routes with it.
+            self.gap.get_or_insert(new).why = why;
+        }
+        let gap = self.gap.as_mut()?;
+        gap.left_out += account.leave_out(|row| rows.push(row));
+        gap.to_ns = now_ns;
+        if obstacle.is_none() || last { self.gap.take() } else { None }
+    }
 }
 
 impl Probing {
@@ -61,18 +114,21 @@ impl Probing {
         mut observe: impl FnMut(Observed) + Send + 'static,
     ) -> std::io::Result<Self> {
         let account = Shared(Arc::new(Mutex::new(Account::new(parameters.timeout_ns, parameters.first_sequence))));
-        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let (ending, done) = (Arc::new(Ending::default()), Arc::new(Mutex::new(None)));
         let stalls = Arc::new(Mutex::new(Vec::new()));
         let mut clocks = ClockWatch::new(read_clocks());
+        let mut way = WayWatch::new(probes.peer());
+        let mut away = Away { gap: None, looked_ns: realtime_ns() };
         let sending = {
             let (probes, account, parameters) = (probes.clone(), account.clone(), parameters.clone());
-            let (stop, done, stalls) = (stop.clone(), done.clone(), stalls.clone());
+            let (ending, done, stalls) = (ending.clone(), done.clone(), stalls.clone());
             Builder::new().name("probe".into()).spawn(move || {
                 let stalled = |gap| stalls.lock().unwrap_or_else(PoisonError::into_inner).push(gap);
-                let skipped = send_all(&*probes, &account, &parameters, seed, &stop, stalled);
+                let skipped = send_all(&*probes, &account, &parameters, seed, &ending, stalled);
                 *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(skipped);
             })?
         };
+        let over = ending.clone();
         let receiving = Builder::new().name("answers".into()).spawn(move || {
             let mut hand_over = monotonic() + HAND_OVER;
             loop {
@@ -84,25 +140,36 @@ impl Probing {
                 }
                 hand_over = now + HAND_OVER;
                 let mut gaps = std::mem::take(&mut *stalls.lock().unwrap_or_else(PoisonError::into_inner));
+                let seen = way.look(probes.own());
+                let address_gone = seen.obstacle == Some(GapReason::AddressChanged) && !probes.readdress();
+                if address_gone {
+                    over.none_comes.store(true, Ordering::Relaxed);
+                    over.stop.store(true, Ordering::Relaxed);
+                }
                 observe(account.with(|account| {
                     let mut rows = Vec::new();
                     match clocks.look(read_clocks()) {
                         Some(gap) => gaps.push(Gap { left_out: account.leave_out(|row| rows.push(row)), ..gap }),
                         None => account.sound(),
                     }
-                    observed(account, skipped, rows, gaps)
+                    // Whoever began the session leaves out what its end cost.
+                    let obstacle = seen.obstacle.filter(|_| !address_gone);
+                    gaps.extend(away.look(account, obstacle, skipped.is_some(), &mut rows));
+                    let observed = observed(account, skipped, rows, gaps);
+                    let path_changes = account.take_path_changes().into_iter().chain(seen.change).collect();
+                    Observed { path_changes, address_gone, ..observed }
                 }));
                 if skipped.is_some() {
                     return;
                 }
             }
         })?;
-        Ok(Self { stop, threads: vec![sending, receiving] })
+        Ok(Self { ending, threads: vec![sending, receiving] })
     }
 
     /// Sends no more; answers are awaited.
     pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ending.stop.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the end.
@@ -129,7 +196,7 @@ fn observed(account: &mut Account, skipped: Option<Nanos>, mut rows: Vec<ProbeRo
             Some(Ended { skipped })
         }
     };
-    Observed { rows, recent: account.take_recent(), counts: account.counts(), gaps, ended }
+    Observed { rows, recent: account.take_recent(), counts: account.counts(), gaps, ended, ..Observed::default() }
 }
 
 /// Headers before a payload have at most so many bytes.
@@ -159,14 +226,14 @@ pub(super) fn realtime_ns() -> i64 {
     i64::try_from(realtime().0).unwrap_or(i64::MAX)
 }
 
-/// Sends until the amount is sent or `stop` is set, then waits for answers. Tells when the host did not let it send. Returns the time by
+/// Sends until the amount is sent or it is to stop, then waits for answers. Tells when the host did not let it send. Returns the time by
 /// which the schedule was put off.
 fn send_all(
     probes: &impl Probes,
     account: &Shared,
     asked: &RttParameters,
     seed: u64,
-    stop: &AtomicBool,
+    ending: &Ending,
     mut stalled: impl FnMut(Gap),
 ) -> Nanos {
     let start = monotonic();
@@ -179,8 +246,13 @@ fn send_all(
     let early = if asked.interval_ns < FAR_APART.0 { RISE_EARLY } else { Nanos::ZERO };
     let mut sent = 0;
     while sent < most && schedule.due() < end {
-        while !stop.load(Ordering::Relaxed) && !wait(schedule.due(), early) {}
-        if stop.load(Ordering::Relaxed) {
+        // It sleeps in between.
+        while !ending.stop.load(Ordering::Relaxed) {
+            if wait(schedule.due(), early) {
+                break;
+            }
+        }
+        if ending.stop.load(Ordering::Relaxed) {
             break;
         }
         let (sequence, program_ns) = account.with(|account| {
@@ -197,10 +269,13 @@ fn send_all(
         }
     }
     let over = monotonic().saturating_add(Nanos(asked.timeout_ns));
-    while monotonic() < over && !account.with(|account| account.all_answered()) {
+    let awaited = || !ending.none_comes.load(Ordering::Relaxed);
+    while monotonic() < over && awaited() && !account.with(|account| account.all_answered()) {
         sleep_until(monotonic() + STOP_LOOK);
     }
-    sleep_until((monotonic() + COPIES_COME).min(over));
+    if awaited() {
+        sleep_until((monotonic() + COPIES_COME).min(over));
+    }
     schedule.skipped()
 }
 

@@ -1,7 +1,7 @@
 //! Round trips as the time that TCP takes to connect, or to be refused: any host with or without an open port tells it.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -108,9 +108,20 @@ impl Probes for TcpProbes {
             if came_back {
                 let received_ns = program_ns.saturating_add(i64::try_from(took.0).unwrap_or(i64::MAX));
                 let received_by = StampedBy::Program;
-                let _ = connected.send(Answer { sequence, echoed_ns: None, received_ns, received_by, responder: None });
+                let _ = connected.send(Answer {
+                    sequence,
+                    echoed_ns: None,
+                    received_ns,
+                    received_by,
+                    responder: None,
+                    hops_left: None,
+                });
             }
         });
+    }
+
+    fn peer(&self) -> IpAddr {
+        self.peer.ip()
     }
 
     fn receive(&self, account: &Shared, deadline: Nanos) {

@@ -108,6 +108,7 @@ mod tests {
             received_at_nic,
             dropped_before: 0,
             traffic_class: None,
+            hops_left: None,
             truncated: false,
             icmp: None,
         }

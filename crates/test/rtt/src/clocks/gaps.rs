@@ -31,6 +31,8 @@ pub enum GapReason {
     SessionRenewed,
     /// This host's address towards the other one changed.
     AddressChanged,
+    /// This host had no route to the other one.
+    NoRoute,
 }
 
 impl GapReason {
@@ -45,6 +47,7 @@ impl GapReason {
             Self::Unreachable => "no server was reached",
             Self::SessionRenewed => "a new session",
             Self::AddressChanged => "this host's address changed",
+            Self::NoRoute => "this host had no route",
         }
     }
 }

@@ -11,6 +11,7 @@ use longhaul_captures::parquet_limits::Refused;
 use serde::{Deserialize, Serialize};
 
 use crate::clocks::Gap;
+use crate::path_change::PathChange;
 
 pub use read::{ProbeLogReader, next_segment, rows_of};
 pub use write::write_segment;
@@ -115,6 +116,9 @@ pub struct About {
     /// Times that ended since the segment before, in which probes told nothing of the path.
     #[serde(default)]
     pub gaps: Vec<Gap>,
+    /// Changes of the way that probes take, seen since the segment before.
+    #[serde(default)]
+    pub path_changes: Vec<PathChange>,
     /// Who stamps at the host that sends probes.
     pub client: EndStamps,
     /// Who stamps at the responder; `None` where it does not tell its time.

@@ -12,6 +12,7 @@ use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
 use crate::clocks::Gap;
+use crate::path_change::PathChange;
 
 use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, segment_number};
 
@@ -33,6 +34,7 @@ pub struct ProbeLogReader {
     rows: VecDeque<ProbeRow>,
     last: Option<u64>,
     gaps: Vec<Gap>,
+    path_changes: Vec<PathChange>,
 }
 
 impl ProbeLogReader {
@@ -56,13 +58,19 @@ impl ProbeLogReader {
         }
         let first = waiting.pop_front().ok_or_else(|| ProbeLogError::Empty(path.display().to_string()))?;
         let segment = open(&first)?;
-        let (about, gaps) = (segment.about.clone(), segment.about.gaps.clone());
-        Ok(Self { about, waiting, segment: Some(segment), rows: VecDeque::new(), last: None, gaps })
+        let about = segment.about.clone();
+        let (gaps, path_changes) = (about.gaps.clone(), about.path_changes.clone());
+        Ok(Self { about, waiting, segment: Some(segment), rows: VecDeque::new(), last: None, gaps, path_changes })
     }
 
     /// The gaps that segments name which were opened since the last call: the text about a segment is bounded, and so are they.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
+    }
+
+    /// The changes of the way that segments tell of which were opened since the last call.
+    pub fn take_path_changes(&mut self) -> Vec<PathChange> {
+        std::mem::take(&mut self.path_changes)
     }
 
     /// What the log says of its measurement.
@@ -87,6 +95,8 @@ impl ProbeLogReader {
                 if let Some(next) = &self.segment {
                     self.gaps.truncate(GAPS_KEPT);
                     self.gaps.extend(&next.about.gaps);
+                    self.path_changes.truncate(GAPS_KEPT);
+                    self.path_changes.extend(next.about.path_changes.iter().cloned());
                 }
             }
         }

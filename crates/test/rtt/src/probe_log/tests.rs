@@ -175,7 +175,14 @@ fn measured(probes: u64, jitter_ns: f64, drift_ns: i64) -> (u64, RttResult) {
             let responder =
                 ResponderStamps { received_ns: there + offset, sent_ns: there + offset + 20_000, received_by };
             let echoed_ns = Some(program_ns as u64);
-            account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: Some(responder) });
+            account.answer(Answer {
+                sequence,
+                echoed_ns,
+                received_ns,
+                received_by,
+                responder: Some(responder),
+                hops_left: None,
+            });
         }
         account.retire(program_ns, |row| {
             statistics.take(&row);

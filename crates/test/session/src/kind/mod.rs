@@ -31,7 +31,7 @@ pub mod udp;
 pub use end::{Cut, EndReport, TestEnd};
 
 /// The features in a hello: the kinds of tests that not every server knows, and what of a kind it may not know.
-pub(crate) const FEATURES: [&str; 3] = [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS];
+pub(crate) const FEATURES: [&str; 4] = [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS, udp::EACH_PACKET];
 
 /// A test of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,9 +47,9 @@ pub enum TestParameters {
 
 /// A kind of test, with the parameters of one test.
 pub trait TestKind {
-    /// The feature that the server needs for such a test; `None` if every server supports it.
-    fn needs(&self) -> Option<&'static str> {
-        None
+    /// The features that the server needs for such a test; none if every server supports it.
+    fn needs(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// How much is sent.

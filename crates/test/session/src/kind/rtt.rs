@@ -16,8 +16,8 @@ use crate::randomness::Randomness;
 pub const FEATURE: &str = "rtt";
 
 impl TestKind for RttParameters {
-    fn needs(&self) -> Option<&'static str> {
-        Some(FEATURE)
+    fn needs(&self) -> Vec<&'static str> {
+        vec![FEATURE]
     }
 
     fn amount(&self) -> Amount {

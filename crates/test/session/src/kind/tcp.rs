@@ -17,8 +17,8 @@ use crate::randomness::Randomness;
 pub const FEATURE: &str = "tcp";
 
 impl TestKind for TcpParameters {
-    fn needs(&self) -> Option<&'static str> {
-        Some(FEATURE)
+    fn needs(&self) -> Vec<&'static str> {
+        vec![FEATURE]
     }
 
     fn amount(&self) -> Amount {

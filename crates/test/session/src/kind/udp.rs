@@ -20,9 +20,15 @@ use crate::randomness::Randomness;
 /// A feature in a hello: this end changes settings of the receiving interface for the time of a test.
 pub const RECEIVE_SETTINGS: &str = "receive_settings";
 
+/// A feature in a hello: as a receiver this end reports when each packet arrived.
+pub const EACH_PACKET: &str = "each_packet";
+
 impl TestKind for UdpParameters {
-    fn needs(&self) -> Option<&'static str> {
-        (!self.receive.is_empty() && self.direction.client_sends()).then_some(RECEIVE_SETTINGS)
+    fn needs(&self) -> Vec<&'static str> {
+        let settings = (!self.receive.is_empty() && self.direction.client_sends()).then_some(RECEIVE_SETTINGS);
+        // Also where the client receives: a server that does not know it would grant another test.
+        let rows = self.each_packet.then_some(EACH_PACKET);
+        settings.into_iter().chain(rows).collect()
     }
 
     fn amount(&self) -> Amount {

@@ -2,10 +2,13 @@
 
 use crate::common::{CLIENT, DELAY, Pair, Side, randomness};
 use longhaul_channel::PROTOCOL;
-use longhaul_session::{ClientConfig, ClientSession, Hello, Message, Output, ServerConfig, ServerSession, Verdict};
+use longhaul_session::{
+    ClientConfig, ClientSession, Hello, Message, Output, ServerConfig, ServerSession, TestParameters, Verdict,
+};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Amount, StreamSent, TestDirection};
+use longhaul_udp::UdpParameters;
 use longhaul_units::{BitRate, Nanos};
 
 fn parameters(direction: TestDirection) -> TcpParameters {
@@ -40,20 +43,36 @@ fn connections_can_be_proven_before_the_driver_reports_them() {
     assert!(pair.test_end(Side::Client).remote.is_some());
 }
 
-#[test]
-fn a_server_without_tcp_tests_is_reported() {
+/// What the client says of a server whose hello has `features`.
+fn error_beside(parameters: impl Into<TestParameters>, features: &[&str]) -> Option<(String, String)> {
     let now = Nanos::from_secs(1);
-    let config = ClientConfig { parameters: TcpParameters::default().into(), nonce: 1, report_bytes: 1 << 20 };
+    let config = ClientConfig { parameters: parameters.into(), nonce: 1, report_bytes: 1 << 20 };
     let mut client = ClientSession::new(now, config);
     let said = |client: &mut ClientSession| std::iter::from_fn(|| client.poll_output()).collect::<Vec<_>>();
     assert!(
         matches!(&said(&mut client)[..], [Output::SendMessage(Message::Hello(_))]),
         "it waits for the server's hello"
     );
-    client.handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 2, features: Vec::new() }));
-    let outputs = said(&mut client);
-    let Some(Output::Failed(error)) = outputs.last() else { panic!("{outputs:?}") };
-    assert_eq!((error.code.as_str(), error.message.as_str()), ("unknown_test", "the server does not know TCP tests"));
+    let features = features.iter().map(|feature| (*feature).to_owned()).collect();
+    client.handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 2, features }));
+    match said(&mut client).pop() {
+        Some(Output::Failed(error)) => Some((error.code, error.message)),
+        Some(Output::SendMessage(Message::Propose { .. })) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_that_is_too_old_for_a_test_is_reported() {
+    let error = |text: &str| Some(("unknown_test".to_owned(), text.to_owned()));
+    assert_eq!(error_beside(TcpParameters::default(), &[]), error("the server does not know TCP tests"));
+    assert_eq!(error_beside(TcpParameters::default(), &["tcp"]), None);
+    for direction in [TestDirection::Forward, TestDirection::Reverse] {
+        let rows = UdpParameters { each_packet: true, direction, ..UdpParameters::default() };
+        let old = error("the server cannot report when each packet arrived");
+        assert_eq!(error_beside(rows.clone(), &["tcp", "rtt", "receive_settings"]), old);
+        assert_eq!(error_beside(rows, &["each_packet"]), None);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use netlink_packet_core::NLM_F_REPLACE;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteType,
+    RouteVia,
 };
 
 use super::addressing::family;
@@ -29,6 +30,19 @@ pub struct Route {
     /// Why it cannot be set up again as it is; `None` where it can.
     pub obstacle: Option<&'static str>,
     message: RouteMessage,
+}
+
+/// How packets to an address leave this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The link that they leave by.
+    pub ifindex: u32,
+    /// The router that they go to; `None` where the address is on the link's own network.
+    pub gateway: Option<IpAddr>,
+    /// The address that they are sent from, unless a program says otherwise.
+    pub source: Option<IpAddr>,
+    /// The address is this host's own.
+    pub is_local: bool,
 }
 
 /// Who set a route up (`/etc/iproute2/rt_protos`).
@@ -67,6 +81,24 @@ impl Netlink {
         }
     }
 
+    /// How packets to `ip` leave this host now, by the tables that its rules name; `None` where they cannot.
+    ///
+    /// # Errors
+    /// [`LinkError::Denied`], [`LinkError::Answer`].
+    pub fn way_to(&mut self, ip: IpAddr) -> Result<Option<Way>, LinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(ip);
+        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+        message.attributes.push(RouteAttribute::Destination(ip.into()));
+        match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the way to {ip}")) {
+            Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(Way::of(&message)),
+            Ok(_) => Ok(None),
+            // No route, or one that says that there is none: unreachable, prohibit, blackhole.
+            Err(LinkError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The routes of the main table to a network, those that come first first.
     ///
     /// # Errors
@@ -94,6 +126,33 @@ impl Netlink {
 
 /// ENETUNREACH: no route.
 const UNREACHABLE: i32 = 101;
+
+impl Way {
+    fn of(message: &RouteMessage) -> Option<Self> {
+        let is_local = message.header.kind == RouteType::Local;
+        if !is_local && message.header.kind != RouteType::Unicast {
+            return None;
+        }
+        let ip = |address: &RouteAddress| match address {
+            RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
+            RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
+            _ => None,
+        };
+        let (mut ifindex, mut gateway, mut source) = (None, None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => ifindex = Some(*index),
+                RouteAttribute::Gateway(address) => gateway = ip(address),
+                // An IPv4 destination may have its router in IPv6 (RFC 5549).
+                RouteAttribute::Via(RouteVia::Inet(ip)) => gateway = Some((*ip).into()),
+                RouteAttribute::Via(RouteVia::Inet6(ip)) => gateway = Some((*ip).into()),
+                RouteAttribute::PrefSource(address) => source = ip(address),
+                _ => {}
+            }
+        }
+        Some(Self { ifindex: ifindex?, gateway, source, is_local })
+    }
+}
 
 impl Route {
     fn of(message: RouteMessage) -> Option<Self> {

@@ -207,6 +207,16 @@ impl UdpReceiver {
         set_int(self.fd.as_fd(), level, name, hops.max(1).into()).map_err(UdpOpenError::step("setsockopt IP_TTL"))
     }
 
+    /// From now on what is received tells how many routers it could still have passed ([`SuperPacket::hops_left`](super::SuperPacket::hops_left);
+    /// `IP_RECVTTL`, `IPV6_RECVHOPLIMIT`).
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn tell_hops(&self) -> Result<(), UdpOpenError> {
+        let (level, name) = self.by_family((libc::SOL_IP, libc::IP_RECVTTL), (libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT));
+        set_int(self.fd.as_fd(), level, name, 1).map_err(UdpOpenError::step("setsockopt IP_RECVTTL"))
+    }
+
     fn by_family<T>(&self, v4: T, v6: T) -> T {
         if self.local.is_ipv4() { v4 } else { v6 }
     }

@@ -10,10 +10,12 @@ use longhaul_units::Nanos;
 const SLOTS_MOST: usize = 1024;
 
 /// Room for the control messages that come with a packet: `UDP_GRO` (24 bytes), `SCM_TIMESTAMPNS` (32),
-/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24), `IP_TOS` or `IPV6_TCLASS` (24), or in the error queue `IP_RECVERR` (48), `IPV6_RECVERR` (64).
+/// `SCM_TIMESTAMPING` (64), `SO_RXQ_OVFL` (24), `IP_TOS` or `IPV6_TCLASS` (24), `IP_TTL` or `IPV6_HOPLIMIT` (24), or in the error queue `IP_RECVERR` (48), `IPV6_RECVERR` (64).
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct ControlBuffer([MaybeUninit<u8>; 192]);
+struct ControlBuffer([MaybeUninit<u8>; CONTROL_BYTES]);
+
+const CONTROL_BYTES: usize = 256;
 
 /// Memory for packets that are received together, to be reused.
 pub struct ReceiveSlots {
@@ -60,6 +62,8 @@ pub struct SuperPacket<'a> {
     pub dropped_before: u32,
     /// Its TOS byte or traffic class ([`ReceiverOptions::traffic_class`](super::ReceiverOptions::traffic_class)); `None` where it is not told.
     pub traffic_class: Option<u8>,
+    /// How many routers it could still have passed (TTL, hop limit), where [`UdpReceiver::tell_hops`](super::UdpReceiver::tell_hops) asked.
+    pub hops_left: Option<u8>,
     /// It did not fit its slot: the rest is lost, and with it datagrams of a super-packet.
     pub truncated: bool,
     /// In the error queue: the ICMP message that came back for what this socket sent; the bytes are what it quotes of that packet's
@@ -116,7 +120,7 @@ impl ReceiveSlots {
         Self {
             slot_bytes,
             bytes: vec![0; count * slot_bytes].into(),
-            controls: vec![ControlBuffer([MaybeUninit::uninit(); 192]); count].into(),
+            controls: vec![ControlBuffer([MaybeUninit::uninit(); CONTROL_BYTES]); count].into(),
             sources: vec![no_source; count].into(),
             parts: vec![no_part; count].into(),
             messages: vec![no_message; count].into(),
@@ -151,6 +155,7 @@ impl ReceiveSlots {
             received_at_nic: None,
             dropped_before: 0,
             traffic_class: None,
+            hops_left: None,
             truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             icmp: None,
         };
@@ -233,6 +238,10 @@ unsafe fn read_controls(message: &libc::msghdr, packet: &mut SuperPacket<'_>) {
                 // SAFETY: the kernel puts an int into this message.
                 packet.traffic_class = u8::try_from(unsafe { data.cast::<i32>().read_unaligned() }).ok();
             }
+            (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
+                // SAFETY: the kernel puts an int into this message.
+                packet.hops_left = u8::try_from(unsafe { data.cast::<i32>().read_unaligned() }).ok();
+            }
             _ => {}
         }
         // SAFETY: as above.
@@ -304,6 +313,7 @@ mod tests {
             received_at_nic: None,
             dropped_before: 0,
             traffic_class: None,
+            hops_left: None,
             truncated: false,
             icmp: None,
         }

@@ -1,5 +1,8 @@
 //! Delay of one direction: its distribution, and over what time it changes.
 
+pub(crate) mod levels;
+mod shifts;
+
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 

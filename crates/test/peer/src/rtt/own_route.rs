@@ -1,0 +1,80 @@
+//! This host's way to the one that it probes, while it probes: the kernel tells that routes and addresses changed, and is asked anew.
+
+use std::net::IpAddr;
+
+use longhaul_kernel::clock::{monotonic, realtime};
+use longhaul_kernel::link::{Changes, Netlink, Way};
+use longhaul_rtt::{ChangedWay, GapReason, OwnRoute, PathChange};
+use longhaul_units::Nanos;
+
+/// What became of the way since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// It leads elsewhere.
+    pub(super) change: Option<PathChange>,
+    /// Why no probe can get there, or no answer back, at the moment.
+    pub(super) obstacle: Option<GapReason>,
+}
+
+/// Watches the way. Where the kernel tells nothing, it sees nothing.
+pub(super) struct WayWatch {
+    peer: IpAddr,
+    changes: Option<Changes>,
+    netlink: Option<Netlink>,
+    /// The last way that there was.
+    way: Option<Way>,
+    route: OwnRoute,
+    obstacle: Option<GapReason>,
+    looked: Nanos,
+}
+
+impl WayWatch {
+    /// Watches the calling thread's network namespace.
+    pub(super) fn new(peer: IpAddr) -> Self {
+        let mut netlink = Netlink::open().ok();
+        // It listens before it looks, to miss nothing.
+        let changes = Changes::listen().ok();
+        let way = netlink.as_mut().and_then(|netlink| netlink.way_to(peer).ok().flatten());
+        let route = way.map(|way| named(netlink.as_mut(), way)).unwrap_or_default();
+        Self { peer, changes, netlink, way, route, obstacle: None, looked: monotonic() }
+    }
+
+    /// Looks again. `own`: the address that probes are sent from; `None` where each has its own.
+    pub(super) fn look(&mut self, own: Option<IpAddr>) -> Seen {
+        let within = monotonic().saturating_sub(self.looked);
+        self.looked = monotonic();
+        let news = self.changes.as_ref().is_some_and(Changes::take);
+        let Some(netlink) = self.netlink.as_mut().filter(|_| news || self.obstacle.is_some()) else {
+            return Seen::default();
+        };
+        // What the kernel does not say is taken as no change.
+        let Ok(now) = netlink.way_to(self.peer) else { return Seen { change: None, obstacle: self.obstacle } };
+        let is_gone = |own: IpAddr| matches!(netlink.way_to(own), Ok(found) if !found.is_some_and(|way| way.is_local));
+        self.obstacle = match now {
+            // A measurement that began without a route learns nothing when it has none.
+            None if self.way.is_some() => Some(GapReason::NoRoute),
+            _ if own.is_some_and(is_gone) => Some(GapReason::AddressChanged),
+            _ => None,
+        };
+        // Temporary addresses (RFC 8981) come and go on one way.
+        let leads = |way: Way| (way.ifindex, way.gateway);
+        let Some(now) = now.filter(|now| Some(leads(*now)) != self.way.map(leads)) else {
+            return Seen { change: None, obstacle: self.obstacle };
+        };
+        let to = named(self.netlink.as_mut(), now);
+        let from = std::mem::replace(&mut self.route, to.clone());
+        let change = self.way.replace(now).map(|_| PathChange {
+            at_ns: i64::try_from(realtime().0).unwrap_or(i64::MAX),
+            within_ns: within.0,
+            way: ChangedWay::OwnRoute { from, to },
+            lost: 0,
+        });
+        Seen { change, obstacle: self.obstacle }
+    }
+}
+
+fn named(netlink: Option<&mut Netlink>, way: Way) -> OwnRoute {
+    let link = netlink.and_then(|netlink| netlink.link_by_index(way.ifindex).ok());
+    let interface = link.map_or_else(|| format!("interface {}", way.ifindex), |link| link.name);
+    OwnRoute { interface, gateway: way.gateway, source: way.source }
+}
