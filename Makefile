@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps web kernels demo test test-alone test-package check schemas docs bench fuzz
+.PHONY: build install uninstall package deps web kernels demo pictures test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
@@ -55,6 +55,10 @@ kernels: deps
 demo: web
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
+
+# README's pictures, from the pages of the last demo.
+pictures:
+	@scripts/pictures.sh
 
 # Tests that need root or a feature of the kernel say `skipped: why` where it is missing, and are listed at the end.
 test: kernels web

@@ -21,7 +21,7 @@ run() { printf '$ longhaul %s\n' "$*"; "$longhaul" "$@"; }
 say "Where is UDP lost? Figure 5 of the NLR Rings paper: rate, socket buffer, interrupts; and a ring and a hop that are too slow"
 run lab run nlr-udp-loss --quick --force -o "$results" "${realtime[@]}"
 
-say "And what does one packet lost in 30,000 do to TCP? DataTAG's question over the same ring, by congestion control"
+say "And what does a lost packet do to TCP? DataTAG's question, by congestion control, with one packet lost in 5,000"
 run lab run experiments/demo-tcp.toml --quick --force -o "$results/tcp" "${realtime[@]}"
 
 say "The reports with their figures, for any browser: $results/report.html, $results/tcp/report.html"
