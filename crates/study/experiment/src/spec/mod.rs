@@ -146,6 +146,9 @@ impl Experiment {
         scale_path(&mut scaled.path, factor);
         for series in &mut scaled.udp {
             scale_path(&mut series.path, factor);
+            if factor != 1.0 && !series.changes.is_empty() {
+                series.changes.push(format!("and {factor} times all rates and queues"));
+            }
             series.rates.iter_mut().for_each(|rate| *rate = BitRate(times(rate.0, factor).max(1_000)));
             let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
             series.poll_interval = series.poll_interval.map(slower);
@@ -519,7 +522,7 @@ change = ["rate=1Gbit"]
             ("sockbuf = \"64K\"", "repeat = 0", "udp[0].repeat: 0: 1 to 1000"),
             ("sockbuf = \"64K\"", "quick = ['300']", "udp[0].quick: `300`: the points are 200, 1200"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
-            ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, use"),
+            ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, did you mean rate? use"),
             ("every(30000)", "every(0)", "change[0]: loss: "),
             ("\"nlr-small\"", "\"/etc/shadow\"", "path: `/etc/shadow`: neither a preset"),
             ("\"nlr-small\"", "\"../x.toml\"", "path: `../x.toml`: neither a preset"),

@@ -60,7 +60,7 @@ impl<R: Run> Series<R> {
     fn setting(&self) -> String {
         let first = self.points.iter().find_map(|point| point.shown().next());
         let mut parts = first.map(Run::setting).unwrap_or_default();
-        let poll = self.poll_interval_ns.map(|ns| spaced(Nanos(ns)));
+        let poll = self.poll_interval_ns.map(|ns| spaced(Nanos(ns).rounded()));
         parts.extend(poll.map(|interval| format!("receive ring of 256 frames, polled every {interval}")));
         parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
         parts.join("; ")

@@ -187,16 +187,16 @@ impl Report<Run> {
         };
         let mut found = Vec::new();
         if measured().count() > 1 {
-            found.push(format!("The highest goodput has {}, the lowest {}.", name(most), name(least)));
+            found.push(format!("{} has the highest goodput, {} the lowest.", name(most), name(least)));
         } else {
-            found.push(format!("The goodput is that of {}.", name(most)));
+            found.push(format!("One point was measured: {}.", name(most)));
         }
         let beside_function: Vec<String> = measured()
             .filter_map(|(_, point)| Some(format!("{} {} times", point.label, point.mean(OF_EXPECTED)?.text(2))))
             .collect();
         if !beside_function.is_empty() {
             found.push(format!(
-                "Goodput beside what the response function of each control says: {}.",
+                "Beside what the response function of each control says, goodput is: {}.",
                 beside_function.join(", ")
             ));
         }

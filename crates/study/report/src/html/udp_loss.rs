@@ -173,7 +173,7 @@ impl Report<Run> {
         divided.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
         let divided: Vec<String> = (divided.iter())
             .map(|(location, packets)| {
-                format!("{} % in the {}", short(*packets as f64 * 100.0 / all as f64), named(*location))
+                format!("{} % were lost in the {}", short(*packets as f64 * 100.0 / all as f64), named(*location))
             })
             .collect();
         let most = worst.mean(LOST).map_or_else(String::new, |lost| lost.text(1));
@@ -181,7 +181,7 @@ impl Report<Run> {
         let where_most =
             foremost.map_or_else(String::new, |(location, _)| format!(", mostly in the {}", named(location)));
         vec![
-            format!("Most was lost in “{}” at {} Mb/s: {most} % of the packets{where_most}.", series.name, worst.label),
+            format!("“{}” at {} Mb/s lost the most: {most} % of the packets{where_most}.", series.name, worst.label),
             format!("Of all lost packets, {}.", divided.join(", ")),
         ]
     }
@@ -319,7 +319,14 @@ pub(crate) mod tests {
         let html = report(vec![series("1 MiB", vec![("400", run(400, &[])), ("2400", run(2400, &lost))])]).to_html();
         assert_eq!(html.matches("class=\"bar\"").count(), 2);
         assert!(html.contains("2400: 25 % lost; network 5 %; receiver_socket_buffer 20 %"), "{html}");
-        for cell in [">25.000<", ">5.000<", ">20.000<", "sockbuf_loss", "20 % in the network", "at 2400 Mb/s: 25.0 %"] {
+        for cell in [
+            ">25.000<",
+            ">5.000<",
+            ">20.000<",
+            "sockbuf_loss",
+            "20 % were lost in the network",
+            "at 2400 Mb/s lost the most: 25.0 %",
+        ] {
             assert!(html.contains(cell), "{cell}");
         }
         assert!(!html.contains("rx_ring_loss"), "what lost nothing has no column");
