@@ -105,6 +105,14 @@ impl Made {
             Self::Tcp(made) => made.rejected.as_ref(),
         }
     }
+
+    /// Whether there is a result. A run without one is made again when an experiment goes on.
+    pub fn has_result(&self) -> bool {
+        match self {
+            Self::Udp(made) => made.run.run.has_result(),
+            Self::Tcp(made) => made.run.run.has_result(),
+        }
+    }
 }
 
 /// Writes every loss of a UDP test to a file: gets the beginning of the file's name and the losses, returns the name, or why the file
@@ -233,13 +241,6 @@ impl Ran {
     pub fn caveats(&self) -> Vec<Caveat> {
         let udp = self.udp.iter().flat_map(Series::placed_caveats);
         udp.chain(self.tcp.iter().flat_map(Series::placed_caveats)).collect()
-    }
-
-    /// How many runs were rejected.
-    pub fn rejected(&self) -> usize {
-        let udp = self.udp.iter().flat_map(|series| &series.points).map(|point| point.rejected.len());
-        let tcp = self.tcp.iter().flat_map(|series| &series.points).map(|point| point.rejected.len());
-        udp.chain(tcp).sum()
     }
 }
 
@@ -437,20 +438,21 @@ impl Runner<'_> {
     /// The test of `run` for a moment: programs are then in memory, BPF programs compiled, CPUs awake.
     fn warm_up(&self, experiment: &Experiment, run: Planned) {
         let amount = Amount::DurationNs(WARM_UP.0);
-        let (place, parameters): (_, TestParameters) = match experiment.udp.get(run.series) {
+        let (place, host, parameters): (_, &str, TestParameters) = match experiment.udp.get(run.series) {
             Some(udp) => {
                 let parameters = udp.parameters(udp.rates[run.point]);
-                (udp::place(udp), UdpParameters { amount, ..parameters }.into())
+                (udp::place(udp), "client", UdpParameters { amount, ..parameters }.into())
             }
             None => {
                 let tcp = &experiment.tcp[run.series];
-                let parameters = tcp.tests[run.point].flows.parameters.clone();
-                (tcp::place(tcp), TcpParameters { amount, omit_ns: 0, ..parameters }.into())
+                let flows = &tcp.tests[run.point].flows;
+                let parameters = TcpParameters { amount, omit_ns: 0, ..flows.parameters.clone() };
+                (tcp::place(tcp), &flows.host, parameters.into())
             }
         };
         // What goes wrong here goes wrong again in the runs, which say it.
         if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(&lab, "client", parameters, self.stop);
+            let _ = test(&lab, host, parameters, self.stop);
             let _ = lab.down();
         }
     }

@@ -198,6 +198,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let plan = Plan::of(&experiment, &choice, args.engine.spec().seed).map_err(Failure::usage)?;
     if args.plan {
         print_text(&progress::plan(&experiment.title, &plan));
+        if experiment.calibrate && !args.full {
+            print_text(
+                "rates, buffers and queues are scaled to what this machine can do, which takes some ten seconds to find out\n",
+            );
+        }
         return Ok(ExitCode::SUCCESS);
     }
     measure(&args, &experiment)
@@ -269,9 +274,10 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         Ok(())
     };
     let tell = |event: Event<'_>| {
-        // A run that was stopped is made again by --resume.
+        // A run that was stopped, or that has no result, is made again by --resume.
         if let Event::Made { made, ran, .. } = &event
             && stop.requested().is_none()
+            && made.has_result()
             && let Err(failure) = keep(made, ran)
         {
             progress.borrow_mut().note(&format!("caveat: {}; what follows is in the result alone", failure.message()));
