@@ -13,6 +13,8 @@ const LEAST_NS: f64 = 20_000.0;
 const LEAST_OF_STDDEV: f64 = 0.2;
 /// A level has so many probes.
 const PROBES_LEAST: usize = 16;
+/// A level lasts so long, nanoseconds. A host that paused, or a queue that was full for a moment, is jitter.
+const LASTS_LEAST_NS: i64 = 2_000_000_000;
 /// A way whose level changed by less than this part of the round trip's has no part in it.
 const LEAST_OF_SHIFT: f64 = 0.2;
 
@@ -48,7 +50,10 @@ impl Levels {
         let Shifts::At(found) = shifts(&delays) else { return Self { unknown: true, ..Self::default() } };
         // Some late answers in a row are no level.
         let end = rtts.len();
-        let lasts = |nth: usize| found.get(nth + 1).unwrap_or(&end) - found[nth] >= PROBES_LEAST;
+        let lasts = |nth: usize| {
+            let (from, to) = (found[nth], *found.get(nth + 1).unwrap_or(&end));
+            to - from >= PROBES_LEAST && rtts[to - 1].0 - rtts[from].0 >= LASTS_LEAST_NS
+        };
         let mut at: Vec<i64> = (0..found.len()).filter(|nth| lasts(*nth)).map(|nth| rtts[found[nth]].0).collect();
         loop {
             let changes = changes(rtts, &at);

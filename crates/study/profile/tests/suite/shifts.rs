@@ -99,6 +99,17 @@ fn shifts_become_steps_of_the_path_and_jitter_is_without_them() {
     assert!(copy.not_known.iter().any(|said| said.contains("shifts again")), "{:?}", copy.not_known);
 }
 
+/// As where an emulator or a host had no CPU for a moment.
+#[test]
+fn a_pause_of_a_tenth_of_a_second_is_no_shift() {
+    let mut measured = probes(&jitter("normal", "order = 'free'"), 5_000, 2.0, 1);
+    for row in &mut measured.rows[800..850] {
+        row.rtt_ns = row.rtt_ns.map(|ns| ns + 20_000_000);
+        row.forward_ns = row.forward_ns.map(|ns| ns + 20_000_000);
+    }
+    assert_eq!(profile(&measured).delay_shifts, []);
+}
+
 #[test]
 fn a_wire_without_jitter_and_a_single_late_answer_are_no_shift() {
     let mut measured = probes("[[both]]\ndelay = '10ms'\n", 2_000, 10.0, 1);
