@@ -104,10 +104,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
         let seen = browser.evaluate(LOOK);
         assert_eq!(seen["title"], "Three places");
         assert_eq!(seen["bars"], json!(["10000000", "40000000"]), "a bar for each rate: {seen:#}");
-        assert!(
-            seen["verdict"].as_str().unwrap().contains("“Everything at once” at "),
-            "{seen:#}"
-        );
+        assert!(seen["verdict"].as_str().unwrap().contains("“Everything at once” at "), "{seen:#}");
         let pieces = seen["pieces"].as_array().unwrap();
         // What a bar shows is what was measured: the heights of its pieces are as their packets.
         for (piece, place) in pieces.iter().zip(["network", "receiver_ring", "receiver_socket_buffer"]) {
