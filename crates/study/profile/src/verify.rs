@@ -196,13 +196,18 @@ fn verified(of: WayName, measured: &[Probe], runs: &[Vec<Probe>], margins: &Marg
     let found = Equivalence::of(measured.iter().map(item), &tested, seed);
     // What neither has says nothing.
     let nothing = |quantity: &Quantity| quantity.reference == 0.0 && quantity.tested == 0.0;
-    let quantities = ROUND_TRIP.iter().filter_map(|name| found.quantity(*name, margins));
+    let quantities: Vec<Quantity> = ROUND_TRIP.iter().filter_map(|name| found.quantity(*name, margins)).collect();
+    // Delays that vary by less than may differ: how alike neighbours are is that of the hosts' scheduling.
+    let hardly_varies = quantities.iter().any(|quantity| {
+        quantity.name == QuantityName::RangeNs && quantity.reference.max(quantity.tested) <= margins.least_ns
+    });
+    let left_out = |quantity: &Quantity| hardly_varies && quantity.name == QuantityName::Correlation;
     VerifiedWay {
         of,
         packets: measured.len() as u64,
         effective_samples: found.effective_samples[0],
         path_packets: runs.iter().map(|rows| rows.len() as u64).sum(),
-        quantities: quantities.filter(|quantity| !nothing(quantity)).collect(),
+        quantities: quantities.into_iter().filter(|one| !nothing(one) && !left_out(one)).collect(),
         curves: Curves::of(measured, runs),
     }
 }
