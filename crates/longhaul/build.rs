@@ -1,12 +1,23 @@
-//! Says which commit a release is built from: `LONGHAUL_COMMIT` where a packager sets it, else what git says, else nothing.
+//! Compresses the pages of the manual for `longhaul docs`, and says which commit a release is built from: `LONGHAUL_COMMIT` where a
+//! packager sets it, else what git says, else nothing.
 //!
-//! Development builds do not ask, as each commit would compile the binary and its tests anew.
+//! Development builds do not ask git, as each commit would compile the binary and its tests anew.
 
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Where pages are. A page of a name that is in several folders is that of the first.
+const FOLDERS: [&str; 2] = ["reference", "how-to"];
+/// Pages that say nothing that `--help` does not say.
+const LEFT_OUT: [&str; 2] = ["index", "commands"];
+
 fn main() {
+    manual().unwrap_or_else(|error| panic!("docs: {error}"));
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=LONGHAUL_COMMIT");
     let said = env::var("LONGHAUL_COMMIT").ok();
@@ -33,4 +44,25 @@ fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !said.is_empty()).then_some(said)
+}
+
+/// Writes `$OUT_DIR/manual.gz`: name and text of each page, each followed by a zero.
+fn manual() -> io::Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let mut written: Vec<String> = Vec::new();
+    for folder in FOLDERS {
+        let folder = Path::new("../../docs").join(folder);
+        println!("cargo::rerun-if-changed={}", folder.display());
+        let mut pages = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
+        pages.sort();
+        for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+            let name = page.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if !LEFT_OUT.contains(&name.as_str()) && !written.contains(&name) {
+                write!(encoder, "{name}\0{}\0", fs::read_to_string(page)?)?;
+                written.push(name);
+            }
+        }
+    }
+    fs::write(out.join("manual.gz"), encoder.finish()?)
 }

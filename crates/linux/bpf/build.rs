@@ -1,5 +1,5 @@
 //! Compiles each `src/<name>/main.bpf.c` and writes its skeleton to `$OUT_DIR/<name>.skel.rs`; and each
-//! `src/congestion/controls/<name>.bpf.c`, once for BPF to `$OUT_DIR/congestion/<name>.o` and once natively.
+//! `src/congestion/controls/<name>.bpf.c`, once for BPF to `$OUT_DIR/congestion/<name>.o.gz` and once natively.
 //!
 //! Without clang, or without the feature `programs`, the crate is still built: `cfg(bpf_programs)` is off, and calls that would
 //! load a program fail and say why (`BPF_PROGRAMS_MISSING`). Native code needs the C compiler that links Rust anyway.
@@ -63,10 +63,13 @@ mod programs {
 
 #[cfg(feature = "programs")]
 mod programs {
+    use std::io::{self, Write};
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::{env, fs};
 
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
     use libbpf_cargo::SkeletonBuilder;
 
     /// Folder of the source, name of the skeleton.
@@ -105,8 +108,16 @@ mod programs {
             compiler(&clang, &source, &objects.join(format!("{name}.o")))
                 .build()
                 .unwrap_or_else(|error| panic!("{}: {error:#}", source.display()));
+            compress(&objects.join(format!("{name}.o"))).unwrap_or_else(|error| panic!("{name}.o: {error}"));
         }
         Ok(())
+    }
+
+    /// Writes `<object>.gz` beside an object: a binary has all controls, a run loads few.
+    fn compress(object: &Path) -> io::Result<()> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&fs::read(object)?)?;
+        fs::write(object.with_extension("o.gz"), encoder.finish()?)
     }
 
     fn compiler(clang: &str, source: &Path, object: &Path) -> SkeletonBuilder {

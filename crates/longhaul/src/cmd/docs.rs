@@ -1,7 +1,10 @@
 //! `longhaul docs`: the pages of the manual, as they were when this binary was made.
 
+use std::io::Read;
+use std::iter;
 use std::process::ExitCode;
 
+use flate2::read::GzDecoder;
 use longhaul_units::nearest;
 
 use crate::output::{Failure, Outcome, print_text};
@@ -17,33 +20,29 @@ pub(crate) struct Args {
     topic: Option<String>,
 }
 
-macro_rules! pages {
-    ($($folder:literal: $($name:literal)*;)*) => {
-        &[$($(($name, include_str!(concat!("../../../../docs/", $folder, "/", $name, ".md"))),)*)*]
-    };
+/// The pages of the reference, then those of how-to: name and text of each, followed by a zero (`build.rs`).
+const MANUAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/manual.gz"));
+
+/// Name and text of each page.
+pub(crate) fn pages() -> Vec<(String, String)> {
+    let mut text = String::new();
+    // This binary has it from its build.
+    let _ = GzDecoder::new(MANUAL).read_to_string(&mut text);
+    let mut fields = text.split_terminator('\0').map(str::to_owned);
+    iter::from_fn(|| fields.next().zip(fields.next())).collect()
 }
 
-/// The pages of the reference, then those of how-to, with their names. A test compares them with the folders.
-pub(crate) const PAGES: &[(&str, &str)] = pages! {
-    "reference":
-        "analyze-results" "caveats" "compare-results" "congestion-controls" "diagnosis" "experiments" "faults" "filter" "header-log"
-        "json" "labs" "log-link" "loss-locations" "mix" "path-files" "presets" "profile" "rtt-log" "rtt-results" "sweep-results" "tcp-results"
-        "tune" "udp-results" "watch-results";
-    "how-to":
-        "congestion-control" "copy-a-path" "experiment" "from-iperf3" "logging-host" "long-path" "record-a-day" "round-trips" "services" "slow-transfer"
-        "two-captures" "udp-loss";
-};
-
 pub(crate) fn run(args: Args) -> Outcome {
+    let pages = pages();
     let Some(topic) = args.topic else {
-        for (name, text) in PAGES {
+        for (name, text) in &pages {
             print_text(&format!("{name:<20} {}\n", title(text)));
         }
         return Ok(ExitCode::SUCCESS);
     };
     let name = topic.trim_end_matches(".md").rsplit('/').next().unwrap_or_default();
-    let Some((_, text)) = PAGES.iter().find(|(known, _)| *known == name) else {
-        let meant = nearest(name, PAGES.iter().map(|(name, _)| *name));
+    let Some((_, text)) = pages.iter().find(|(known, _)| known == name) else {
+        let meant = nearest(name, pages.iter().map(|(name, _)| name.as_str()));
         let remedy =
             meant.map_or_else(|| "`longhaul docs` lists them".into(), |meant| format!("did you mean {meant}?"));
         return Err(Failure::usage(format!("{topic}: no such page")).remedy(remedy));
@@ -77,8 +76,9 @@ mod tests {
                 );
             }
         }
-        let known: BTreeSet<String> = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let pages = pages();
+        let known: BTreeSet<String> = pages.iter().map(|(name, _)| name.clone()).collect();
         assert_eq!(known, files);
-        assert!(PAGES.iter().all(|(_, text)| !title(text).is_empty()));
+        assert!(pages.iter().all(|(_, text)| !title(text).is_empty()));
     }
 }

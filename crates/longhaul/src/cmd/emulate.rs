@@ -3,18 +3,21 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use longhaul_emulator::{Attachment, Running, Status};
+use longhaul_emulator::{Attachment, HopStatus, OwnFault, PortStatus, Running, Status};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file::{self, followed};
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, Side};
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, Quantiles};
 use serde::Serialize;
 
 use crate::args::engine::EngineArgs;
 use crate::args::quantity::seconds;
+use crate::output::live::Stamp;
+use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::status;
 use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
@@ -42,6 +45,10 @@ pub(crate) struct Args {
     /// Write the status to this file every second
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// End after this time
     #[arg(short = 't', long, value_name = "TIME", allow_hyphen_values = true, value_parser = seconds)]
     time: Option<Nanos>,
@@ -72,6 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let path = preset::load(&args.path).map_err(Failure::usage)?;
     let attachments = attachments(&args, &path)?;
     let spec = args.engine.spec();
+    let mut metrics = args.prometheus.open(args.overwrite)?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
     let running = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), None)
@@ -101,6 +109,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
         let status = running.status().map_err(|error| Failure::new("emulator", error))?;
         progress(&status);
+        if let Some(metrics) = &mut metrics {
+            metrics.write(&Interval::of(&status));
+        }
         if let Some(file) = &args.stats {
             write_status(file, &envelope(status))?;
         }
@@ -115,6 +126,37 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     print_result(&envelope, args.json, status::text);
     Ok(ended_by(stop.requested()))
+}
+
+/// What `--prometheus` has of a status: the numbers that have a name.
+#[derive(Serialize)]
+struct Interval<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    stamp: Stamp,
+    uptime_ns: u64,
+    lateness: &'a Quantiles,
+    clock_stood_ns: u64,
+    own_fault: &'a OwnFault,
+    cpu_ns: u64,
+    ports: &'a [PortStatus],
+    hops: &'a [HopStatus],
+}
+
+impl<'a> Interval<'a> {
+    fn of(status: &'a Status) -> Self {
+        Self {
+            schema: "longhaul.emulate.interval/1",
+            stamp: Stamp::now(),
+            uptime_ns: status.uptime_ns,
+            lateness: &status.lateness,
+            clock_stood_ns: status.clock_stood_ns,
+            own_fault: &status.own_fault,
+            cpu_ns: status.cpu_ns,
+            ports: &status.ports,
+            hops: &status.hops,
+        }
+    }
 }
 
 fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure> {

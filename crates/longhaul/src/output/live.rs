@@ -99,11 +99,16 @@ impl Lines {
         }
     }
 
-    /// Prints what happened as `line`, of at most 80 characters, or as `object`.
-    pub(crate) fn print(&mut self, line: &str, object: &impl Serialize) {
+    /// Writes `object` for Prometheus, where that was asked for.
+    pub(crate) fn measure(&mut self, object: &impl Serialize) {
         if let Some(metrics) = &mut self.metrics {
             metrics.write(object);
         }
+    }
+
+    /// Prints what happened as `line`, of at most 80 characters, or as `object`.
+    pub(crate) fn print(&mut self, line: &str, object: &impl Serialize) {
+        self.measure(object);
         match self.show {
             Show::Nothing => {}
             Show::Lines => print_text(&format!("{line}\n")),

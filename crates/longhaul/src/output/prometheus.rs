@@ -37,7 +37,9 @@ impl PrometheusArgs {
             return Err(Failure::usage(message).remedy("name it longhaul.prom, for instance"));
         }
         overwrite.file(Some(path))?;
-        let path = new_file::followed(path).map_err(|error| Failure::unwritable(path, error))?;
+        // A command may change its folder when it goes to the background.
+        let absolute = std::path::absolute(path).and_then(|path| new_file::followed(&path));
+        let path = absolute.map_err(|error| Failure::unwritable(path, error))?;
         Ok(Some(Textfile { path, last: BTreeMap::new(), told: false }))
     }
 }
@@ -54,7 +56,8 @@ pub(crate) struct Textfile {
 impl Textfile {
     /// Writes the file anew with `interval`, an object of `--json-stream`.
     pub(crate) fn write(&mut self, interval: &impl Serialize) {
-        let Ok(value) = serde_json::to_value(interval) else { return };
+        // A line that says what comes next has no figures.
+        let Some(value) = serde_json::to_value(interval).ok().filter(Value::is_object) else { return };
         let which = value.get("direction").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.write_of(which, value);
     }

@@ -102,6 +102,11 @@ impl Server {
         self.listener.local_addr()
     }
 
+    /// Tests that run now, and clients that wait for their turn.
+    pub fn load(&self) -> (usize, usize) {
+        self.shared.admission(|admission| (admission.running(), admission.waiting().count()))
+    }
+
     /// Serves until `stop`, if any, or until one test has begun and ended where `once`. Calls `log` at the end of each connection.
     ///
     /// # Errors

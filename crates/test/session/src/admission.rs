@@ -87,6 +87,11 @@ impl Admission {
         self.waiting.retain(|waiting| *waiting != ticket);
     }
 
+    /// Tests that run now.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
     /// The waiting clients, in order.
     pub fn waiting(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.waiting.iter().copied()

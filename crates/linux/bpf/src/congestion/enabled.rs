@@ -1,8 +1,10 @@
 //! [`Control`]: writes parameters and name into the object, loads it, registers it, keeps it.
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder};
 use longhaul_congestion::highspeed::MOST_ROWS;
 use longhaul_congestion::settings::MOST_NAME_CHARACTERS;
@@ -51,8 +53,9 @@ impl Control {
         }
         let table = settings.table()?;
         let tells_start_apart = KernelTypes::read()?.tells_start_apart();
+        let object = object_of(algorithm);
         let (loaded, log) = with_log(|| {
-            let mut open = ObjectBuilder::default().open_memory(object_of(algorithm))?;
+            let mut open = ObjectBuilder::default().open_memory(&object)?;
             for mut map in open.maps_mut() {
                 let name = map.name().to_str().unwrap_or_default().to_owned();
                 let is_struct_ops = map.map_type() == MapType::StructOps;
@@ -133,13 +136,13 @@ fn write_words(value: &mut [u8], words: impl Iterator<Item = u32>) {
 }
 
 /// What clang made of the C source.
-fn object_of(algorithm: Algorithm) -> &'static [u8] {
+fn object_of(algorithm: Algorithm) -> Vec<u8> {
     macro_rules! object {
         ($name:literal) => {
-            include_bytes!(concat!(env!("OUT_DIR"), "/congestion/", $name, ".o"))
+            include_bytes!(concat!(env!("OUT_DIR"), "/congestion/", $name, ".o.gz")).as_slice()
         };
     }
-    match algorithm {
+    let compressed = match algorithm {
         Algorithm::Cubic => object!("cubic"),
         Algorithm::Highspeed => object!("highspeed"),
         Algorithm::Scalable => object!("scalable"),
@@ -153,5 +156,9 @@ fn object_of(algorithm: Algorithm) -> &'static [u8] {
         Algorithm::Fast => object!("fast"),
         Algorithm::Compound => object!("compound"),
         Algorithm::Bbr3 => object!("bbr3"),
-    }
+    };
+    let mut object = Vec::new();
+    // This binary has it from its build.
+    let _ = GzDecoder::new(compressed).read_to_end(&mut object);
+    object
 }

@@ -14,7 +14,7 @@ use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
 
 use crate::cmd::cc::{exit_code, failure};
-use crate::output::{Failure, Outcome, print_text};
+use crate::output::{Failure, Outcome, print_text, say};
 
 /// Use a congestion control for connections to certain destinations, or for one program, until this command ends
 #[derive(Debug, clap::Args)]
@@ -48,6 +48,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let attach = |group: &File| Selection::attach(group, &name, &args.to).map_err(|error| failure(&error.into()));
     let no_group = |error| Failure::new("no_cgroup", format!("cannot use a control group: {error}"));
     if !args.command.is_empty() {
+        if name != args.name && asks_for(&args.command, &args.name) {
+            say(format_args!(
+                "{} is in the kernel as {name}, and all connections use it: leave `{}` out of the command if it fails",
+                args.name, args.name
+            ));
+        }
         let group = OwnGroup::enter(GROUP).map_err(no_group)?;
         let _selection = attach(&group.open().map_err(no_group)?)?;
         return exit_code(&args.command, Command::new(&args.command[0]).args(&args.command[1..]).status());
@@ -66,6 +72,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         print_text(&format!("{refused} connections were refused it by the kernel\n"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a command has `name` among its words, or at the end of an option (`-Chtcp`, `--congestion=htcp`).
+fn asks_for(command: &[String], name: &str) -> bool {
+    command.iter().skip(1).any(|word| word == name || word.starts_with('-') && word.ends_with(name))
 }
 
 /// The control's name in the kernel, and the control where it was loaded for this command.

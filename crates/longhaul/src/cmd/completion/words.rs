@@ -8,7 +8,7 @@ use longhaul_lab::control::{Client, list as labs};
 use longhaul_path::preset;
 use longhaul_path::spec::{Direction, Key};
 
-use crate::cmd::docs::PAGES;
+use crate::cmd::docs;
 
 /// What can follow `words`, which come after the program's name. Nothing where any file, host or number may.
 pub(super) fn after(top: &clap::Command, words: &[&str]) -> Vec<String> {
@@ -72,7 +72,7 @@ fn values(path: &[&str], argument: &clap::Arg) -> Vec<String> {
         (["cc", "use"], "name", _) | (["tcp"], "congestion", _) => controls(),
         (["cc", "load" | "unload"], "names", _) => loadable().chain(["all".to_owned()]).collect(),
         (["cc", ..], "name", _) => loadable().collect(),
-        (["docs"], ..) => PAGES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        (["docs"], ..) => docs::pages().into_iter().map(|(name, _)| name).collect(),
         _ => Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! `longhaul serve`.
 
 mod background;
+mod metrics;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};
+use crate::cmd::serve::metrics::Metrics;
+use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::{Failure, Outcome, say, with_flags};
 
 /// The port of the control connection.
@@ -74,6 +78,10 @@ pub(crate) struct Args {
     /// Append what a server in the background says to this file [default: nowhere]
     #[arg(long, value_name = "FILE", requires = "daemon")]
     logfile: Option<PathBuf>,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -110,6 +118,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         },
         policy: if args.queue == 0 { BusyPolicy::Refuse } else { BusyPolicy::Queue(args.queue) },
     };
+    let metrics = args.prometheus.open(args.overwrite)?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let address = SocketAddr::new(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
@@ -120,7 +129,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         say(format_args!("{listening}; Ctrl-C ends"));
     }
-    server.run(Some(stop), args.once, log).map_err(|error| Failure::new("serve", error))?;
+    let served = match metrics {
+        None => server.run(Some(stop), args.once, log),
+        Some(file) => Metrics::new(file).run(&server, Some(stop), args.once, log),
+    };
+    served.map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,14 +18,16 @@ use longhaul_sweep::{Axes, AxesError, Figures, MOST_TESTS, Point, PointResult, S
 use longhaul_terms::{Amount, SoftirqPlacement, TestDirection};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::Serialize;
 
 use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::rtt::Sizes;
 use crate::cmd::sweep::axes::{Rates, Values};
 use crate::cmd::test::{Reach, no_report, word};
-use crate::output::live::{Lines, Show};
+use crate::output::live::{Lines, Show, Stamp};
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, print_text, write_named};
 
@@ -115,6 +117,8 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON
     #[arg(short = 'J', long)]
@@ -188,12 +192,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let target = args.reach.target()?;
     args.overwrite.file(args.html.as_deref())?;
+    let metrics = args.prometheus.open(args.overwrite)?;
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let seed = args.seed.unwrap_or(started_at.as_microsecond().unsigned_abs());
     let mut results: Vec<PointResult> = points.iter().copied().map(PointResult::new).collect();
-    let mut lines = Lines::new(Show::choose(None, args.json, false));
+    let mut lines = Lines::with_metrics(Show::choose(None, args.json, false), metrics);
     let swept = sweep(&args, &target, &base, seed, stop, &mut results, &mut lines);
     lines.end();
     Stop::release();
@@ -265,10 +270,31 @@ fn sweep(
                 Test { number: number as u64, figures: None, error, caveats: Vec::new() }
             }
         };
+        lines.measure(&Interval {
+            schema: "longhaul.sweep.interval/1",
+            stamp: Stamp::now(),
+            done_tests: number + 1,
+            all_tests: order.len(),
+            point: &results[at].point,
+            figures: test.figures.as_ref(),
+        });
         results[at].add(test);
     }
     let tests = results.iter().map(|point| point.tests.len()).sum();
     Ok(all_doubts.caveats(tests))
+}
+
+/// What `--prometheus` has of the test that ended last.
+#[derive(Serialize)]
+struct Interval<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    stamp: Stamp,
+    done_tests: usize,
+    all_tests: usize,
+    point: &'a Point,
+    /// `null`: the test failed.
+    figures: Option<&'a Figures>,
 }
 
 /// What speaks against trusting tests: each kind once, with the number of tests.
