@@ -252,6 +252,62 @@ fn intervals_have_a_header_and_the_place_of_losses() {
     assert!(!fs::exists(&metrics).unwrap(), "old figures are not left");
 }
 
+/// Commands that last write a file for node_exporter, and take it away when they end.
+#[test]
+fn lasting_commands_write_metrics() {
+    let folder = Folder::new("metrics");
+    let Some(lab) = TestLab::up("metrics", &folder.file("path.toml")) else { return };
+    let [serving, sweeping, emulating] = ["serve.prom", "sweep.prom", "emulate.prom"].map(|name| folder.file(name));
+    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+    let until = |file: &str, gauge: &str| {
+        for _ in 0..200 {
+            if read(file).contains(gauge) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{gauge} is not in {file}: {}", read(file));
+    };
+    let host = |lab_host: &str| text(&on(&lab, lab_host, &["hostname"]).output().unwrap().stdout).trim().to_owned();
+    let server = Background::start(&lab, &["--prometheus", &serving]);
+    until(&serving, &format!("longhaul_serve_running_tests{{host=\"{}\"}} 0\n", host("server")));
+    let sweep = format!(
+        "{LONGHAUL} sweep server -l 512 -b 5M -t 300ms --repeat 2 --prometheus {sweeping} & \
+         while kill -0 $!; do cat {sweeping} >> {sweeping}.seen; sleep 0.1; done"
+    );
+    assert!(on(&lab, "client", &["sh", "-c", &sweep]).output().unwrap().status.success());
+    let seen = read(&format!("{sweeping}.seen"));
+    let all = format!("longhaul_sweep_all_tests{{host=\"{}\"}} 2\n", host("client"));
+    assert!(seen.contains(&all) && seen.contains("longhaul_sweep_figures_sent_packets"), "{seen}");
+    assert!(!fs::exists(&sweeping).unwrap(), "old figures are not left");
+    let refused = on(&lab, "client", &[LONGHAUL, "udp", "server", "-t", "2h"]).output().unwrap();
+    assert!(!refused.status.success());
+    until(&serving, "longhaul_serve_done_tests{host=");
+    until(&serving, "code=\"test_too_long\"} 1\n");
+    assert!(read(&serving).lines().any(|line| line.starts_with("longhaul_serve_done_tests") && line.ends_with(" 2")));
+    drop(server);
+    for _ in 0..100 {
+        if !fs::exists(&serving).unwrap() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(!fs::exists(&serving).unwrap(), "old figures are not left");
+
+    let cables = "for one in va vb; do ip link add ${one}0 type veth peer name ${one}1; ip link set ${one}0 up; done";
+    assert!(on(&lab, "client", &["sh", "-c", cables]).status().unwrap().success());
+    let emulate = format!(
+        "{LONGHAUL} emulate --left va0 --right vb0 --path lan -t 2500ms --prometheus {emulating} & sleep 1.7; cat {emulating}; wait"
+    );
+    let said = text(&on(&lab, "client", &["sh", "-c", &emulate]).output().unwrap().stdout);
+    let names: Vec<&str> = said.lines().filter(|line| line.starts_with("longhaul_emulate")).collect();
+    let series: std::collections::BTreeSet<&str> =
+        names.iter().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+    assert!(series.iter().any(|name| name.starts_with("longhaul_emulate_lateness_p99_seconds{")), "{said}");
+    assert_eq!(series.len(), names.len(), "no series is there twice: {said}");
+    assert!(!fs::exists(&emulating).unwrap(), "old figures are not left");
+}
+
 /// A full queue of 1 MiB at 100 Mbit/s takes 84 ms; the path's round trip is 4 ms.
 #[test]
 fn latency_under_load_is_that_of_the_queue() {
