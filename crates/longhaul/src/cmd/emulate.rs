@@ -79,6 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let path = preset::load(&args.path).map_err(Failure::usage)?;
     let attachments = attachments(&args, &path)?;
     let spec = args.engine.spec();
+    args.overwrite.file(args.stats.as_deref())?;
     let mut metrics = args.prometheus.open(args.overwrite)?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();

@@ -23,3 +23,29 @@ pub(crate) fn run(args: Args) -> Outcome {
     clap_mangen::generate_to(Cli::command(), &args.folder).map_err(unwritable)?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Help is at most 100 columns wide (`Cli`): a longer example would be cut in two, and what is written in several lines would be
+    /// broken in odd places.
+    #[test]
+    fn what_follows_the_options_has_lines_that_need_no_break() {
+        fn check(command: &clap::Command, wrong: &mut Vec<String>) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let indented = |line: &str| line.starts_with(' ');
+            for (at, line) in lines.iter().enumerate() {
+                let goes_on = |next: &&str| !next.is_empty() && !indented(next) && !line.is_empty() && !indented(line);
+                if (indented(line) && line.chars().count() > 98) || lines.get(at + 1).is_some_and(goes_on) {
+                    wrong.push(format!("{}: {line}", command.get_name()));
+                }
+            }
+            command.get_subcommands().for_each(|command| check(command, wrong));
+        }
+        let mut wrong = Vec::new();
+        check(&Cli::command(), &mut wrong);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}

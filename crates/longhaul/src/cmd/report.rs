@@ -8,7 +8,7 @@ use longhaul_report::side_by_side::{SavedExperiment, SideBySide};
 use serde::Serialize;
 
 use crate::output::overwrite::Overwrite;
-use crate::output::saved::{no_result, not_written, read_result};
+use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_flags};
 
 /// Show results of experiments once more, or several side by side
@@ -17,7 +17,7 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_fla
 /// means, and the difference with its 95 % interval. Two kernels, before and after a change, two machines.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  longhaul report results --html page.html          # the page of a result, as this version draws it
+  longhaul report results --html page.html          # the page of a result
   longhaul report before after                      # what differs by more than chance
   longhaul report before after --markdown           # for an issue or a wiki")]
 pub(crate) struct Args {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let several = saved.len() > 1;
     if let Some(file) = &args.html {
         let page = if several { beside.to_html() } else { saved[0].1.to_html() };
-        new_file::write(file, with_flags(&page)).map_err(|error| not_written(file, error))?;
+        new_file::write(file, with_flags(&page)).map_err(|error| Failure::unwritable(file, error))?;
     }
     if args.json {
         let parameters = Parameters { results: &args.results };

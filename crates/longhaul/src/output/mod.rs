@@ -94,7 +94,7 @@ impl Failure {
 
     /// A file cannot be written.
     pub(crate) fn unwritable(file: &Path, error: impl Display) -> Self {
-        Self::new("unwritable", format!("{}: {error}", file.display()))
+        Self::new("not_written", format!("cannot write {}: {error}", file.display()))
     }
 
     /// The command was called wrongly.

@@ -93,11 +93,6 @@ fn remove_result(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The failure for a file that cannot be written.
-pub(crate) fn not_written(path: &Path, error: impl Display) -> Failure {
-    Failure::new("not_written", format!("cannot write {}: {error}", path.display()))
-}
-
 /// The folder that the user names, made if it is missing.
 ///
 /// # Errors

@@ -34,10 +34,10 @@ Example:
   longhaul analyze --worst monday.pcapng            # which flow suffers?
   longhaul analyze --sort rtt --from 10:15 --to 10:20 monday.pcapng
   longhaul analyze --flow 10.0.0.1 --json trace.pcap.zst
-  longhaul analyze --html monday.html monday.pcap   # rate, sequence, in flight, round trip, intervals over time
+  longhaul analyze --html monday.html monday.pcap   # drawn over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
-Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also compressed by gzip or zstd.
+Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also compressed by gzip or zstd. \
 `longhaul docs analyze-results` explains each number.";
 
 /// Tell what each flow of a capture did, and what limits it

@@ -18,7 +18,7 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 #[command(after_help = "Example:
   longhaul cc table
   longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all
-  longhaul cc table --measured monday/result.json   # flows of a saved test or experiment, and response functions")]
+  longhaul cc table --measured monday/result.json   # and the flows of a saved result")]
 pub(crate) struct Args {
     /// Print rows for these link rates, in bits of whole packets [default: 10M, 100M, 1G, 10G]
     #[arg(long, value_name = "RATE", value_delimiter = ',')]

@@ -33,13 +33,13 @@ const EXAMPLES: &str = "\
 Example:
   longhaul compare sender.pcap receiver.pcap                # what the path between them did
   longhaul compare --same-clock -o delays left.pcap right.pcap
-  longhaul compare --html path.html sender.pcap receiver.pcap   # delay, losses and intervals, drawn
+  longhaul compare --html path.html sender.pcap receiver.pcap   # drawn over time
   longhaul compare --behaviour real.pcap emulated.pcap      # two runs: do they behave alike?
-  longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap emulated-a.pcap emulated-b.pcap
-                                                            # compare delay and loss between two points of each run
+  longhaul compare --behaviour --same-clock real-a.pcap real-b.pcap copy-a.pcap copy-b.pcap
+                                                            # delay and loss between two points
   longhaul compare at-client at-server                      # of watch --udp: where each was lost
 
-Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments.
+Packets are identified at both points by their header snippets, clipped or not, as super-packets or as segments. \
 `longhaul docs compare-results` explains each number.";
 
 /// A tenth of what one loss in 30,000 is, which costs a flow over a long path most of its rate.

@@ -42,13 +42,13 @@ Example:
   longhaul diagnose server --before monday             # what was promised, what came?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
-  longhaul diagnose server --rate 10G --rtt 150ms      # would this short path do as part of a long one?
+  longhaul diagnose server --rate 10G --rtt 150ms      # good enough for a long path?
   longhaul diagnose -- curl -O https://example.org/a   # without a test: why is this slow?
   longhaul diagnose --watch 4711 -t 10s --rate 10G     # the connections of a process
   longhaul diagnose trace monday.pcapng                # the connections of a capture
 
-It changes nothing on either host. A test loads the path with up to the target's rate, unless --gentle is given; --watch, COMMAND
-and trace load nothing. The exit code of a COMMAND is that of `longhaul watch`.
+It changes nothing on either host. A test loads the path with up to the target's rate, unless --gentle is given; --watch, COMMAND \
+and trace load nothing. The exit code of a COMMAND is that of `longhaul watch`. \
 `longhaul docs diagnosis` explains each cause and how it is found.";
 
 /// Find what limits throughput to a host: causes, what each costs, what to do

@@ -21,7 +21,7 @@ use crate::output::{Envelope, Outcome, print_result};
 const EXAMPLES: &str = "\
 Example:
   longhaul diagnose trace monday.pcapng
-  longhaul diagnose trace --rate 10G --port 443 captures/   # all captures in a folder, merged by time
+  longhaul diagnose trace --rate 10G --port 443 captures/   # of a folder, by time
 
 `longhaul docs diagnosis` says what packets tell, and what they do not.";
 

@@ -26,9 +26,9 @@ const METRICS_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  longhaul filter attach eth0                                # counts until Ctrl-C, then prints the counters
-  longhaul filter attach eth0 --pin --for 60s                # drops for a minute, so that a remote session is not lost
-  longhaul filter confirm eth0                               # keeps dropping; without this it only counts again
+  longhaul filter attach eth0                       # counts until Ctrl-C
+  longhaul filter attach eth0 --pin --for 60s       # drops for a minute alone
+  longhaul filter confirm eth0                      # keeps dropping
   longhaul filter attach eth0 --enforce --ports listening --allow 10.0.0.0/8 --allow 5353")]
 pub(crate) struct AttachArgs {
     /// The interface

@@ -20,7 +20,7 @@ use crate::output::{Failure, Outcome};
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
   longhaul filter attach eth0                     # counts until Ctrl-C
-  longhaul filter status eth0                     # in another terminal: what arrives, and what would be rejected
+  longhaul filter status eth0                     # in another terminal
   longhaul filter attach eth0 --pin --for 60s     # drops rejected frames for a minute
   longhaul filter confirm eth0                    # keeps dropping: this session still works
   longhaul filter detach eth0

@@ -36,12 +36,12 @@ const COOKIE_SALT: u64 = 0x6d69_7800;
 
 const EXAMPLES: &str = "\
 Example:
-  longhaul mix lab0 --target 10.0.0.2:5210 --pps 20000 -t 10s   # NIMA's mix; 5 % is a numbered stream to the target
+  longhaul mix lab0 --target 10.0.0.2:5210 --pps 20000 -t 10s   # NIMA's mix
   longhaul mix lab0 --target 10.0.0.2 --size 64 --pps 0 -t 5s   # as fast as possible
   longhaul mix eth1 --target 10.0.0.2 --pps 0 --cpu 2,3,4,5     # from four CPUs
   longhaul mix lab0 --mix junk.toml -b 100M -k 100000 --seed 7
 
-Frames leave through INTERFACE only. At the far end of a veth they arrive as from a NIC's driver if the kernel has XDP live frames and the
+Frames leave through INTERFACE only. At the far end of a veth they arrive as from a NIC's driver if the kernel has XDP live frames and the \
 far end has `gro on` or an XDP program. `longhaul docs mix` describes mix files and results.";
 
 /// Generate background traffic: many kinds of frames, mostly addressed to other hosts

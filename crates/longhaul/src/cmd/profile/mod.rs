@@ -28,12 +28,12 @@ const SCRIPT: &str = "netem.sh";
 
 const EXAMPLES: &str = "\
 Example:
-  longhaul profile far.txt -o far.toml                    # far.txt: ping -i 0.01 -c 60000 far.example > far.txt
+  longhaul profile far.txt -o far.toml                    # ping -i 0.01 -c 60000 far > far.txt
   longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each way
   longhaul profile tcp.pcap                               # one capture of TCP
-  longhaul profile monday --diagnosis tuesday             # of longhaul rtt -o and diagnose --bidir -o
-  longhaul profile far.txt --netem far                    # for Linux's netem: tables of delay, tc commands
-  longhaul lab up --name far far.toml                     # that path between two hosts on this machine
+  longhaul profile monday --diagnosis tuesday             # rate and queue of longhaul diagnose
+  longhaul profile far.txt --netem far                    # for Linux's netem, too
+  longhaul lab up --name far far.toml                     # that path on this machine
   longhaul lab exec --name far client -- COMMAND          # your program over it
   longhaul verify far.toml --against far.txt              # how alike the two are
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Write the path into this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Name of the path in its file; default: the name of the measurement
+    /// Give the path this name in its file [default: the name of the measurement]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Time between probes, where the output of ping does not say

@@ -30,7 +30,7 @@ pub(crate) const PORT: u16 = 5210;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul serve --bind 0.0.0.0 --key longhaul.key
-  longhaul serve -D --bind 0.0.0.0 --key longhaul.key --data-port 5210   # one port in the firewall, TCP and UDP")]
+  longhaul serve -D --bind 0.0.0.0 --key longhaul.key --data-port 5210   # all at one port")]
 pub(crate) struct Args {
     #[command(flatten)]
     listen: Listen,

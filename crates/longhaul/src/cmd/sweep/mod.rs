@@ -38,13 +38,13 @@ const FAILURES_MOST: usize = 3;
 
 const EXAMPLES: &str = "\
 Example:
-  longhaul sweep server                                       # sizes and rates; where does it give way?
+  longhaul sweep server                                       # over sizes and rates
   longhaul sweep server --sizes 64,512,1448 -b 10M-1G --repeat 5 --html page.html
   longhaul sweep server --spacings 10us,20us,50us --gro on,off
   longhaul sweep server -w 256K,1M,4M --softirq same,split
-  longhaul sweep server --defer 0,50us,200us -b 100M --plan   # what would be done, and how long it takes
+  longhaul sweep server --defer 0,50us,200us -b 100M --plan   # what would be done
 
-Settings of the receiving host are put back when each test ends, however it ends.
+Settings of the receiving host are put back when each test ends, however it ends. \
 `longhaul docs sweep-results` explains each number of the result.";
 
 /// Send UDP over sizes, rates and settings: find where host or path gives way

@@ -17,11 +17,11 @@ use crate::output::{Failure, Outcome};
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Example:
-  longhaul tune --rate 10G --rtt 150ms --role receiver             # the plan; changes nothing, needs no root
-  longhaul tune --rate 10G --rtt 150ms --apply --for 60s           # changes settings; puts them back unless confirmed
-  longhaul tune confirm                                            # keeps them
-  longhaul tune --rate 10G --rtt 150ms --apply --persist           # also after a start of the machine
-  longhaul tune monday --role sender --to far.example.net          # what `longhaul diagnose -o monday` found, and the route there
+  longhaul tune --rate 10G --rtt 150ms --role receiver      # the plan; needs no root
+  longhaul tune --rate 10G --rtt 150ms --apply --for 60s    # changes settings for a minute
+  longhaul tune confirm                                     # keeps them
+  longhaul tune --rate 10G --rtt 150ms --apply --persist    # also when the machine starts again
+  longhaul tune monday --role sender --to far.example.net   # by `longhaul diagnose -o monday`
   longhaul tune undo"
 )]
 pub(crate) struct Args {
@@ -82,7 +82,7 @@ fn failure(error: &TuneError) -> Failure {
         TuneError::Nothing => ("nothing_changed", ""),
         TuneError::Refused { .. } => ("refused", "run as root, or in a network namespace of your own"),
         TuneError::NotFirst => ("not_first", "leave --persist out, or run it on the host itself"),
-        TuneError::DropIn { .. } => ("unwritable", "`longhaul tune status` shows what is changed"),
+        TuneError::DropIn { .. } => ("not_written", "`longhaul tune status` shows what is changed"),
     };
     Failure::new(code, error).remedy(remedy)
 }

@@ -29,8 +29,8 @@ Example:
   longhaul udp server -b 2400M -w 1M --wire -t 10s
   longhaul udp server -b 2400M -w 2M --softirq same    # receiver and its softirq on one CPU
   longhaul udp server -b 1G --html page.html           # losses over time, in figures that zoom
-  longhaul udp server -R -b 1G -i 1s -o monday      # the server sends; keep the result
-  longhaul udp server -b 100M --wire --timestamps kernel --each-packet -o monday    # when each packet arrived
+  longhaul udp server -R -b 1G -i 1s -o monday         # the server sends; keep the result
+  longhaul udp server -b 100M --wire --timestamps kernel --each-packet -o monday   # arrival times
   longhaul show monday
 
 `longhaul docs udp-results` explains each number of the result.";

@@ -25,13 +25,14 @@ const EXAMPLES: &str = "\
 Example:
   longhaul verify far.toml --against far.txt
   longhaul verify far.toml --against far.txt --margin p99=5% --margin loss=50%
-  longhaul verify far.toml --against far.txt --html page.html    # both drawn: distribution, quantiles, over time
+  longhaul verify far.toml --against far.txt --html page.html       # both drawn
   longhaul verify far.toml --against near.pcap --against far.pcap   # captures of both ends
-  longhaul verify far.toml --against far.txt --measure copy      # in real time, on this machine
+  longhaul verify far.toml --against far.txt --measure copy         # in real time
 
-The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's. With --measure it is
+The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's. With --measure it is \
 run in real time, and measured by longhaul rtt at the same interval.
-A quantity is within where the 90 % interval of its difference lies within the margin, outside where the 99 % interval lies
+
+A quantity is within where the 90 % interval of its difference lies within the margin, outside where the 99 % interval lies \
 beyond; else more probes would tell. The exit code is 0 where all are within, else 3.";
 
 /// Test whether a path behaves like a path that was measured

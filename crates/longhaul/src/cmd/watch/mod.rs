@@ -39,13 +39,13 @@ Example:
   longhaul watch -- curl -O https://example.org/large.iso   # ends with it, and with its exit code
   longhaul watch --port 443 -t 1m -o monday                 # keep the result and all samples
   longhaul watch --pid 4711 -i 1s
-  longhaul watch --udp --port 5000 -t 1m                    # where are the datagrams of my program lost?
-  longhaul watch --udp -o at-server -- ./receiver           # and with the same at the sender: the whole account
-  longhaul compare at-client at-server
+  longhaul watch --udp --port 5000 -t 1m                    # where are datagrams lost?
+  longhaul watch --udp -o at-server -- ./receiver           # with the same at the sender:
+  longhaul compare at-client at-server                      # what became of each datagram
   longhaul show monday
 
-With a COMMAND, the report goes to stderr and stdout belongs to the command. With --json, stdout has only the result, and the
-output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if
+With a COMMAND, the report goes to stderr and stdout belongs to the command. With --json, stdout has only the result, and the \
+output of the command goes to stderr. The exit code is that of the command (128 plus the signal number if a signal ended it), 127 if \
 the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul docs watch-results` explains each number.";
 
 /// Watch other programs: what limits their TCP, where their UDP is lost

@@ -19,7 +19,7 @@ use longhaul_kernel::user_namespace;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::output::saved::{folder_at, not_written};
+use crate::output::saved::folder_at;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, plain, print_json, print_text};
 
 /// The name that stands for the catalogue.
@@ -134,7 +134,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     } else {
         let chosen = asked.chosen(&args.only)?;
         if let Some(folder) = &args.output {
-            folder_at(folder).map_err(|error| not_written(folder, error))?;
+            folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
         }
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         // Before there is a second thread.
@@ -175,10 +175,10 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let interrupted = ran.interrupted;
     let envelope = Envelope::new("longhaul.lab.run.faults/1", started_at, parameters, ran, Vec::new());
     if let Some(folder) = &args.output {
-        folder_at(folder).map_err(|error| not_written(folder, error))?;
+        folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
         let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
         let file = folder.join("result.json");
-        new_file::write(&file, object + "\n").map_err(|error| not_written(&file, error))?;
+        new_file::write(&file, object + "\n").map_err(|error| Failure::unwritable(&file, error))?;
     }
     if args.json {
         print_json(&envelope);

@@ -11,7 +11,7 @@ use longhaul_lab::LabSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Failure;
-use crate::output::saved::{RUNS, not_written};
+use crate::output::saved::RUNS;
 
 /// Longest line that is read: a run with 10,000 losses has a tenth of it.
 const LINE_BYTES_MOST: u64 = 16 << 20;
@@ -114,7 +114,7 @@ impl Journal {
             journal.append(&Line::Experiment(header))?;
             Ok(journal)
         };
-        begin().map_err(|error: io::Error| not_written(&path, error))
+        begin().map_err(|error: io::Error| Failure::unwritable(&path, error))
     }
 
     /// The one in `folder`, whose runs are still to be read, and its first line. It has to have begun as `header`, but for time and factor.

@@ -30,7 +30,7 @@ use self::command::command;
 use self::journal::{Header, Journal};
 use self::progress::Progress;
 use crate::args::engine::EngineArgs;
-use crate::output::saved::{Folder, RUNS, not_written};
+use crate::output::saved::{Folder, RUNS};
 use crate::output::{
     Envelope, Failure, INTERRUPTED, Outcome, plain, print_caveats, print_json, print_text, with_flags,
 };
@@ -44,7 +44,7 @@ use crate::output::{
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run nlr-udp-loss --plan              # what would be run, and how long it takes
   longhaul lab run nlr-udp-loss -o results --resume # go on after an end
-  longhaul lab run datatag-loss --realtime 50       # Reno, HighSpeed, Scalable at one loss in 30,000
+  longhaul lab run datatag-loss --realtime 50       # one packet in 30,000 is lost
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
 `longhaul docs experiments` describes the file format.")]
@@ -265,7 +265,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let saved = Cell::new(monotonic());
     let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {
         if let Some(journal) = journal.borrow_mut().as_mut() {
-            journal.add(made, ran).map_err(|error| not_written(Path::new(RUNS), error))?;
+            journal.add(made, ran).map_err(|error| Failure::unwritable(Path::new(RUNS), error))?;
             if monotonic() - saved.get() >= SAVE_EACH {
                 saved.set(monotonic());
                 measured.save(ran, true)?;
@@ -454,7 +454,7 @@ fn save_both(folder: &Path, envelope: &impl Serialize, page: String) -> Result<(
     let object = serde_json::to_string(envelope).map_err(|error| Failure::new("json", error))?;
     for (name, contents) in [("result.json", object + "\n"), ("report.html", with_flags(&page))] {
         let file = folder.join(name);
-        new_file::write(&file, contents).map_err(|error| not_written(&file, error))?;
+        new_file::write(&file, contents).map_err(|error| Failure::unwritable(&file, error))?;
     }
     Ok(())
 }
