@@ -25,6 +25,11 @@ pub(crate) struct PrometheusArgs {
 }
 
 impl PrometheusArgs {
+    /// Whether there is a file to write.
+    pub(crate) fn is_given(&self) -> bool {
+        self.prometheus.is_some()
+    }
+
     /// The file, once the first interval is over.
     ///
     /// # Errors

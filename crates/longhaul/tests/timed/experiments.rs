@@ -310,12 +310,16 @@ fn a_killed_experiment_goes_on() {
     let text =
         "title = 'some'\npath = 'lan'\nrepeat = 3\n[[udp]]\nname = 'some'\nrates = ['1M', '2M']\ntime = '100ms'\n";
     fs::write(&file, text).unwrap();
-    let (mut run, mut lines) = started(&file, &folder, &["--tries", "1"]);
+    let metrics = folder.file("run.prom");
+    let told = ["--prometheus", metrics.to_str().unwrap()];
+    let (mut run, mut lines) = started(&file, &folder, &[&["--tries", "1"][..], &told].concat());
     for number in 1..=3 {
         assert!(lines.by_ref().any(|line| line.unwrap().contains(", run ")), "run {number} is told");
     }
     run.kill().unwrap();
     run.wait().unwrap();
+    let left = fs::read_to_string(&metrics).unwrap();
+    assert!(left.contains("longhaul_lab_run_all_runs{host=") && left.contains("\"} 6\n"), "{left}");
     let kept = || fs::read_to_string(folder.file("runs.jsonl")).unwrap();
     let before: Vec<String> = kept().lines().filter(|line| line.contains("began_at")).map(str::to_owned).collect();
     assert!((3..6).contains(&before.len()), "{} lines", before.len());
@@ -334,8 +338,9 @@ fn a_killed_experiment_goes_on() {
         !other.status.success() && String::from_utf8(other.stderr).unwrap().contains("other options of the emulator")
     );
 
-    let output = again(&["--tries", "1", "--resume"]);
-    assert!(output.status.success(), "{output:?}");
+    // What the killed one told Prometheus is replaced, and gone at the end.
+    let output = again(&[&["--tries", "1", "--resume"][..], &told].concat());
+    assert!(output.status.success() && !metrics.exists(), "{output:?}");
     let after: Vec<String> = kept().lines().filter(|line| line.contains("began_at")).map(str::to_owned).collect();
     assert_eq!(after.len(), 6);
     assert!(after[..before.len()] == before, "what was made stays");

@@ -7,6 +7,7 @@ mod progress;
 
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
+use crate::output::prometheus::PrometheusArgs;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,6 +56,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    prometheus: PrometheusArgs,
+    #[command(flatten)]
     overwrite: Overwrite,
     /// Run each point this often [default: as the experiment says, 5 if it says nothing]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -102,6 +105,7 @@ impl Args {
             ("--only", !self.only.is_empty()),
             ("--plan", self.plan),
             ("--resume", self.resume),
+            ("--prometheus", self.prometheus.is_given()),
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
@@ -227,6 +231,8 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         None => Folder::prepare(output, args.overwrite),
     });
     let folder = folder.transpose()?;
+    // A run that was killed left its file.
+    let metrics = args.prometheus.open(Overwrite::by(args.resume || args.overwrite.allowed()))?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
     if !capability::is_root_in_namespace() {
@@ -260,7 +266,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
     let measured = Measured { args, experiment, spec: &spec, tries, header: &header };
-    let progress = RefCell::new(Progress::new(plan, args.json));
+    let progress = RefCell::new(Progress::new(plan, args.json, metrics));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
     let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {

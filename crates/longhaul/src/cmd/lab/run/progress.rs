@@ -5,8 +5,10 @@ use std::fmt::Write;
 use longhaul_experiment::{Event, Experiment, Made, Plan, Ran};
 use longhaul_report::text::experiment::{tcp_line, tcp_table, udp_line, udp_table};
 use longhaul_units::Nanos;
+use serde::Serialize;
 
-use crate::output::live::{Show, overwritten};
+use crate::output::live::{Show, Stamp, overwritten};
+use crate::output::prometheus::Textfile;
 use crate::output::{plain, print_text};
 
 /// One line for each run; on a terminal one line that is written over.
@@ -18,16 +20,31 @@ pub(super) struct Progress<'a> {
     far: String,
     /// What the last run had.
     last: String,
+    metrics: Option<Textfile>,
+    rejected_runs: u64,
+}
+
+/// What `--prometheus` has.
+#[derive(Serialize)]
+struct Interval {
+    schema: &'static str,
+    #[serde(flatten)]
+    stamp: Stamp,
+    /// Runs that count.
+    done_runs: usize,
+    all_runs: usize,
+    rejected_runs: u64,
+    left_ns: u64,
 }
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(plan: &'a Plan, json: bool) -> Self {
+    pub(super) fn new(plan: &'a Plan, json: bool, metrics: Option<Textfile>) -> Self {
         let show = match Show::choose(None, json, false) {
             Show::Nothing if json => Show::LinesBeside,
             Show::Nothing => Show::Lines,
             terminal => terminal,
         };
-        Self { plan, show, far: String::new(), last: String::new() }
+        Self { plan, show, far: String::new(), last: String::new(), metrics, rejected_runs: 0 }
     }
 
     pub(super) fn tell(&mut self, event: &Event<'_>) {
@@ -37,8 +54,19 @@ impl<'a> Progress<'a> {
                 self.far = format!("[{done}/{of}, {} left]", clock(*left));
                 let line = format!("{} {}{}", self.far, self.plan.words(run), self.last);
                 self.over(&line);
+                if let Some(metrics) = &mut self.metrics {
+                    metrics.write(&Interval {
+                        schema: "longhaul.lab.run.interval/1",
+                        stamp: Stamp::now(),
+                        done_runs: *done,
+                        all_runs: *of,
+                        rejected_runs: self.rejected_runs,
+                        left_ns: left.0,
+                    });
+                }
             }
             Event::Made { run, made, .. } => {
+                self.rejected_runs += u64::from(made.rejected().is_some());
                 let had = match made {
                     Made::Udp(made) => udp_line(&made.run.run),
                     Made::Tcp(made) => tcp_line(&made.run.run),
