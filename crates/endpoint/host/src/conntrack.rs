@@ -3,10 +3,10 @@
 //! Source: `Documentation/networking/nf_conntrack-sysctl.rst`.
 
 use longhaul_kernel::sysctl;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The table of connections of this network namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conntrack {
     /// Connections in it (`nf_conntrack_count`).

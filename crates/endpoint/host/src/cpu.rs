@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use longhaul_kernel::sysfs::{self, number_list};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Reasons, read_line};
 
@@ -15,7 +15,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
 /// The processors.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// The model's name.
@@ -39,7 +39,7 @@ pub struct Cpu {
 }
 
 /// A memory node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NumaNode {
     /// Its number.

@@ -11,13 +11,13 @@ use longhaul_kernel::ethtool::{Ethtool, EthtoolError, Feature};
 use longhaul_kernel::link::{Link, Netlink};
 use longhaul_kernel::sysfs::{self, Sysfs, mask_list, number_list, read, read_number};
 use longhaul_kernel::udp::nic_stamps_support;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::pcie::{self, PciePath};
 use super::{Reasons, cpu};
 
 /// An interface as it is now.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// Its name.
@@ -81,7 +81,7 @@ pub struct Interface {
 }
 
 /// A feature of an interface (`ethtool -k`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Offload {
     /// As the kernel names it: `rx-gro`, `tx-udp-segmentation`.
@@ -93,7 +93,7 @@ pub struct Offload {
 }
 
 /// What a queue is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueDirection {
@@ -104,7 +104,7 @@ pub enum QueueDirection {
 }
 
 /// One queue of an interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     /// What it is for.
@@ -119,7 +119,7 @@ pub struct Queue {
 }
 
 /// An interrupt line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interrupt {
     /// Its number, as in `/proc/interrupts`.

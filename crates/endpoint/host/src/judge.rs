@@ -17,17 +17,26 @@ const RECEIVER_PAUSE: Nanos = Nanos::from_millis(10);
 impl HostSnapshot {
     /// What is likely to cost throughput on paths of `rtt` ([`LONG_PATH_RTT`] where it is not known).
     pub fn caveats(&self, rtt: Nanos) -> Vec<Caveat> {
-        let mut caveats = Vec::new();
-        let nics = self.interfaces.iter().filter(|interface| interface.hardware && interface.up);
-        for nic in nics.clone() {
-            judge_nic(nic, self.cpu.numa_nodes.len(), &mut caveats);
-        }
+        let mut caveats = self.caveats_beside_buffers();
         // The most that a NIC can carry.
-        if let Some(rate) = nics.filter_map(|nic| nic.link_speed_bps).max().map(BitRate) {
+        if let Some(rate) = self.nics().filter_map(|nic| nic.link_speed_bps).max().map(BitRate) {
             self.judge_buffers(rate, rtt, &mut caveats);
+        }
+        caveats
+    }
+
+    /// The same without buffers: for who measures what those cost.
+    pub fn caveats_beside_buffers(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        for nic in self.nics() {
+            judge_nic(nic, self.cpu.numa_nodes.len(), &mut caveats);
         }
         self.judge_machine(&mut caveats);
         caveats
+    }
+
+    fn nics(&self) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter(|interface| interface.hardware && interface.up)
     }
 
     fn judge_buffers(&self, rate: BitRate, rtt: Nanos, caveats: &mut Vec<Caveat>) {
@@ -229,7 +238,7 @@ mod tests {
             ceiling_bps: link.ceiling_bps,
             limited_by: Some(link.pci_address.clone()),
             links: vec![link],
-            formula: "",
+            formula: String::new(),
         });
         nic.rings = Some(Rings {
             receive_packets: 512,

@@ -33,10 +33,10 @@ use std::fmt;
 
 use longhaul_kernel::clock::realtime;
 use longhaul_kernel::memory::page_bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A host at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostSnapshot {
     /// When the snapshot was taken: `CLOCK_REALTIME`, since 1970.
@@ -61,13 +61,13 @@ pub struct HostSnapshot {
 }
 
 /// The kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// Its release: `6.18.44`.
     pub release: Option<String>,
     /// `x86_64`, `aarch64`.
-    pub architecture: &'static str,
+    pub architecture: String,
     /// Bytes of a page.
     pub page_bytes: u64,
     /// The clock source in use: `tsc`, `kvm-clock`, `hpet`.
@@ -79,7 +79,7 @@ pub struct Kernel {
 }
 
 /// Something that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unreadable {
     /// A file, a sysctl, or an interface and the setting that its driver was asked for.
@@ -128,7 +128,7 @@ fn kernel(reasons: &mut Reasons) -> Kernel {
     let clock = "/sys/devices/system/clocksource/clocksource0";
     Kernel {
         release: read_line("/proc/sys/kernel/osrelease", reasons),
-        architecture: std::env::consts::ARCH,
+        architecture: std::env::consts::ARCH.into(),
         page_bytes: page_bytes() as u64,
         clocksource: read_line(&format!("{clock}/current_clocksource"), reasons),
         clocksources_available: read_line(&format!("{clock}/available_clocksource"), reasons)

@@ -10,10 +10,10 @@
 use std::path::Path;
 
 use longhaul_kernel::sysfs::{read, read_number};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One PCIe link, as the device at its lower end reports it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieLink {
     /// The device's address: `0000:3b:00.0`.
@@ -33,7 +33,7 @@ pub struct PcieLink {
 }
 
 /// The links from a NIC up to the root.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciePath {
     /// The NIC's own first.
@@ -43,7 +43,7 @@ pub struct PciePath {
     /// The device below that link.
     pub limited_by: Option<String>,
     /// How the ceilings were computed.
-    pub formula: &'static str,
+    pub formula: String,
 }
 
 /// Printed in the result.
@@ -58,7 +58,7 @@ pub(super) fn read_path(device: &Path) -> Option<PciePath> {
     }
     let slowest = links.iter().filter(|link| link.ceiling_bps.is_some()).min_by_key(|link| link.ceiling_bps);
     let (ceiling_bps, limited_by) = slowest.map(|link| (link.ceiling_bps, link.pci_address.clone())).unzip();
-    Some(PciePath { ceiling_bps: ceiling_bps.flatten(), limited_by, links, formula: FORMULA })
+    Some(PciePath { ceiling_bps: ceiling_bps.flatten(), limited_by, links, formula: FORMULA.into() })
 }
 
 fn read_link(directory: &Path) -> Option<PcieLink> {

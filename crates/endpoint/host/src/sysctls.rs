@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_kernel::sysctl::{self, SysctlError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Reasons;
 
@@ -61,7 +61,7 @@ const KEYS: [&str; 47] = [
 ];
 
 /// A parameter's value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum SysctlValue {

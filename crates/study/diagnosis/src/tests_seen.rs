@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_result::Location;
+use longhaul_result::{Caveat, Location};
 use longhaul_tcp::{LossBytes, TcpEndOptions, TcpResult};
 use longhaul_terms::ThreadCpu;
 use longhaul_udp::{UdpParameters, UdpResult};
@@ -193,8 +193,9 @@ fn read<T: DeserializeOwned>(part: &Value) -> Option<T> {
 }
 
 /// What a snapshot of a host says, as `longhaul host --json` has it. `address` is the one that the test used; with it the interface is
-/// known if the host has several. Reads what it finds: the other end may have another version.
-pub fn host_facts(snapshot: &Value) -> HostFacts {
+/// known if the host has several. Reads what it finds: the other end may have another version. `caveats` are what speaks against the host's
+/// set-up.
+pub fn host_facts(snapshot: &Value, caveats: Vec<Caveat>) -> HostFacts {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Array(numbers) => numbers.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
@@ -213,7 +214,7 @@ pub fn host_facts(snapshot: &Value) -> HostFacts {
         name: snapshot["hostname"].as_str().unwrap_or_default().into(),
         sysctls: sysctls.map(|(key, value)| (key.clone(), text(value))).collect(),
         link,
-        caveats: Vec::new(),
+        caveats: caveats.into_iter().map(|caveat| [caveat.code, caveat.message, caveat.remedy]).collect(),
         conntrack: read(&snapshot["conntrack"]),
         cpu_limit: read(&snapshot["group_limits"]["cpu"]),
         memory_limit: read(&snapshot["group_limits"]["memory"]),

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::link_ioctl::ask;
 
@@ -19,7 +19,7 @@ const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Descriptor rings, in packets (`ethtool -g`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rings {
     /// Packets that a receive ring holds.
@@ -33,7 +33,7 @@ pub struct Rings {
 }
 
 /// When the NIC interrupts (`ethtool -c`); 0 for what a driver does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalescing {
     /// The longest time from a received packet to its interrupt.
@@ -51,7 +51,7 @@ pub struct Coalescing {
 }
 
 /// Queues with an interrupt of their own (`ethtool -l`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {
     /// Receive queues.
@@ -69,7 +69,7 @@ pub struct Channels {
 }
 
 /// Ethernet flow control (`ethtool -a`): a full receive ring may stop the sender's port instead of losing packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
     /// The setting is negotiated with the link's other end.

@@ -15,7 +15,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Groups above each other that are looked at.
 const LEVELS_MOST: usize = 32;
@@ -23,7 +23,7 @@ const LEVELS_MOST: usize = 32;
 const NO_LIMIT: u64 = 1 << 62;
 
 /// The limits of this process.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupLimits {
     /// The tightest limit of CPU time; `null` if there is none, or if it could not be read.
@@ -37,7 +37,7 @@ pub struct GroupLimits {
 }
 
 /// A limit of CPU time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuLimit {
     /// The folder of the group that has it.
@@ -49,7 +49,7 @@ pub struct CpuLimit {
 }
 
 /// A limit of memory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryLimit {
     /// The folder of the group that has it.

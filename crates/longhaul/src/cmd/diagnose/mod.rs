@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_diagnosis::plan::{self, Asked, Program, Step};
-use longhaul_diagnosis::{Diagnosed, Evidence, Run, diagnose};
+use longhaul_diagnosis::{Diagnosed, Evidence, HostFacts, Run, diagnose, host_facts};
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
 use longhaul_report::html::diagnosed::Report;
@@ -21,6 +22,8 @@ use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Bytes, Nanos};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::args::quantity::seconds;
 use crate::caveats;
@@ -264,6 +267,13 @@ fn measure(
         }
     }
     Ok(evidence)
+}
+
+/// What the snapshot of a host says, and what `longhaul host` would advise there: the other end may have another version, whose snapshot is
+/// read as far as it can be.
+fn host(snapshot: &Value) -> HostFacts {
+    let advice = HostSnapshot::deserialize(snapshot).map_or_else(|_| Vec::new(), |host| host.caveats_beside_buffers());
+    host_facts(snapshot, advice)
 }
 
 fn failed(step: &Step, why: String) -> Run {

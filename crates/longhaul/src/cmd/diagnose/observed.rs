@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use longhaul_diagnosis::{
-    Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, host_facts, watched_facts,
+    Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts,
 };
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(namespace) => namespace.enter(HostSnapshot::take).map_err(|error| Failure::new("no_namespace", error))?,
         None => HostSnapshot::take(),
     };
-    let host = host_facts(&serde_json::to_value(host).unwrap_or_default());
+    let host = super::host(&serde_json::to_value(host).unwrap_or_default());
     let selection = args.watch.map_or(Selection::Descendants, Selection::Process);
     let options = WatchOptions { selection, namespace, sample: SAMPLE, keep_samples: false };
     let mut watch = Watch::open(options).map_err(not_watched)?;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use longhaul_diagnosis::plan::Step;
-use longhaul_diagnosis::{Evidence, Purpose, Run, TcpFacts, host_facts, tcp_facts, udp_facts};
+use longhaul_diagnosis::{Evidence, Purpose, Run, TcpFacts, tcp_facts, udp_facts};
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, TestParameters, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters, Transfers};
@@ -96,7 +96,7 @@ pub(super) fn keep(
     let (sender, receiver) = if backward { (server, Some(client)) } else { (Some(client), server) };
     for (facts, report) in [(&mut evidence.sender, sender), (&mut evidence.receiver, receiver)] {
         if let Some(report) = report.filter(|report| !report.host.is_null()) {
-            *facts = host_facts(&report.host);
+            *facts = super::host(&report.host);
         }
     }
     let found = match step {
