@@ -3,6 +3,7 @@
 //!
 //! What is not here: files and clocks. Everything is written to what the caller opened.
 
+mod cause;
 mod equivalence;
 pub mod html;
 pub mod parquet;

@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use longhaul_diagnosis::{
-    Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts,
-};
+use longhaul_diagnosis::{Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts};
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
 use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use longhaul_kernel::clock::realtime_offset;
 use longhaul_kernel::signals::Stop;
+use longhaul_report::html::over_time::Tested as Page;
+use longhaul_report::html::over_time::watched::Report;
 use longhaul_report::parquet::{End, FlowSamples, write_samples};
 use longhaul_report::saved::WATCH_SCHEMA;
 use longhaul_report::text;
@@ -27,7 +29,7 @@ use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, plain, print_caveats, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, plain, print_caveats, print_json, print_text, write_named};
 
 /// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "\
 Example:
   longhaul watch -- curl -O https://example.org/large.iso   # ends with it, and with its exit code
   longhaul watch --port 443 -t 1m -o monday                 # keep the result and all samples
+  longhaul watch --port 443 -t 1m --html page.html          # drawn over time
   longhaul watch --pid 4711 -i 1s
   longhaul watch --udp --port 5000 -t 1m                    # where are datagrams lost?
   longhaul watch --udp -o at-server -- ./receiver           # with the same at the sender:
@@ -81,6 +84,9 @@ pub(crate) struct Args {
     /// Save the result in this folder: result.json, and of TCP samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Draw the TCP connections over time in this HTML file
+    #[arg(long, value_name = "FILE", conflicts_with = "udp")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON
@@ -136,9 +142,25 @@ pub(crate) struct WatchParameters {
     exit_code: Option<u8>,
 }
 
+impl WatchParameters {
+    /// What was watched.
+    fn title(&self) -> String {
+        let which = match self {
+            Self { pid: Some(pid), .. } => format!("of process {pid}"),
+            Self { port: Some(port), .. } => format!("at port {port}"),
+            Self { cgroup: Some(group), .. } => format!("of {group}"),
+            Self { command: Some(command), .. } => format!("of {}", command.join(" ")),
+            _ => "of this host".into(),
+        };
+        format!("TCP connections {which}")
+    }
+}
+
 /// What was asked and how it ended: all but the result.
 struct Asked {
     parameters: WatchParameters,
+    /// Where to draw it.
+    html: Option<PathBuf>,
     started_at: String,
     json: bool,
     /// Stdout belongs to a command.
@@ -155,12 +177,27 @@ struct Watched<R> {
 }
 
 impl Asked {
-    /// Saves and prints what was seen.
-    fn end<R: Serialize>(self, folder: Option<Folder>, watched: Watched<R>) -> Outcome {
+    /// Saves, draws and prints what was seen; `page` draws it.
+    fn end<R: Serialize>(
+        self,
+        folder: Option<Folder>,
+        watched: Watched<R>,
+        page: impl FnOnce(&R, Page<'_>) -> String,
+    ) -> Outcome {
         let exit = self.parameters.exit_code;
         let Watched { schema, result, caveats, text } = watched;
         let envelope = Envelope::new(schema, self.started_at, self.parameters, result, Caveat::unique(caveats));
         let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+        let drawn = self.html.as_deref().map_or(Ok(()), |file| {
+            let tested = Page {
+                title: envelope.parameters.title(),
+                longhaul: envelope.longhaul.into(),
+                started_at: envelope.started_at.clone(),
+                caveats: &envelope.caveats,
+                text: text(&envelope.result),
+            };
+            write_named(file, &page(&envelope.result, tested))
+        });
         if self.json {
             print_json(&envelope);
         } else if self.beside {
@@ -169,7 +206,7 @@ impl Asked {
             print_text(&text(&envelope.result));
         }
         print_caveats(&envelope.caveats);
-        if let Err(failure) = saved {
+        if let Err(failure) = saved.and(drawn) {
             return Ok(failure.report_beside());
         }
         Ok(match (self.stop.requested(), exit) {
@@ -184,6 +221,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.sample < LEAST_SAMPLE {
         return Err(Failure::usage(format!("--sample {}: give {LEAST_SAMPLE} or more", args.sample)));
     }
+    args.overwrite.file(args.html.as_deref())?;
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -191,7 +229,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         selection: args.selection(),
         namespace: args.pid.map(|pid| namespace_of("--pid", pid)).transpose()?,
         sample: args.sample,
-        keep_samples: folder.is_some(),
+        keep_samples: folder.is_some() || args.html.is_some(),
     };
     if args.udp {
         let mut watch = UdpWatch::open(options).map_err(not_watched)?;
@@ -201,15 +239,17 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut watch = Watch::open(options).map_err(not_watched)?;
     let asked = watched(&args, started_at, stop, &mut watch)?;
     let longhaul_watch::Watched { mut result, samples, mut caveats } = watch.finish();
+    let ends = [End { flows: samples.iter().map(flow).collect(), unix_offset_ns: Some(realtime_offset().offset_ns) }];
     if let Some(folder) = &folder {
-        match save_samples(folder, samples) {
+        match folder.write(SAMPLES, |file| write_samples(file, &ends)) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
             Err(error) => {
                 caveats.push(Caveat::new(caveats::SAMPLES_NOT_SAVED, error, "free space on the disk, and run it again"))
             }
         }
     }
-    asked.end(folder, Watched { schema: WATCH_SCHEMA, result, caveats, text: text::watch::report })
+    let watched = Watched { schema: WATCH_SCHEMA, result, caveats, text: text::watch::report };
+    asked.end(folder, watched, |result, tested| Report { tested, result, samples: &ends[0].flows }.html())
 }
 
 /// Runs the command, if there is one, and samples until the end.
@@ -231,19 +271,15 @@ fn watched(args: &Args, started_at: String, stop: Stop, watch: &mut impl Watchin
         sample_ns: args.sample.0,
         exit_code: ended.map(code_of),
     };
-    Ok(Asked { parameters, started_at, json, beside: !args.command.is_empty(), stop })
+    Ok(Asked { parameters, html: args.html.clone(), started_at, json, beside: !args.command.is_empty(), stop })
 }
 
-fn save_samples(folder: &Folder, samples: Vec<WatchedSamples>) -> Result<(), String> {
-    let flow = |one: WatchedSamples| (one.number, one.congestion, one.series);
-    let owned: Vec<_> = samples.into_iter().map(flow).collect();
-    let flows = owned.iter().map(|(number, congestion, series)| FlowSamples {
+fn flow(one: &WatchedSamples) -> FlowSamples<'_> {
+    FlowSamples {
         end: "watched",
         direction: "both",
-        stream: *number,
-        congestion,
-        series: series.clone(),
-    });
-    let end = End { flows: flows.collect(), unix_offset_ns: Some(realtime_offset().offset_ns) };
-    folder.write(SAMPLES, |file| write_samples(file, &[end]))
+        stream: one.number,
+        congestion: &one.congestion,
+        series: one.series.clone(),
+    }
 }

@@ -100,7 +100,9 @@ impl Watching for UdpWatch {
 pub(super) fn end(asked: Asked, folder: Option<Folder>, watch: UdpWatch) -> Outcome {
     let UdpWatched { result, caveats } = watch.finish();
     let caveats = Caveat::unique(caveats);
-    asked.end(folder, Watched { schema: WATCH_UDP_SCHEMA, result, caveats, text: text::watch_udp::report })
+    let watched = Watched { schema: WATCH_UDP_SCHEMA, result, caveats, text: text::watch_udp::report };
+    // --html is not for UDP sockets: of those there are no samples.
+    asked.end(folder, watched, |_, _| String::new())
 }
 
 fn table(elapsed: Nanos, rows: &[UdpSocketNow], columns: Columns) -> Vec<String> {

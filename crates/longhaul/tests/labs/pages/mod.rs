@@ -242,6 +242,26 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let longest = stretches.iter().filter_map(|stretch| stretch["rtt"]["max_ns"].as_u64()).max();
     assert_eq!(Some(most(bands["high"].as_array().unwrap())), longest);
 
+    // Connections of another program, which sends over one and receives over another.
+    let watch_file = folder.file("watch.html");
+    let program = [env!("CARGO_BIN_EXE_longhaul"), "tcp", "server", "-t", "2s", "-C", "reno", "-b", "20M", "--bidir"];
+    let watch = ["lab", "exec", "--name", &lab.name, "client", env!("CARGO_BIN_EXE_longhaul"), "watch"];
+    let output = longhaul(&[&watch[..], &["--html", &watch_file, "--json", "--"], &program].concat());
+    assert!(output.status.success(), "{output:?}");
+    let (drawn, result) = (figures(&fs::read_to_string(&watch_file).unwrap()), object(&output.stdout));
+    let connections = result["result"]["connections"].as_array().unwrap();
+    let of = |flow: &'static str| {
+        connections.iter().filter(move |one| one["flow"] == flow && one["samples"].as_u64() > Some(1))
+    };
+    let again: u64 = of("sending").map(|one| one["retransmits"].as_u64().unwrap()).sum();
+    let told = ["lost", "spurious"].map(|part| sum(&drawn["Retransmissions"], part)).iter().sum::<u64>();
+    assert!(again > 0 && again == told, "{again} {told}");
+    let arrived: u64 = of("receiving").map(|one| one["out_of_order_packets"].as_u64().unwrap()).sum();
+    assert_eq!(sum(&drawn["Packets out of order"], "out of order"), arrived);
+    let window = of("receiving").map(|one| one["max_receive_window_bytes"].as_u64().unwrap()).max();
+    let lines = drawn["Window that this host offers"]["lines"].as_array().unwrap();
+    assert_eq!(lines.iter().map(|line| most(line["values"].as_array().unwrap())).max(), window);
+
     if !page.contains("with-charts") {
         longhaul_testing::no_judge!("this was built without the script of figures (scripts/web.sh, which needs Node)");
         return;
@@ -258,4 +278,7 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     in_a_browser(&mut browser, &tcp_file, axe.as_deref(), &tcp);
     in_a_browser(&mut browser, &udp_file, axe.as_deref(), &["Rate", "Packets lost, by place", "Share lost"]);
     in_a_browser(&mut browser, &rtt_file, axe.as_deref(), &["Round trips over time"]);
+    let received =
+        ["Received", "Window that this host offers", "Round trip as the receiver sees it", "Packets out of order"];
+    in_a_browser(&mut browser, &watch_file, axe.as_deref(), &[&tcp[..], &received].concat());
 }

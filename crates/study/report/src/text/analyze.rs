@@ -6,7 +6,8 @@ use longhaul_diagnosis::captured_facts;
 use longhaul_flows::{AnalyzeResult, DirectionSummary, FlowSummary};
 use longhaul_units::{BitRate, Nanos, utc};
 
-use super::{first_cause, first_cause_in_words, visible};
+use super::visible;
+use crate::cause::{first_cause, first_cause_in_words};
 
 /// Shares below this are not named.
 const NAMED_SHARE: f64 = 0.05;

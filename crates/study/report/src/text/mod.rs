@@ -17,7 +17,6 @@ pub mod watch_udp;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use longhaul_diagnosis::{Cause, Evidence, Run, TcpFacts, diagnose};
 use longhaul_units::{BitRate, Nanos};
 
 use longhaul_terms::{Directions, Latency};
@@ -80,18 +79,6 @@ pub fn rate(rate: BitRate) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} Mbit", bps / 1e6),
         _ => format!("{:.3} Gbit", bps / 1e9),
     }
-}
-
-/// What limits a flow that no test made, by the rules of `longhaul diagnose`.
-fn first_cause(facts: Option<TcpFacts>) -> Option<Cause> {
-    let evidence = Evidence { runs: vec![Run::Tcp(facts?)], ..Evidence::default() };
-    diagnose(&evidence).causes.into_iter().next()
-}
-
-/// The same in words; `None` if nothing is known to limit it.
-fn first_cause_in_words(facts: Option<TcpFacts>) -> Option<String> {
-    let bound = first_cause(facts)?.bound;
-    Some(format!("{}, at {}", bound.code.words(), bound.place_name()))
 }
 
 /// Round trips beside a test, in words.

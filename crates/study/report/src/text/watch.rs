@@ -6,7 +6,8 @@ use longhaul_diagnosis::watched_facts;
 use longhaul_tcp::{Flow, Segment, TcpDrop, WatchResult, WatchedConnection};
 use longhaul_units::{BitRate, Bytes};
 
-use super::{first_cause_in_words, rate, short, visible};
+use super::{rate, short, visible};
+use crate::cause::first_cause_in_words;
 
 /// Connections that are shown. The JSON result has all.
 const CONNECTIONS: usize = 20;

@@ -3,10 +3,12 @@
 //! Each is in the page twice: as the drawing that Rust makes, for paper and for browsers without scripts, and as its numbers for the script.
 //! The numbers are those of the measurement, in base units; a long line is thinned to its extremes (`thin.rs`).
 
+mod sampled;
 pub mod tcp;
 mod tested;
 mod thin;
 pub mod udp;
+pub mod watched;
 
 pub use tested::Tested;
 pub(crate) use tested::{caveats, short};

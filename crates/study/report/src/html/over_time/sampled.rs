@@ -1,0 +1,343 @@
+//! What samples of `TCP_INFO` show over time: goodput, what limits, windows, round trips, retransmissions.
+
+use longhaul_tcp::{FlowSummary, LimitedBy, LimitedTimes, Sample, fields};
+
+use crate::html::axis::{RATES, TIMES};
+use crate::html::lines::{Line, Panel, Part, Stack};
+use crate::html::over_time::tested::{short, window};
+use crate::html::over_time::timeline;
+use crate::html::page::escape;
+use crate::parquet::FlowSamples;
+
+/// Flows that are drawn one by one.
+pub(super) const FLOWS: usize = 8;
+/// ACKs come in trains, so over less time goodput is noise.
+const SHORTEST_WINDOW_S: f64 = 0.1;
+/// `TCP_CA_Recovery`: a loss was seen. Only `TCP_CA_Loss`, after a timeout, is greater.
+const CA_RECOVERY: u64 = 3;
+const SIZES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
+/// From when on time counts.
+const SINCE: &str = "the first sample";
+const SHARE: [(f64, &str); 1] = [(1.0, "%")];
+const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
+const COLOURS: [&str; FLOWS] = ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+
+/// When the first and the last sample of `flows` were taken, nanoseconds; `None` without any.
+pub(super) fn span(flows: &[&FlowSamples<'_>]) -> Option<(u64, u64)> {
+    let all = || flows.iter().flat_map(|flow| flow.series.samples()).map(|sample| sample.at_ns);
+    Some((all().min()?, all().max()?))
+}
+
+/// Some flows on one axis of time.
+pub(super) struct Sampled<'a> {
+    flows: &'a [&'a FlowSamples<'a>],
+    /// When the first sample was taken.
+    start_ns: u64,
+    end_s: f64,
+    window_s: f64,
+    /// Of each that is drawn.
+    names: Vec<String>,
+}
+
+impl<'a> Sampled<'a> {
+    /// `names` are those of the flows. `None` without two samples of a flow.
+    pub(super) fn of(flows: &'a [&'a FlowSamples<'a>], names: Vec<String>) -> Option<Self> {
+        Self::within(flows, names, span(flows)?)
+    }
+
+    /// The same where time counts from the first to the second of `span`, which others share.
+    pub(super) fn within(
+        flows: &'a [&'a FlowSamples<'a>],
+        mut names: Vec<String>,
+        (start_ns, end_ns): (u64, u64),
+    ) -> Option<Self> {
+        if flows.iter().all(|flow| flow.series.samples().len() < 2) {
+            return None;
+        }
+        let end_s = end_ns.saturating_sub(start_ns) as f64 / 1e9;
+        names.truncate(FLOWS);
+        Some(Self { flows, start_ns, end_s, window_s: window(end_s, SHORTEST_WINDOW_S), names })
+    }
+
+    fn at(&self, ns: u64) -> f64 {
+        ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+
+    /// The windows that have a whole or the last part of the time.
+    fn windows(&self) -> usize {
+        ((self.end_s / self.window_s - 1e-6).ceil() as usize).max(1)
+    }
+
+    fn window_of(&self, ns: u64) -> usize {
+        ((self.at(ns) / self.window_s) as usize).min(self.windows() - 1)
+    }
+
+    /// How long a window is: the last one ends with the test.
+    fn length(&self, window: usize) -> f64 {
+        (self.end_s - window as f64 * self.window_s).clamp(1e-3, self.window_s)
+    }
+
+    /// The figures of flows that send, and what they are.
+    pub(super) fn figures(&self) -> String {
+        timeline(self.sending()) + &self.note("Rates, limits and retransmissions")
+    }
+
+    /// What flows that send did, each figure with what is to be said of it.
+    pub(super) fn sending(&self) -> Vec<(Panel<'_>, &'static str)> {
+        let panel = |title, what, units| self.panel(title, what, units);
+        let acked = |sample: &Sample| sample.info.get(fields::BYTES_ACKED);
+        let goodput = Panel {
+            steps: true,
+            lines: self.rates(acked),
+            events: self.switches(),
+            ..panel("Goodput", "", &RATES[..])
+        };
+        let limits = Panel { stack: Some(self.limits()), ..panel("What limits the sender", "time, ", &SHARE) };
+        let cwnd = Panel {
+            lines: self.windows_in_bytes(),
+            marks: ("loss seen", self.loss_events()),
+            events: self.switches(),
+            ..panel(
+                if self.flows.len() == 1 { "Congestion window and data in flight" } else { "Congestion window" },
+                "",
+                &SIZES,
+            )
+        };
+        let round_trips = Panel { lines: self.round_trips(), ..panel("Round trip", "smoothed, ", &TIMES) };
+        let again = Panel {
+            stack: Some(self.retransmissions()),
+            marks: ("timeout", self.timeouts()),
+            ..panel("Retransmissions", "", &PACKETS)
+        };
+        vec![
+            (goodput, "What the receiver acknowledged, by the sender's samples."),
+            (limits, "By the kernel's clocks. The command longhaul docs tcp-results explains each."),
+            (
+                cwnd,
+                "Marks show where TCP went into recovery or had a timeout. The receive window is drawn if it came near.",
+            ),
+            (round_trips, "As TCP smooths it (RFC 6298)."),
+            (again, "Packets sent once more. Spurious: the receiver had them already (RFC 2883)."),
+        ]
+    }
+
+    /// The same of flows that receive.
+    pub(super) fn receiving(&self) -> Vec<(Panel<'_>, &'static str)> {
+        let received = |sample: &Sample| sample.info.get(fields::BYTES_RECEIVED);
+        let lines = |of: fn(&Sample) -> u64| -> Vec<Line<'_>> {
+            (self.flows.iter().zip(&self.names).zip(COLOURS))
+                .map(|((flow, name), colour)| self.line(flow, name, colour, of))
+                .collect()
+        };
+        let rate = Panel { steps: true, lines: self.rates(received), ..self.panel("Received", "", &RATES) };
+        let window = Panel {
+            lines: lines(|sample| sample.info.value(fields::RCV_WND)),
+            ..self.panel("Window that this host offers", "", &SIZES)
+        };
+        let round_trips = Panel {
+            lines: lines(|sample| sample.info.value(fields::RCV_RTT) * 1_000),
+            ..self.panel("Round trip as the receiver sees it", "", &TIMES)
+        };
+        let out_of_order = Panel {
+            stack: Some(Stack {
+                step_s: self.window_s,
+                parts: vec![Part {
+                    name: "out of order",
+                    colour: "--amber".into(),
+                    values: self.sum(|sample| sample.info.value(fields::RCV_OOOPACK)),
+                    ..Part::default()
+                }],
+            }),
+            ..self.panel("Packets out of order", "", &PACKETS)
+        };
+        vec![
+            (rate, "Bytes that arrived in order."),
+            (window, "Before Linux 6.2 the kernel does not tell it."),
+            (round_trips, "From window to window, or by time stamps."),
+            (out_of_order, "Reordered, or behind one that was lost."),
+        ]
+    }
+
+    fn panel(&self, title: &'static str, what: &'static str, units: &'static [(f64, &'static str)]) -> Panel<'a> {
+        Panel { title, what, units, end_s: self.end_s, since: SINCE, ..Panel::default() }
+    }
+
+    /// What the figures are of; `sums` are sums over a window of time.
+    pub(super) fn note(&self, sums: &str) -> String {
+        let every = short((self.window_s * 1e9) as u64);
+        let more = if self.flows.len() > FLOWS {
+            format!(" The first {FLOWS} of {} flows are drawn one by one.", self.flows.len())
+        } else {
+            String::new()
+        };
+        format!(
+            "<p class=\"quiet\">Time counts from {SINCE}. {sums} are sums over {}; lines of samples keep each lowest and highest \
+             value.{}</p>\n",
+            escape(&every),
+            escape(&more)
+        )
+    }
+
+    /// How much `value`, a counter, rose in each window. `None` where the kernel does not count it.
+    fn rises(&self, flow: &FlowSamples<'_>, value: impl Fn(&Sample) -> Option<u64>) -> Option<Vec<f64>> {
+        let mut rises = vec![0.0; self.windows()];
+        for pair in flow.series.samples().windows(2) {
+            let rise = value(&pair[1])?.saturating_sub(value(&pair[0])?);
+            rises[self.window_of(pair[0].at_ns)] += rise as f64;
+        }
+        Some(rises)
+    }
+
+    /// The rate at which `counter` of bytes rises, of all flows and of each.
+    fn rates(&self, counter: impl Fn(&Sample) -> Option<u64> + Copy) -> Vec<Line<'_>> {
+        let line = |name, colour, bytes: &[f64]| Line {
+            name,
+            colour,
+            points: (bytes.iter().enumerate())
+                .map(|(window, bytes)| Some((window as f64 * self.window_s, bytes * 8.0 / self.length(window))))
+                .chain([Some((self.end_s, bytes.last().unwrap_or(&0.0) * 8.0 / self.length(self.windows() - 1)))])
+                .collect(),
+        };
+        let each: Vec<Vec<f64>> = self.flows.iter().filter_map(|flow| self.rises(flow, counter)).collect();
+        let mut lines = Vec::new();
+        if each.len() > 1 {
+            let mut all = vec![0.0; self.windows()];
+            each.iter().for_each(|flow| all.iter_mut().zip(flow).for_each(|(sum, bytes)| *sum += bytes));
+            lines.push(line("all flows", "--text", &all));
+        }
+        if each.len() == self.flows.len() {
+            let drawn = self.names.iter().zip(COLOURS).zip(&each);
+            lines.extend(drawn.map(|((name, colour), bytes)| line(name, colour, bytes)));
+        }
+        lines
+    }
+
+    /// The share of each limit in each window, over all flows.
+    fn limits(&self) -> Stack<'static> {
+        let mut times = vec![LimitedTimes::default(); self.windows()];
+        for flow in self.flows {
+            let mut summary = FlowSummary::default();
+            for pair in flow.series.samples().windows(2) {
+                if summary.samples == 0 {
+                    summary.take(pair[0].at_ns, &pair[0].info);
+                }
+                let before = summary.limited;
+                summary.take(pair[1].at_ns, &pair[1].info);
+                times[self.window_of(pair[0].at_ns)].merge(&summary.limited.since(&before));
+            }
+        }
+        let shares: Vec<_> = times.iter().map(LimitedTimes::shares).collect();
+        let part = |name, colour: &'static str, of: fn(&LimitedBy) -> f64| Part {
+            name,
+            colour: colour.into(),
+            values: shares.iter().map(|shares| of(shares) * 100.0).collect(),
+            ..Part::default()
+        };
+        let parts = vec![
+            part("congestion window", "--blue", |shares| shares.congestion_window),
+            part("receive window", "--orange", |shares| shares.receive_window),
+            part("send buffer", "--amber", |shares| shares.send_buffer),
+            part("application", "--line", |shares| shares.application),
+        ];
+        Stack { step_s: self.window_s, parts }
+    }
+
+    /// A line of what each sample has.
+    fn line<'n>(
+        &self,
+        flow: &FlowSamples<'_>,
+        name: &'n str,
+        colour: &'static str,
+        of: impl Fn(&Sample) -> u64,
+    ) -> Line<'n> {
+        let point = |sample: &Sample| Some((self.at(sample.at_ns), of(sample) as f64)).filter(|point| point.1 > 0.0);
+        Line { name, colour, points: flow.series.samples().iter().filter_map(point).map(Some).collect() }
+    }
+
+    fn windows_in_bytes(&self) -> Vec<Line<'_>> {
+        let bytes = |sample: &Sample, packets: u64| packets.saturating_mul(sample.info.value(fields::SND_MSS));
+        let cwnd = |sample: &Sample| bytes(sample, sample.info.value(fields::SND_CWND));
+        let window = |sample: &Sample| sample.info.value(fields::SND_WND);
+        // A window that is far away would leave no room for the other.
+        let near =
+            self.flows.iter().flat_map(|flow| flow.series.samples()).any(|sample| window(sample) < 2 * cwnd(sample));
+        match self.flows {
+            [flow] => vec![
+                self.line(flow, "in flight", "--pale", |sample| bytes(sample, sample.info.value(fields::UNACKED))),
+                self.line(flow, "congestion window", "--blue", cwnd),
+            ]
+            .into_iter()
+            .chain(near.then(|| self.line(flow, "receive window", "--orange", window)))
+            .collect(),
+            flows => (flows.iter().zip(&self.names).zip(COLOURS))
+                .map(|((flow, name), colour)| self.line(flow, name, colour, cwnd))
+                .collect(),
+        }
+    }
+
+    fn round_trips(&self) -> Vec<Line<'_>> {
+        let rtt = |sample: &Sample| sample.info.value(fields::RTT) * 1_000;
+        // The kernel reports ~0 until there is a value.
+        let least = |sample: &Sample| {
+            let us = sample.info.value(fields::MIN_RTT);
+            if us < u64::from(u32::MAX) { us * 1_000 } else { 0 }
+        };
+        match self.flows {
+            [flow] => {
+                vec![self.line(flow, "least so far", "--green", least), self.line(flow, "round trip", "--purple", rtt)]
+            }
+            flows => (flows.iter().zip(&self.names).zip(COLOURS))
+                .map(|((flow, name), colour)| self.line(flow, name, colour, rtt))
+                .collect(),
+        }
+    }
+
+    /// How much `value`, a counter, rose in each window in all flows.
+    fn sum(&self, value: impl Fn(&Sample) -> u64) -> Vec<f64> {
+        let mut sum = vec![0.0; self.windows()];
+        for flow in self.flows {
+            let rises = self.rises(flow, |sample| Some(value(sample))).unwrap_or_default();
+            sum.iter_mut().zip(rises).for_each(|(sum, rise)| *sum += rise);
+        }
+        sum
+    }
+
+    /// Packets that were sent once more, those apart that were not needed.
+    fn retransmissions(&self) -> Stack<'static> {
+        let all = self.sum(|sample| sample.info.value(fields::TOTAL_RETRANS));
+        // A duplicate may be told of later than it was sent.
+        let spurious = self.sum(|sample| sample.info.value(fields::DSACK_DUPS));
+        let needed = all.iter().zip(&spurious).map(|(all, spurious)| (all - spurious).max(0.0)).collect();
+        let spurious = all.iter().zip(spurious).map(|(all, spurious)| spurious.min(*all)).collect();
+        let part = |name, colour: &'static str, values| Part { name, colour: colour.into(), values, ..Part::default() };
+        Stack {
+            step_s: self.window_s,
+            parts: vec![part("lost", "--lost", needed), part("spurious", "--amber", spurious)],
+        }
+    }
+
+    /// Moments between two samples of which `told` says that something happened.
+    fn moments(&self, told: impl Fn(&Sample, &Sample) -> bool) -> Vec<f64> {
+        let pairs = self.flows.iter().flat_map(|flow| flow.series.samples().windows(2));
+        let mut moments: Vec<f64> =
+            pairs.filter(|pair| told(&pair[0], &pair[1])).map(|pair| self.at(pair[1].at_ns)).collect();
+        moments.sort_by(f64::total_cmp);
+        moments
+    }
+
+    fn loss_events(&self) -> Vec<f64> {
+        let state = |sample: &Sample| sample.info.value(fields::CA_STATE);
+        self.moments(|before, after| state(after) >= CA_RECOVERY && state(after) > state(before))
+    }
+
+    fn timeouts(&self) -> Vec<f64> {
+        let timeouts = |sample: &Sample| sample.info.value(fields::TOTAL_RTO);
+        self.moments(|before, after| timeouts(after) > timeouts(before))
+    }
+
+    /// When the first flow changed its congestion control.
+    fn switches(&self) -> Vec<(f64, String)> {
+        let first = self.flows.first().map_or(&[][..], |flow| flow.congestion);
+        first.iter().skip(1).map(|since| (self.at(since.at_ns), since.name.clone())).collect()
+    }
+}
