@@ -1,5 +1,6 @@
 //! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
+mod hosts;
 mod mix;
 pub(crate) mod plan;
 mod tcp;
@@ -8,25 +9,23 @@ mod udp;
 use crate::caveats;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::link::Netlink;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::sysctl;
-use longhaul_lab::plan::HOST_INTERFACE;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_report::html::findings::{Asked, Finding};
 use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, TestParameters};
-use longhaul_tcp::TcpParameters;
+use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::Amount;
 use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
@@ -36,8 +35,9 @@ use serde_json::Value;
 
 use self::plan::{Plan, Planned};
 use crate::machine::Machine;
+use crate::spec::finding::name;
 use crate::spec::mix::MixExperiment;
-use crate::spec::{Experiment, HostSettings};
+use crate::spec::{Experiment, Setting, TcpTest, UdpTest};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -130,8 +130,8 @@ pub struct Runner<'a> {
     pub stop: Stop,
     /// Where losses go that are too many for a result; `None`: nowhere, which is a caveat.
     pub save_losses: Option<&'a SaveLosses<'a>>,
-    /// The command that makes the same test by hand.
-    pub command: fn(&TestParameters) -> String,
+    /// The command that makes the same test by hand, over IPv6 if so.
+    pub command: fn(&TestParameters, bool) -> String,
     /// Is told what happens.
     pub tell: &'a dyn Fn(Event<'_>),
 }
@@ -217,6 +217,26 @@ impl Ran {
         state.unwrap_or_default()
     }
 
+    /// What came of the findings of `experiment`.
+    pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
+        let judge = |finding: &crate::spec::Finding| {
+            let name = |series: usize, point: usize| match experiment.udp.get(series) {
+                Some(udp) => name(&udp.name, &udp.tests[point].label),
+                None => name(&experiment.tcp[series].name, &experiment.tcp[series].tests[point].label),
+            };
+            let asked = Asked {
+                says: finding.says.clone(),
+                quantity: finding.quantity.clone(),
+                relation: finding.relation,
+                points: (finding.points.iter())
+                    .map(|(series, point)| (name(*series, *point), plan.place(*series, *point)))
+                    .collect(),
+            };
+            if experiment.tcp.is_empty() { asked.judge(&self.udp) } else { asked.judge(&self.tcp) }
+        };
+        experiment.findings.iter().map(judge).collect()
+    }
+
     /// Whether a run has a result.
     pub fn has_result(&self) -> bool {
         fn measured<R: Run>(series: &[Series<R>]) -> bool {
@@ -268,8 +288,7 @@ fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u3
 #[derive(Clone, Copy)]
 struct Place<'a> {
     path: &'a PathSpec,
-    hosts: &'a HostSettings,
-    poll_interval: Option<Nanos>,
+    setting: &'a Setting,
 }
 
 /// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
@@ -331,13 +350,15 @@ impl Runner<'_> {
         let keeps_up = |factor: f64| -> Result<bool, Caveat> {
             let scaled = experiment.scaled(factor);
             let Some(series) = scaled.udp.first() else { return Ok(true) };
-            let rate = series.rates.iter().max().copied().unwrap_or_default();
-            let parameters = UdpParameters { amount: Amount::DurationNs(WARM_UP.0), ..series.parameters(rate) };
+            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(true) };
+            let mut moment = fastest.clone();
+            moment.parameters.amount = Amount::DurationNs(WARM_UP.0);
             let (mut kept, mut disturbed) = (0, 0);
             while kept < 2 && self.stop.requested().is_none() {
                 let run = Planned { series: 0, point: 0, repeat: kept + 1, time: WARM_UP };
-                let test = |lab: Result<&Lab, Caveat>| self.run_udp_test(lab, &parameters, None, &mut None);
-                let (why, run, whole) = self.in_lab(udp::place(series), run, test);
+                let test = |lab: Result<&Lab, Caveat>| self.run_udp_test(lab, &moment, None, &mut None);
+                let place = Place { path: &series.path, setting: &moment.setting };
+                let (why, run, whole) = self.in_lab(place, run, test);
                 match (run.run.error, why) {
                     (Some(error), _) if !whole => return Err(error),
                     (None, None) => kept += 1,
@@ -372,16 +393,18 @@ impl Runner<'_> {
             Some(udp) => {
                 let again = if attempt == 0 { String::new() } else { format!("-try{}", attempt + 1) };
                 let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
-                let (rejected, run, whole) = self.in_lab(udp::place(udp), run, |lab| {
-                    self.run_udp_test(lab, &udp.parameters(udp.rates[point]), Some(&losses), &mut ran.hosts)
-                });
+                let wanted = &udp.tests[point];
+                let place = Place { path: &udp.path, setting: &wanted.setting };
+                let (rejected, run, whole) =
+                    self.in_lab(place, run, |lab| self.run_udp_test(lab, wanted, Some(&losses), &mut ran.hosts));
                 (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
             None => {
                 let tcp = &experiment.tcp[series];
-                let (rejected, run, whole) = self.in_lab(tcp::place(tcp), run, |lab| {
-                    self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, &mut ran.hosts)
-                });
+                let wanted = &tcp.tests[point];
+                let place = Place { path: &tcp.path, setting: &wanted.setting };
+                let (rejected, run, whole) =
+                    self.in_lab(place, run, |lab| self.run_tcp_test(lab, wanted, &tcp.path, &mut ran.hosts));
                 (Made::Tcp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
         }
@@ -425,13 +448,16 @@ impl Runner<'_> {
     }
 
     fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {
-        let mtu_bytes = place.hosts.mtu.unwrap_or(self.spec.mtu_bytes);
-        let lab = Lab::up(LabSpec { mtu_bytes, seed, ..self.spec.clone() }, place.path.clone()).and_then(|lab| {
-            place.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
+        let Setting { hosts, poll_interval, .. } = place.setting;
+        let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
+        let offload = hosts.offloads.unwrap_or(self.spec.offload);
+        let spec = LabSpec { mtu_bytes, offload, seed, ..self.spec.clone() };
+        let lab = Lab::up(spec, place.path.clone()).and_then(|lab| {
+            poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
             Ok(lab)
         });
         let lab = lab.map_err(|error| lab_failed(&error))?;
-        set_hosts(&lab, place.hosts)?;
+        hosts::set(&lab, hosts)?;
         Ok(lab)
     }
 
@@ -440,19 +466,23 @@ impl Runner<'_> {
         let amount = Amount::DurationNs(WARM_UP.0);
         let (place, host, parameters): (_, &str, TestParameters) = match experiment.udp.get(run.series) {
             Some(udp) => {
-                let parameters = udp.parameters(udp.rates[run.point]);
-                (udp::place(udp), "client", UdpParameters { amount, ..parameters }.into())
+                let UdpTest { setting, parameters, .. } = &udp.tests[run.point];
+                let parameters = UdpParameters { amount, ..parameters.clone() };
+                (Place { path: &udp.path, setting }, "client", parameters.into())
             }
             None => {
                 let tcp = &experiment.tcp[run.series];
-                let flows = &tcp.tests[run.point].flows;
-                let parameters = TcpParameters { amount, omit_ns: 0, ..flows.parameters.clone() };
-                (tcp::place(tcp), &flows.host, parameters.into())
+                let TcpTest { setting, flows, .. } = &tcp.tests[run.point];
+                let congestion = flows.parameters.congestion.first().cloned();
+                let congestion = congestion.map(|step| CongestionStep { duration_ns: None, ..step });
+                let congestion = congestion.into_iter().collect();
+                let parameters = TcpParameters { amount, congestion, omit_ns: 0, ..flows.parameters.clone() };
+                (Place { path: &tcp.path, setting }, &flows.host, parameters.into())
             }
         };
         // What goes wrong here goes wrong again in the runs, which say it.
         if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(&lab, host, parameters, self.stop);
+            let _ = test(&lab, host, parameters, place.setting.ipv6, self.stop);
             let _ = lab.down();
         }
     }
@@ -468,40 +498,20 @@ fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
-/// Sets the hosts of a lab as `wanted`; they end with it.
-fn set_hosts(lab: &Lab, wanted: &HostSettings) -> Result<(), Caveat> {
-    let switch = |on: bool| if on { "1" } else { "0" };
-    for host in lab.hosts() {
-        let set = || -> Result<(), String> {
-            let parameters = [("net.ipv4.tcp_sack", wanted.sack), ("net.ipv4.tcp_timestamps", wanted.timestamps)];
-            for (key, on) in parameters {
-                on.map_or(Ok(()), |on| sysctl::write(key, switch(on))).map_err(|error| error.to_string())?;
-            }
-            if let Some(packets) = wanted.txqueuelen {
-                let mut links = Netlink::open().map_err(|error| error.to_string())?;
-                let index = links.index_of(HOST_INTERFACE).map_err(|error| error.to_string())?;
-                links.set_queue_packets(index, packets).map_err(|error| error.to_string())?;
-            }
-            Ok(())
-        };
-        let done = host.namespace.enter(set).map_err(|error| error.to_string()).and_then(|done| done);
-        done.map_err(|error| lab_failed(&format!("{}: {error}", host.plan.name)))?;
-    }
-    Ok(())
-}
-
 /// One test from `client` to the server.
 fn test(
     lab: &Lab,
     client: &str,
     parameters: impl Into<TestParameters> + Send,
+    ipv6: bool,
     stop: Stop,
 ) -> Result<TestEnd, SessionError> {
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host("server").map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions::default();
-    let address = SocketAddr::from((server.plan.ipv4, 0));
+    let ip: IpAddr = if ipv6 { server.plan.ipv6.into() } else { server.plan.ipv4.into() };
+    let address = SocketAddr::from((ip, 0));
     let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
     let (ready, bound) = mpsc::channel();
     let spec = lab.spec().clone();

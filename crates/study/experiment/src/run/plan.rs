@@ -1,7 +1,9 @@
 //! Which points of an experiment are run, how often, and in what order.
 
+use longhaul_path::spec::{Direction, PathSpec};
 use longhaul_terms::Amount;
-use longhaul_units::Nanos;
+use longhaul_udp::UdpParameters;
+use longhaul_units::{BitRate, Nanos};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -11,6 +13,8 @@ use crate::spec::{Experiment, ExperimentError, Repeats};
 const QUICK_RUNS: u32 = 3;
 /// What a run takes beside its test, before one was made: its lab, the control connection, the last packets.
 const BESIDE_A_TEST: Nanos = Nanos::from_millis(700);
+/// What a TCP flow is taken to get at most, where a number of bytes is sent.
+const ASSUMED_RATE: BitRate = BitRate::from_gbit(2);
 /// Round trips of a run beside its test.
 const ROUND_TRIPS: u64 = 4;
 
@@ -151,6 +155,17 @@ fn has(name: &str, wanted: &str) -> bool {
     name.to_lowercase().contains(&wanted.trim().to_lowercase())
 }
 
+/// About how long a test of `amount` takes that gets `rate`.
+fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> Nanos {
+    let at_rate = |bytes: u64| Nanos::from_secs_f64(bytes as f64 * 8.0 / rate.0.max(1) as f64);
+    let test = match amount {
+        Amount::DurationNs(ns) => Nanos(ns),
+        Amount::Bytes(bytes) => at_rate(bytes),
+        Amount::Packets(packets) => at_rate(packets.saturating_mul(payload_bytes.into())),
+    };
+    test + BESIDE_A_TEST + Nanos(path.round_trip().0.saturating_mul(ROUND_TRIPS))
+}
+
 struct Outline<'a> {
     name: &'a str,
     repeats: &'a Repeats,
@@ -160,22 +175,24 @@ struct Outline<'a> {
 
 /// The series of either kind.
 fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
-    let time = |amount: &Amount, rtt: Nanos| {
-        let test = if let Amount::DurationNs(ns) = amount { Nanos(*ns) } else { Nanos::ZERO };
-        test + BESIDE_A_TEST + Nanos(rtt.0.saturating_mul(ROUND_TRIPS))
-    };
     let udp = experiment.udp.iter().map(|series| Outline {
         name: &series.name,
         repeats: &series.repeats,
-        points: (series.labels().into_iter().zip(&series.rates))
-            .map(|(label, rate)| (label, time(&series.parameters(*rate).amount, series.path.round_trip())))
+        points: (series.tests.iter())
+            .map(|test| {
+                let UdpParameters { amount, payload_bytes, .. } = test.parameters;
+                (test.label.clone(), time(amount, payload_bytes, test.rate(), &series.path))
+            })
             .collect(),
     });
     let tcp = experiment.tcp.iter().map(|series| Outline {
         name: &series.name,
         repeats: &series.repeats,
         points: (series.tests.iter())
-            .map(|test| (test.label.clone(), time(&test.flows.parameters.amount, series.path.round_trip())))
+            .map(|test| {
+                let rate = series.path.bottleneck(Direction::Forward).unwrap_or(ASSUMED_RATE);
+                (test.label.clone(), time(test.flows.parameters.amount, 0, rate.min(ASSUMED_RATE), &series.path))
+            })
             .collect(),
     });
     udp.chain(tcp).collect()

@@ -9,23 +9,20 @@ use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
-use super::{Hosts, Place, Runner, no_report, test};
+use super::{Hosts, Runner, hosts, no_report, test};
 use crate::spec::{TcpFlows, TcpSeries, TcpTest};
 
 /// `series` without a point.
 pub(super) fn empty(series: &TcpSeries) -> Series<Run> {
+    let (hosts, poll_interval_ns) = hosts::shared(series.tests.iter().map(|test| &test.setting));
     Series {
         name: series.name.clone(),
         paper: series.paper.clone(),
-        changes: series.changes.iter().cloned().chain(series.hosts.words()).collect(),
-        poll_interval_ns: None,
+        changes: series.changes.clone(),
+        hosts,
+        poll_interval_ns,
         points: Vec::new(),
     }
-}
-
-/// Where the runs of `series` take place.
-pub(super) fn place(series: &TcpSeries) -> Place<'_> {
-    Place { path: &series.path, hosts: &series.hosts, poll_interval: None }
 }
 
 impl Runner<'_> {
@@ -41,8 +38,16 @@ impl Runner<'_> {
             Ok(lab) => lab,
             Err(error) => return self.failed(wanted, path, error),
         };
-        let stop = self.stop;
-        let one = |flows: &TcpFlows| test(lab, &flows.host, flows.parameters.clone(), stop);
+        let receiver = match hosts::place_softirq(lab, &wanted.setting) {
+            Ok(cpu) => cpu,
+            Err(error) => return self.failed(wanted, path, error),
+        };
+        let (stop, ipv6) = (self.stop, wanted.setting.ipv6);
+        let one = |flows: &TcpFlows| {
+            let mut parameters = flows.parameters.clone();
+            parameters.affinity.receiver_cpus.extend(receiver);
+            test(lab, &flows.host, parameters, ipv6, stop)
+        };
         let (own, other) = std::thread::scope(|scope| {
             let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
             let own = one(&wanted.flows);
@@ -54,7 +59,7 @@ impl Runner<'_> {
         }
         let (mut error, mut caveats) = (None, Vec::new());
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
-            let mut done = self.without_result(flows);
+            let mut done = self.without_result(flows, ipv6);
             match end {
                 Ok(end) => {
                     match kind::tcp::results(&end, false) {
@@ -81,8 +86,8 @@ impl Runner<'_> {
     /// There was no test.
     fn failed(&self, wanted: &TcpTest, path: &PathSpec, error: Caveat) -> Run {
         Run {
-            flows: self.without_result(&wanted.flows),
-            beside: wanted.beside.as_ref().map(|beside| self.without_result(beside)),
+            flows: self.without_result(&wanted.flows, wanted.setting.ipv6),
+            beside: wanted.beside.as_ref().map(|beside| self.without_result(beside, wanted.setting.ipv6)),
             expected_bps: None,
             path_rtt_ns: path.round_trip().0,
             error: Some(error),
@@ -90,10 +95,10 @@ impl Runner<'_> {
         }
     }
 
-    fn without_result(&self, flows: &TcpFlows) -> Flows {
+    fn without_result(&self, flows: &TcpFlows, ipv6: bool) -> Flows {
         Flows {
             host: flows.host.clone(),
-            command: (self.command)(&flows.parameters.clone().into()),
+            command: (self.command)(&flows.parameters.clone().into(), ipv6),
             parameters: flows.parameters.clone(),
             result: None,
         }

@@ -68,6 +68,32 @@ pub(crate) const WINDOW: &str = "mean_cwnd_packets";
 pub(crate) const PATH_RTT: &str = "path_rtt_ns";
 const LEAST_RTT: &str = "min_rtt_ns";
 pub(crate) const RTT: &str = "mean_rtt_ns";
+/// How long a transfer of a number of bytes took.
+pub(crate) const TIME: &str = "duration_ns";
+/// Goodput in parts of that of the flows beside it.
+const OF_BESIDE: &str = "times_beside";
+/// The same of the goodput of one of them.
+const OF_ONE_BESIDE: &str = "times_one_beside";
+const ACKS_LOST: &str = "ack_bytes_lost_at_sender";
+const DATA_LOST: &str = "data_bytes_lost_at_receiver";
+
+/// Each mean that a point can have.
+pub const QUANTITIES: &[&str] = &[
+    GOODPUT,
+    EXPECTED,
+    OF_EXPECTED,
+    BESIDE_GOODPUT,
+    OF_BESIDE,
+    OF_ONE_BESIDE,
+    RETRANSMITS,
+    WINDOW,
+    PATH_RTT,
+    LEAST_RTT,
+    RTT,
+    TIME,
+    ACKS_LOST,
+    DATA_LOST,
+];
 
 impl points::Run for Run {
     const MAIN: Quantity = Quantity { name: GOODPUT, title: "goodput, Mb/s", unit: 1e6, decimals: 1 };
@@ -97,11 +123,21 @@ impl points::Run for Run {
         let goodput = result.goodput_bps as f64;
         let expected = self.expected_bps.filter(|bps| *bps > 0).map(|bps| bps as f64);
         let beside = self.beside.as_ref().and_then(|beside| beside.result.as_ref());
+        let beside_bps = beside.map(|result| result.goodput_bps as f64);
+        let times_beside = beside_bps.filter(|bps| *bps > 0.0).map(|bps| goodput / bps);
+        let others = beside.map_or(1, |result| result.streams.len().max(1)) as f64;
+        let is_transfer = matches!(self.flows.parameters.amount, Amount::Bytes(_));
+        let lost = &result.loss_bytes_by_location;
         let all = [
             (GOODPUT, Some(goodput)),
             (EXPECTED, expected),
             (OF_EXPECTED, expected.map(|expected| goodput / expected)),
-            (BESIDE_GOODPUT, beside.map(|result| result.goodput_bps as f64)),
+            (BESIDE_GOODPUT, beside_bps),
+            (OF_BESIDE, times_beside),
+            (OF_ONE_BESIDE, times_beside.map(|times| times * others)),
+            (TIME, is_transfer.then_some(result.duration_ns as f64)),
+            (ACKS_LOST, Some(lost.snd_rxloss as f64)),
+            (DATA_LOST, Some(lost.rcv_rxloss as f64)),
             (RETRANSMITS, Some(result.retransmits as f64)),
             (WINDOW, mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64))),
             (PATH_RTT, Some(self.path_rtt_ns as f64)),
@@ -114,8 +150,10 @@ impl points::Run for Run {
     fn setting(&self) -> Vec<String> {
         let mut parts = Vec::new();
         let parameters = &self.flows.parameters;
-        if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} per test", spaced(Nanos(ns))));
+        match parameters.amount {
+            Amount::DurationNs(ns) => parts.push(format!("{} per test", spaced(Nanos(ns)))),
+            Amount::Bytes(bytes) => parts.push(format!("{} in all per test", spaced(Bytes(bytes)))),
+            Amount::Packets(_) => {}
         }
         if parameters.omit_ns > 0 {
             parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
@@ -125,7 +163,12 @@ impl points::Run for Run {
         if let Some(beside) = &self.beside {
             let mss = beside.parameters.mss_bytes;
             let mss = mss.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
-            parts.push(format!("{} sends; {} sends at the same time{mss}", self.flows.host, beside.host));
+            let control: Vec<&str> = beside.parameters.congestion.iter().map(|step| step.name.as_str()).collect();
+            let flows = match beside.parameters.streams {
+                1 => format!("a flow of {}", control.join(",")),
+                several => format!("{several} flows of {}", control.join(",")),
+            };
+            parts.push(format!("{} sends; {} sends {flows}{mss} at the same time", self.flows.host, beside.host));
         }
         parts
     }
@@ -134,13 +177,19 @@ impl points::Run for Run {
         let flows = [Some(&self.flows), self.beside.as_ref()].into_iter().flatten();
         flows.map(|flows| format!("{}: {}", flows.host, flows.command)).collect()
     }
+
+    fn circumstances(point: &Point<Self>) -> String {
+        let limit = limit(point);
+        if limit.is_empty() { limit } else { format!("limited by {limit}") }
+    }
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "test",
     "goodput, Mb/s",
+    "time taken, s",
     "expected, Mb/s",
-    "other flow, Mb/s",
+    "other flows, Mb/s",
     "packets retransmitted",
     "mean window, packets",
     "RTT of the path, ms",
@@ -212,7 +261,7 @@ impl Report<Run> {
         *body += "<ul class=\"legend\">\n";
         if self.runs().any(|run| run.beside.is_some()) {
             *body += &key(OWN, "the measured flow");
-            *body += &key(BESIDE, "the flow that shares the path");
+            *body += &key(BESIDE, "the flows that share the path");
         }
         if self.runs().any(|run| run.expected_bps.is_some()) {
             *body += "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><path d=\"M0 6h12\" class=\"axis\"/></svg>expected by the response function</li>\n";
@@ -242,6 +291,7 @@ fn cells(point: &Point<Run>) -> Option<Vec<String>> {
         .collect();
     Some(vec![
         mean(GOODPUT, 1e-6, 1),
+        mean(TIME, 1e-9, 3),
         mean(EXPECTED, 1e-6, 1),
         mean(BESIDE_GOODPUT, 1e-6, 1),
         mean(RETRANSMITS, 1.0, 0),
@@ -384,7 +434,7 @@ mod tests {
         ] {
             assert!(html.contains(cell), "{cell}: {html}");
         }
-        assert!(!html.contains("the flow that shares the path"));
+        assert!(!html.contains("the flows that share the path"));
     }
 
     #[test]
@@ -393,7 +443,7 @@ mod tests {
         let failed = Run { error, ..run(None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run(Some(70)) };
         let html = report(vec![("vegas", failed), ("reno", shared)]).to_html();
-        for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flow that shares the path", ">20.0<"] {
+        for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flows that share the path", ">20.0<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("class=\"piece\"").count(), 3);

@@ -18,6 +18,7 @@ use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
+use longhaul_report::html::findings::{self, Finding};
 use longhaul_report::html::series::{Report, Series};
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
@@ -146,6 +147,8 @@ pub(crate) struct Ended<'a> {
     udp: &'a [Series<udp_loss::Run>],
     /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
     tcp: &'a [Series<tcp_goodput::Run>],
+    /// What came of the findings that the experiment expects, in its order.
+    findings: Vec<Finding>,
 }
 
 /// `parameters` of an experiment without a path.
@@ -259,7 +262,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let measured = Measured { args, experiment, spec: &spec, tries, header: &header };
+    let measured = Measured { args, experiment, plan, spec: &spec, tries, header: &header };
     let progress = RefCell::new(Progress::new(plan, args.json));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
@@ -294,6 +297,10 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         return Err(error.clone().into());
     }
     say(&progress::tables(experiment, &ran));
+    let found = findings::text(&ran.findings(experiment, plan));
+    if !found.is_empty() {
+        say(&found);
+    }
     measured.save(&ran, interrupted)?;
     let envelope = measured.envelope(&ran, interrupted);
     if args.json {
@@ -313,6 +320,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
 struct Measured<'a> {
     args: &'a Args,
     experiment: &'a Experiment,
+    plan: &'a Plan,
     spec: &'a LabSpec,
     tries: u32,
     header: &'a Header,
@@ -324,7 +332,7 @@ impl Measured<'_> {
         ran: &'a Ran,
         interrupted: bool,
     ) -> Envelope<Parameters<'a>, Ended<'a>, WithHosts<&'a Option<Hosts>>> {
-        let Self { args, experiment, spec, tries, header } = *self;
+        let Self { args, experiment, plan, spec, tries, header } = *self;
         let parameters = Parameters {
             title: &experiment.title,
             source: &experiment.source,
@@ -338,7 +346,8 @@ impl Measured<'_> {
             only: &args.only,
             factor: header.factor,
         };
-        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp };
+        let findings = ran.findings(experiment, plan);
+        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp, findings };
         Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, ran.caveats())
             .with_hosts(&ran.hosts)
     }
@@ -370,10 +379,11 @@ impl Measured<'_> {
             interrupted,
             hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
         };
+        let findings = ran.findings(experiment, self.plan);
         let html = if experiment.tcp.is_empty() {
-            Report { about, series: ran.udp.clone() }.to_html()
+            Report { about, series: ran.udp.clone(), findings }.to_html()
         } else {
-            Report { about, series: ran.tcp.clone() }.to_html()
+            Report { about, series: ran.tcp.clone(), findings }.to_html()
         };
         save_both(folder, &self.envelope(ran, interrupted), html)
     }
