@@ -14,6 +14,6 @@ pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
-    Experiment, ExperimentError, Finding, HostSettings, Repeats, Setting, TcpFlows, TcpSeries, TcpTest, UdpSeries,
-    UdpTest, names,
+    Experiment, ExperimentError, Finding, HostSettings, Parser, Program, Repeats, Setting, TcpFlows, TcpSeries,
+    TcpTest, UdpSeries, UdpTest, names,
 };

@@ -284,7 +284,12 @@ mod tests {
         for (number, lost) in (2..).zip(&lost[1..]) {
             one.points[0].add(repeat(number, of(*lost)));
         }
-        SavedExperiment { about: report::<udp_loss::Run>(vec![]).about, udp: vec![one], tcp: Vec::new(), findings: Vec::new() }
+        SavedExperiment {
+            about: report::<udp_loss::Run>(vec![]).about,
+            udp: vec![one],
+            tcp: Vec::new(),
+            findings: Vec::new(),
+        }
     }
 
     /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.

@@ -1,8 +1,11 @@
 //! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
+mod captured;
 mod hosts;
 mod mix;
 pub(crate) mod plan;
+mod program;
+mod steps;
 mod tcp;
 mod udp;
 
@@ -34,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::plan::{Plan, Planned};
+use crate::faults::Programs;
 use crate::machine::Machine;
 use crate::spec::finding::name;
 use crate::spec::mix::MixExperiment;
@@ -132,6 +136,10 @@ pub struct Runner<'a> {
     pub save_losses: Option<&'a SaveLosses<'a>>,
     /// The command that makes the same test by hand, over IPv6 if so.
     pub command: fn(&TestParameters, bool) -> String,
+    /// Starts programs on the hosts of labs.
+    pub programs: &'a Programs,
+    /// The server of real hosts, in place of labs.
+    pub server: Option<&'a Target>,
     /// Is told what happens.
     pub tell: &'a dyn Fn(Event<'_>),
 }
@@ -284,15 +292,38 @@ fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u3
     }
 }
 
+/// What a test runs over.
+#[derive(Clone, Copy)]
+enum Ground<'a> {
+    /// A lab of its own.
+    Lab(&'a Lab),
+    /// This host and another one.
+    Real(&'a Target),
+}
+
 /// Where a run takes place.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     path: &'a PathSpec,
     setting: &'a Setting,
+    /// Programs that are not longhaul run there: what uses the CPUs is then no stranger.
+    has_programs: bool,
 }
 
 /// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
 const SPOILING: [&str; 3] = ["pacing_not_achieved", "sender_stopped", "clock_stepped"];
+
+/// Why the run is void, if others had the CPUs.
+fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {
+    let used = || machine.used().filter(|_| !place.has_programs);
+    let why = machine.taken().or_else(used)?;
+    Some(Caveat::new(caveats::CPU_TAKEN, why, "end what else runs on this machine"))
+}
+
+/// What of the test's own doubts spoils the run.
+fn spoiling<R: Run>(done: &R) -> Option<Caveat> {
+    done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned()
+}
 
 impl Runner<'_> {
     /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
@@ -356,8 +387,8 @@ impl Runner<'_> {
             let (mut kept, mut disturbed) = (0, 0);
             while kept < 2 && self.stop.requested().is_none() {
                 let run = Planned { series: 0, point: 0, repeat: kept + 1, time: WARM_UP };
-                let test = |lab: Result<&Lab, Caveat>| self.run_udp_test(lab, &moment, None, &mut None);
-                let place = Place { path: &series.path, setting: &moment.setting };
+                let test = |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, None, &mut None);
+                let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
                 let (why, run, whole) = self.in_lab(place, run, test);
                 match (run.run.error, why) {
                     (Some(error), _) if !whole => return Err(error),
@@ -394,7 +425,7 @@ impl Runner<'_> {
                 let again = if attempt == 0 { String::new() } else { format!("-try{}", attempt + 1) };
                 let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
                 let wanted = &udp.tests[point];
-                let place = Place { path: &udp.path, setting: &wanted.setting };
+                let place = Place { path: &udp.path, setting: &wanted.setting, has_programs: false };
                 let (rejected, run, whole) =
                     self.in_lab(place, run, |lab| self.run_udp_test(lab, wanted, Some(&losses), &mut ran.hosts));
                 (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
@@ -402,7 +433,7 @@ impl Runner<'_> {
             None => {
                 let tcp = &experiment.tcp[series];
                 let wanted = &tcp.tests[point];
-                let place = Place { path: &tcp.path, setting: &wanted.setting };
+                let place = Place { path: &tcp.path, setting: &wanted.setting, has_programs: wanted.program.is_some() };
                 let (rejected, run, whole) =
                     self.in_lab(place, run, |lab| self.run_tcp_test(lab, wanted, &tcp.path, &mut ran.hosts));
                 (Made::Tcp(Box::new(MadeAt { series, point, rejected, run })), whole)
@@ -415,10 +446,20 @@ impl Runner<'_> {
         &self,
         place: Place<'_>,
         run: Planned,
-        test: impl FnOnce(Result<&Lab, Caveat>) -> R,
+        test: impl FnOnce(Result<Ground<'_>, Caveat>) -> R,
     ) -> (Option<Caveat>, Repeat<R>, bool) {
         let seed = self.spec.seed.wrapping_add(u64::from(run.repeat) - 1);
         let (repeat, began_at) = (run.repeat, jiff::Timestamp::now().to_string());
+        if let Some(target) = self.server {
+            let machine = Machine::begins();
+            let mut done = test(Ok(Ground::Real(target)));
+            let taken = taken(&machine, place);
+            let spoiling = spoiling(&done);
+            let is_whole = self.stop.requested().is_none() && done.has_result();
+            let why = taken.clone().or(spoiling).filter(|_| is_whole);
+            done.add_caveats(taken.into_iter().collect());
+            return (why, Repeat { repeat, seed, began_at, emulator: None, run: done }, true);
+        }
         let lab = match self.raise(place, seed) {
             Ok(lab) => lab,
             Err(error) => {
@@ -427,8 +468,8 @@ impl Runner<'_> {
             }
         };
         let machine = Machine::begins();
-        let mut done = test(Ok(&lab));
-        let taken = machine.taken().or_else(|| machine.used());
+        let mut done = test(Ok(Ground::Lab(&lab)));
+        let taken = taken(&machine, place);
         let (emulator, late) = match lab.down() {
             Ok(status) => {
                 let late = status.caveats(self.spec.lateness_bound);
@@ -436,9 +477,7 @@ impl Runner<'_> {
             }
             Err(error) => (None, vec![lab_failed(&error)]),
         };
-        let remedy = "end what else runs on this machine";
-        let taken = taken.map(|why| Caveat::new(caveats::CPU_TAKEN, why, remedy));
-        let spoiling = done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned();
+        let spoiling = spoiling(&done);
         // A test that was stopped, or that failed, would not be better another time.
         let is_whole = self.stop.requested().is_none() && done.has_result();
         // The cause before what it does to the emulator.
@@ -451,7 +490,8 @@ impl Runner<'_> {
         let Setting { hosts, poll_interval, .. } = place.setting;
         let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
         let offload = hosts.offloads.unwrap_or(self.spec.offload);
-        let spec = LabSpec { mtu_bytes, offload, seed, ..self.spec.clone() };
+        let wire = place.setting.wire || self.spec.wire;
+        let spec = LabSpec { mtu_bytes, offload, wire, seed, ..self.spec.clone() };
         let lab = Lab::up(spec, place.path.clone()).and_then(|lab| {
             poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
             Ok(lab)
@@ -468,7 +508,7 @@ impl Runner<'_> {
             Some(udp) => {
                 let UdpTest { setting, parameters, .. } = &udp.tests[run.point];
                 let parameters = UdpParameters { amount, ..parameters.clone() };
-                (Place { path: &udp.path, setting }, "client", parameters.into())
+                (Place { path: &udp.path, setting, has_programs: false }, "client", parameters.into())
             }
             None => {
                 let tcp = &experiment.tcp[run.series];
@@ -477,12 +517,14 @@ impl Runner<'_> {
                 let congestion = congestion.map(|step| CongestionStep { duration_ns: None, ..step });
                 let congestion = congestion.into_iter().collect();
                 let parameters = TcpParameters { amount, congestion, omit_ns: 0, ..flows.parameters.clone() };
-                (Place { path: &tcp.path, setting }, &flows.host, parameters.into())
+                (Place { path: &tcp.path, setting, has_programs: false }, &flows.host, parameters.into())
             }
         };
         // What goes wrong here goes wrong again in the runs, which say it.
-        if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(&lab, host, parameters, place.setting.ipv6, self.stop);
+        if let Some(target) = self.server {
+            let _ = test(Ground::Real(target), host, parameters, false, self.stop);
+        } else if let Ok(lab) = self.raise(place, self.spec.seed) {
+            let _ = test(Ground::Lab(&lab), host, parameters, place.setting.ipv6, self.stop);
             let _ = lab.down();
         }
     }
@@ -498,14 +540,18 @@ fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
-/// One test from `client` to the server.
+/// One test from `client` to the server; between real hosts from this one.
 fn test(
-    lab: &Lab,
+    ground: Ground<'_>,
     client: &str,
     parameters: impl Into<TestParameters> + Send,
     ipv6: bool,
     stop: Stop,
 ) -> Result<TestEnd, SessionError> {
+    let lab = match ground {
+        Ground::Lab(lab) => lab,
+        Ground::Real(target) => return client::run(target, parameters, Some(stop), |_| {}),
+    };
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host("server").map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;

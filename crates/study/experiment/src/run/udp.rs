@@ -1,13 +1,12 @@
 //! The UDP tests of an experiment.
 
-use longhaul_lab::Lab;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
 use longhaul_udp::locate::Loss;
 
-use super::{Hosts, Runner, hosts, no_report, test};
+use super::{Ground, Hosts, Runner, hosts, no_report, test};
 use crate::spec::{UdpSeries, UdpTest};
 
 /// `series` without a point.
@@ -28,7 +27,7 @@ impl Runner<'_> {
     /// `losses_file`.
     pub(super) fn run_udp_test(
         &self,
-        lab: Result<&Lab, Caveat>,
+        ground: Result<Ground<'_>, Caveat>,
         wanted: &UdpTest,
         losses_file: Option<&str>,
         hosts: &mut Option<Hosts>,
@@ -42,11 +41,11 @@ impl Runner<'_> {
             error: None,
             caveats: Vec::new(),
         };
-        let lab = match lab {
-            Ok(lab) => lab,
+        let ground = match ground {
+            Ok(ground) => ground,
             Err(error) => return Run { error: Some(error), ..run },
         };
-        match test(lab, "client", parameters.clone(), setting.ipv6, self.stop) {
+        match test(ground, "client", parameters.clone(), setting.ipv6, self.stop) {
             Ok(end) => {
                 hosts.get_or_insert_with(|| Hosts::of(&end));
                 let mut save = self.save_losses.zip(losses_file).map(|(save, losses_file)| {

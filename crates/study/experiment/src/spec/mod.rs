@@ -18,6 +18,7 @@
 mod error;
 pub(crate) mod finding;
 pub(crate) mod mix;
+mod program;
 mod setting;
 mod tcp;
 mod udp;
@@ -31,6 +32,7 @@ use serde::Deserialize;
 
 pub use error::ExperimentError;
 pub use finding::Finding;
+pub use program::{Parser, Program};
 pub use setting::{HostSettings, Setting};
 pub use tcp::{TcpFlows, TcpSeries, TcpTest};
 pub use udp::{UdpSeries, UdpTest};
@@ -49,9 +51,16 @@ const LONGEST_FRAME_BYTES: u64 = 1538;
 /// Experiments that come with longhaul: name and text.
 const KNOWN: &[(&str, &str)] = &[
     ("nlr-udp-loss", include_str!("../../../../../experiments/nlr-udp-loss.toml")),
+    ("nlr-udp-rings", include_str!("../../../../../experiments/nlr-udp-rings.toml")),
     ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
+    ("nlr-batching", include_str!("../../../../../experiments/nlr-batching.toml")),
+    ("nlr-batching-tcp", include_str!("../../../../../experiments/nlr-batching-tcp.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
+    ("datatag-switch", include_str!("../../../../../experiments/datatag-switch.toml")),
+    ("datatag-transfers", include_str!("../../../../../experiments/datatag-transfers.toml")),
     ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
+    ("datatag-one-against-n", include_str!("../../../../../experiments/datatag-one-against-n.toml")),
+    ("tapee", include_str!("../../../../../experiments/tapee.toml")),
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
 ];
 
@@ -148,6 +157,15 @@ impl Experiment {
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
         format!("{alike:?}")
+    }
+
+    /// The commands that it runs beside longhaul's own tests, each with its series.
+    pub fn commands(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tcp.iter().flat_map(|series| {
+            let program = series.tests.first().and_then(|test| test.program.as_ref());
+            let commands = program.into_iter().flat_map(|program| program.server.iter().chain([&program.client]));
+            commands.map(|command| (series.name.as_str(), command.as_str()))
+        })
     }
 
     /// Its path in words: name, round trip, slowest hop.

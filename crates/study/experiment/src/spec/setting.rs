@@ -29,6 +29,8 @@ pub struct Setting {
     pub softirq: Option<SoftirqPlacement>,
     /// Over IPv6 in place of IPv4.
     pub ipv6: bool,
+    /// Each packet travels alone through the emulator.
+    pub wire: bool,
 }
 
 /// Settings of both hosts; what is not said is as in any lab.

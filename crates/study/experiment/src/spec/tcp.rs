@@ -8,6 +8,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
+use super::program::{Program, ProgramText};
 use super::setting::{Axis, HostsText, PollText, Setting, SettingText};
 use super::{Repeats, apply, check_name};
 
@@ -40,6 +41,10 @@ pub struct TcpTest {
     pub setting: Setting,
     /// Whose flows are measured.
     pub flows: TcpFlows,
+    /// What runs in place of them; `None`: longhaul's own test.
+    pub program: Option<Program>,
+    /// Headers are captured at both ends.
+    pub capture: bool,
     /// Others at the same time.
     pub beside: Option<TcpFlows>,
 }
@@ -85,6 +90,12 @@ pub(super) struct TcpText {
     pace: Option<BitRate>,
     mss: Option<u32>,
     beside: Option<BesideText>,
+    program: Option<ProgramText>,
+    #[serde(default)]
+    capture: bool,
+    /// Each packet travels alone through the path.
+    #[serde(default)]
+    wire: bool,
     #[serde(default)]
     change: Vec<String>,
 }
@@ -139,7 +150,24 @@ impl TcpSeries {
         let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
         let (softirq, ip) = (written.softirq, written.ip);
         let setting = SettingText { hosts: written.hosts, poll_interval: written.poll_interval, softirq, ip };
-        let settings = setting.settings(place)?;
+        let mut settings = setting.settings(place)?;
+        settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
+        let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;
+        if program.is_some() {
+            let mine = [
+                ("beside", written.beside.is_some()),
+                ("capture", written.capture),
+                ("bytes", written.bytes.is_some()),
+                ("window", windows != [None]),
+                ("pace", written.pace.is_some()),
+                ("mss", written.mss.is_some()),
+                ("softirq", !setting.softirq.0.is_empty()),
+            ];
+            if let Some((key, _)) = mine.iter().find(|(_, given)| *given) {
+                return Err(ExperimentError::at(at(key), "not with `program`: say it in the program's own arguments"));
+            }
+        }
+        let (capture, program) = (written.capture, &program);
         let time = Amount::DurationNs(written.time.0);
         let amount = written.bytes.map_or(time, |size| Amount::Bytes(size.0));
         let common = TcpParameters {
@@ -186,7 +214,8 @@ impl TcpSeries {
                     };
                     words.iter().for_each(|word| label += &format!(", {word}"));
                     let Some((beside, host)) = written.beside.as_ref().zip(other.as_ref()) else {
-                        tests.push(TcpTest { label, setting: setting.clone(), flows, beside: None });
+                        let (setting, program) = (setting.clone(), program.clone());
+                        tests.push(TcpTest { label, setting, flows, program, capture, beside: None });
                         continue;
                     };
                     let theirs = beside.congestion.as_deref().map_or(Ok(congestion), schedule)?;
@@ -196,7 +225,7 @@ impl TcpSeries {
                         let beside = Some(TcpFlows { host: host.clone(), parameters });
                         let many = if counts.len() > 1 { format!(", beside {count}") } else { String::new() };
                         let (label, setting, flows) = (label.clone() + &many, setting.clone(), flows.clone());
-                        tests.push(TcpTest { label, setting, flows, beside });
+                        tests.push(TcpTest { label, setting, flows, program: None, capture, beside });
                     }
                 }
             }
@@ -287,6 +316,16 @@ mod tests {
             ),
             ("congestion = ['reno', 'scalable']", "congestion = ['reno:5,scalable']", "tcp[0].congestion: reno: "),
             ("mss = 536 }", "flows = [1, 65] }", "tcp[0].flows: 65"),
+            (
+                "omit = '1s'",
+                "program = { client = 'iperf3', parse = 'iperf3' }",
+                "tcp[0].beside: not with `program`: say it in the program's own arguments",
+            ),
+            (
+                "omit = '1s'",
+                "program = { client = 'x', parse = 'scp' }",
+                "unknown variant `scp`, expected one of `iperf3`, `curl`, `rsync`",
+            ),
             ("omit = '1s'", "softirq = 'both'", "unknown variant `both`, expected `same` or `split`"),
             ("omit = '1s'", "window = '1M'\nwindows = ['2M']", "tcp[0].windows: give `window` or `windows`"),
             ("flows = [1, 4]", "flows = [0]", "tcp[0].flows: 0"),

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
+use crate::html::packets::Packets;
 use crate::html::page::{escape, page};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
+use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
 
 const WIDTH: f64 = 400.0;
@@ -32,6 +34,15 @@ const BESIDE: &str = "#e69f00";
 pub struct Run {
     /// The flows that are measured.
     pub flows: Flows,
+    /// What another program did in place of them; `None` for longhaul's own test.
+    #[serde(default)]
+    pub program: Option<ProgramRun>,
+    /// What captures at both ends say; `None` where there were none.
+    #[serde(default)]
+    pub packets: Option<Packets>,
+    /// What the first flow got with each control of a schedule; empty where it had one.
+    #[serde(default)]
+    pub steps: Vec<Step>,
     /// Those at the same time; `None` for none.
     pub beside: Option<Flows>,
     /// Goodput that the response function of the control says for the path's loss; `None` where it says nothing.
@@ -42,6 +53,37 @@ pub struct Run {
     pub error: Option<Caveat>,
     /// What speaks against trusting this test.
     pub caveats: Vec<Caveat>,
+}
+
+/// A congestion control of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// Its name.
+    pub control: String,
+    /// Payload that was acknowledged while it was in use, bits a second.
+    pub goodput_bps: u64,
+    /// Mean congestion window.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub mean_cwnd_packets: f64,
+}
+
+/// What a program did, by its own account.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProgramRun {
+    /// What ran at the client.
+    pub command: String,
+    /// Whose output it was read as.
+    pub parser: String,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// How long they took.
+    pub duration_ns: u64,
+    /// Payload bits a second.
+    pub goodput_bps: u64,
+    /// Retransmitted packets; `None`: it does not say.
+    pub retransmits: Option<u64>,
 }
 
 /// Flows of one host.
@@ -76,6 +118,17 @@ const OF_BESIDE: &str = "times_beside";
 const OF_ONE_BESIDE: &str = "times_one_beside";
 const ACKS_LOST: &str = "ack_bytes_lost_at_sender";
 const DATA_LOST: &str = "data_bytes_lost_at_receiver";
+/// Of captures at both ends (`packets.rs`).
+const PEAK: &str = "peak_1ms_bps";
+const VARIATION: &str = "variation_1ms";
+const SILENT: &str = "silent_1ms_percent";
+const ACKS_LEFT: &str = "acks_at_receiver_p50_ns";
+const ACKS_CAME: &str = "acks_at_sender_p50_ns";
+const BUNCHED_LEFT: &str = "acks_bunched_at_receiver_percent";
+const BUNCHED_CAME: &str = "acks_bunched_at_sender_percent";
+/// Of the steps of a schedule: the later by the one before.
+const SECOND_STEP: &str = "second_step_times_first";
+const THIRD_STEP: &str = "third_step_times_first";
 
 /// Each mean that a point can have.
 pub const QUANTITIES: &[&str] = &[
@@ -93,13 +146,22 @@ pub const QUANTITIES: &[&str] = &[
     TIME,
     ACKS_LOST,
     DATA_LOST,
+    PEAK,
+    VARIATION,
+    SILENT,
+    ACKS_LEFT,
+    ACKS_CAME,
+    BUNCHED_LEFT,
+    BUNCHED_CAME,
+    SECOND_STEP,
+    THIRD_STEP,
 ];
 
 impl points::Run for Run {
     const MAIN: Quantity = Quantity { name: GOODPUT, title: "goodput, Mb/s", unit: 1e6, decimals: 1 };
 
     fn has_result(&self) -> bool {
-        self.flows.result.is_some()
+        self.flows.result.is_some() || self.program.is_some()
     }
 
     fn error(&self) -> Option<&Caveat> {
@@ -115,6 +177,15 @@ impl points::Run for Run {
     }
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
+        if let Some(program) = &self.program {
+            let mut all = vec![
+                (GOODPUT, program.goodput_bps as f64),
+                (TIME, program.duration_ns as f64),
+                (PATH_RTT, self.path_rtt_ns as f64),
+            ];
+            all.extend(program.retransmits.map(|packets| (RETRANSMITS, packets as f64)));
+            return all;
+        }
         let Some(result) = &self.flows.result else { return Vec::new() };
         let mean = |of: &dyn Fn(&TcpStreamResult) -> Option<f64>| {
             let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
@@ -144,12 +215,33 @@ impl points::Run for Run {
             (LEAST_RTT, mean(&|stream| Some(stream.min_rtt_ns? as f64))),
             (RTT, mean(&|stream| Some(stream.mean_rtt_ns? as f64))),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let mut all: Vec<(&str, f64)> = all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let times_first = |number: usize| {
+            let (first, step) = (self.steps.first()?, self.steps.get(number)?);
+            (first.goodput_bps > 0).then(|| step.goodput_bps as f64 / first.goodput_bps as f64)
+        };
+        all.extend(times_first(1).map(|times| (SECOND_STEP, times)));
+        all.extend(times_first(2).map(|times| (THIRD_STEP, times)));
+        if let Some(Packets { sent, acks_at_receiver, acks_at_sender, .. }) = &self.packets {
+            all.extend([
+                (PEAK, sent.peak_bps),
+                (VARIATION, sent.variation),
+                (SILENT, sent.silent_percent),
+                (ACKS_LEFT, acks_at_receiver.p50_ns as f64),
+                (ACKS_CAME, acks_at_sender.p50_ns as f64),
+                (BUNCHED_LEFT, acks_at_receiver.bunched_percent),
+                (BUNCHED_CAME, acks_at_sender.bunched_percent),
+            ]);
+        }
+        all
     }
 
     fn setting(&self) -> Vec<String> {
         let mut parts = Vec::new();
         let parameters = &self.flows.parameters;
+        if let Some(program) = &self.program {
+            return vec![format!("by {}", program.parser)];
+        }
         match parameters.amount {
             Amount::DurationNs(ns) => parts.push(format!("{} per test", spaced(Nanos(ns)))),
             Amount::Bytes(bytes) => parts.push(format!("{} in all per test", spaced(Bytes(bytes)))),
@@ -174,6 +266,9 @@ impl points::Run for Run {
     }
 
     fn commands(&self) -> Vec<String> {
+        if let Some(program) = &self.program {
+            return vec![format!("{}: {}", self.flows.host, program.command)];
+        }
         let flows = [Some(&self.flows), self.beside.as_ref()].into_iter().flatten();
         flows.map(|flows| format!("{}: {}", flows.host, flows.command)).collect()
     }
@@ -209,6 +304,8 @@ impl Report<Run> {
         self.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
         self.table(&mut body, &COLUMNS, cells);
+        self.steps(&mut body);
+        self.packets(&mut body);
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
@@ -218,6 +315,60 @@ impl Report<Run> {
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve --sessions 2");
         page(&self.about.title, &body)
+    }
+
+    /// What each control of a schedule got, where there was one.
+    fn steps(&self, body: &mut String) {
+        if self.runs().all(|run| run.steps.is_empty()) {
+            return;
+        }
+        let columns = ["step", "goodput, Mb/s", "mean window, packets"].map(str::to_owned);
+        let mut table = Table::new("Congestion controls in turn", "numbers", &columns);
+        for (series, point) in self.points().filter(|(_, point)| point.shown().any(|run| !run.steps.is_empty())) {
+            table.group(&format!("{}, {}", series.name, point.label));
+            let most = point.shown().map(|run| run.steps.len()).max().unwrap_or_default();
+            for number in 0..most {
+                let steps: Vec<&Step> = point.shown().filter_map(|run| run.steps.get(number)).collect();
+                let of = |of: &dyn Fn(&Step) -> f64, decimals| {
+                    let values: Vec<f64> = steps.iter().map(|step| of(step)).collect();
+                    Mean::of(&values).map_or_else(String::new, |mean| mean.text(decimals))
+                };
+                let control = steps.first().map_or("", |step| step.control.as_str());
+                let cells = [of(&|step| step.goodput_bps as f64 / 1e6, 1), of(&|step| step.mean_cwnd_packets, 0)];
+                table.row(&format!("{}: {control}", number + 1), cells.into_iter());
+            }
+        }
+        *body += &table.finish();
+    }
+
+    /// What captures at both ends say, where there were any.
+    fn packets(&self, body: &mut String) {
+        const OF_PACKETS: [(&str, &str, f64, usize); 7] = [
+            (PEAK, "highest rate in 1 ms, Mb/s", 1e-6, 1),
+            (VARIATION, "deviation of rates in 1 ms by their mean", 1.0, 3),
+            (SILENT, "milliseconds without data, %", 1.0, 1),
+            (ACKS_LEFT, "ACKs leave the receiver every, us (median)", 1e-3, 2),
+            (ACKS_CAME, "ACKs reach the sender every, us (median)", 1e-3, 2),
+            (BUNCHED_LEFT, "bunched where they leave, %", 1.0, 1),
+            (BUNCHED_CAME, "bunched where they arrive, %", 1.0, 1),
+        ];
+        if !self.runs().any(|run| run.packets.is_some()) {
+            return;
+        }
+        let columns: Vec<String> =
+            std::iter::once("test").chain(OF_PACKETS.iter().map(|(_, title, ..)| *title)).map(str::to_owned).collect();
+        let mut table = Table::new("Single packets, by captures at both ends", "numbers", &columns);
+        for series in self.series.iter().filter(|series| series.points.iter().any(|point| point.mean(PEAK).is_some())) {
+            table.group(&series.name);
+            for point in &series.points {
+                let cell = |(name, _, factor, decimals): &(&str, &str, f64, usize)| {
+                    point.mean(name).map_or_else(|| "–".to_owned(), |_| scaled(point, name, *factor).text(*decimals))
+                };
+                table.row(&point.label, OF_PACKETS.iter().map(cell));
+            }
+        }
+        *body += &table.finish();
+        *body += "<p class=\"quiet\">An interval is bunched if it is shorter than a quarter of their mean. Stamps are the kernel's.</p>\n";
     }
 
     /// What was found, in words: the ends of the goodputs, and how near the response functions are.
@@ -415,7 +566,16 @@ mod tests {
 
     fn run(goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
-        Run { flows, beside: None, expected_bps: None, path_rtt_ns: 40_000_000, error: None, caveats: Vec::new() }
+        Run {
+            flows,
+            program: None,
+            packets: None,
+            beside: None,
+            expected_bps: None,
+            path_rtt_ns: 40_000_000,
+            error: None,
+            caveats: Vec::new(),
+        }
     }
 
     /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.
