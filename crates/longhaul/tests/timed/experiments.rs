@@ -218,7 +218,11 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
         assert_eq!(stream(&mtus[number])["receiver_address"].as_str().unwrap().contains(':'), version == 6);
     }
     let seen = &result["hosts"]["client"]["interfaces"][1];
-    assert_eq!(series[0]["hosts"], json!(["txqueuelen 1000", "qdisc pfifo", "offloads off", "time stamps off"]), "{seen:#}");
+    assert_eq!(
+        series[0]["hosts"],
+        json!(["txqueuelen 1000", "qdisc pfifo", "offloads off", "time stamps off"]),
+        "{seen:#}"
+    );
 
     for (number, run) in only_runs(&series[1]).iter().enumerate() {
         assert_eq!(run["beside"]["result"]["streams"].as_array().unwrap().len(), [1, 3][number]);

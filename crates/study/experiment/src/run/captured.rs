@@ -13,7 +13,7 @@ use longhaul_flows::{FlowOptions, FlowSummary, Flows, Gaps, Millisecond, Sink};
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_lab::Lab;
 use longhaul_lab::plan::HOST_INTERFACE;
-use longhaul_report::html::packets::{AckIntervals, Packets, Rates};
+use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates};
 use longhaul_result::Caveat;
 use longhaul_units::{Bytes, Nanos};
 

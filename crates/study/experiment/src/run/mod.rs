@@ -240,7 +240,11 @@ impl Ran {
                     .map(|(series, point)| (name(*series, *point), plan.place(*series, *point)))
                     .collect(),
             };
-            if experiment.tcp.is_empty() { asked.judge(&self.udp) } else { asked.judge(&self.tcp) }
+            if experiment.tcp.is_empty() {
+                asked.judge(|(series, point)| self.udp.get(series)?.points.get(point))
+            } else {
+                asked.judge(|(series, point)| self.tcp.get(series)?.points.get(point))
+            }
         };
         experiment.findings.iter().map(judge).collect()
     }

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::page::escape;
 use crate::html::points::{Mean, Point, Run};
-use crate::html::series::Series;
 
 /// What should hold between the means of points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -117,8 +116,8 @@ impl Value {
 }
 
 impl Asked {
-    /// What came of it in `series`.
-    pub fn judge<R: Run>(&self, series: &[Series<R>]) -> Finding {
+    /// What came of it. `point_at` finds the point at a place of the result.
+    pub fn judge<'a, R: Run + 'a>(&self, point_at: impl Fn((usize, usize)) -> Option<&'a Point<R>>) -> Finding {
         let found = |verdict, sure, why: String| Finding {
             says: self.says.clone(),
             quantity: self.quantity.clone(),
@@ -130,11 +129,11 @@ impl Asked {
         };
         let mut means: Vec<(&str, Mean, &Point<R>)> = Vec::new();
         for (name, place) in &self.points {
-            let Some((at, number)) = place else {
+            let Some(place) = place else {
                 return found(Verdict::NotDecided, false, format!("{name} was not run"));
             };
-            let point = series.get(*at).and_then(|series| series.points.get(*number));
-            let Some((point, mean)) = point.and_then(|point| Some((point, point.mean(&self.quantity)?))) else {
+            let Some((point, mean)) = point_at(*place).and_then(|point| Some((point, point.mean(&self.quantity)?)))
+            else {
                 return found(Verdict::NotDecided, false, format!("{name} has no {}", self.quantity));
             };
             means.push((name, mean, point));
@@ -272,16 +271,18 @@ mod tests {
     use super::*;
     use crate::html::points::tests::{Small, repeat};
 
-    /// A series with a point for each list of sizes.
-    fn series(points: &[&[f64]]) -> Vec<Series<Small>> {
+    /// A point for each list of sizes.
+    fn series(points: &[&[f64]]) -> Vec<Point<Small>> {
         let point = |(number, sizes): (usize, &&[f64])| {
             let mut point = Point::new(number.to_string());
             sizes.iter().zip(1..).for_each(|(size, run)| point.add(repeat(run, Small(*size))));
             point
         };
-        let points = points.iter().enumerate().map(point).collect();
-        let (changes, hosts) = (Vec::new(), Vec::new());
-        vec![Series { name: "s".into(), paper: String::new(), changes, hosts, poll_interval_ns: None, points }]
+        points.iter().enumerate().map(point).collect()
+    }
+
+    fn judged(asked: &Asked, points: &[Point<Small>]) -> Finding {
+        asked.judge(|(_, number)| points.get(number))
     }
 
     fn asked(relation: Relation, points: usize) -> Asked {
@@ -292,13 +293,13 @@ mod tests {
     #[test]
     fn an_order_holds_or_not_and_says_how_sure_that_is() {
         let apart = series(&[&[10.0, 11.0, 12.0], &[5.0, 5.1, 5.2]]);
-        let found = asked(Relation::FallsBy(1.2), 2).judge(&apart);
+        let found = judged(&asked(Relation::FallsBy(1.2), 2), &apart);
         assert_eq!((found.verdict, found.sure), (Verdict::Reappeared, true), "{found:?}");
         assert!(found.why.contains("ratio 2.16, at least 1.2 asked"), "{found:?}");
-        let not = asked(Relation::FallsBy(4.0), 2).judge(&apart);
+        let not = judged(&asked(Relation::FallsBy(4.0), 2), &apart);
         assert_eq!((not.verdict, not.sure), (Verdict::DidNotReappear, true), "{not:?}");
         let near = series(&[&[10.0, 14.0], &[9.0, 13.0]]);
-        let open = asked(Relation::FallsBy(1.0), 2).judge(&near);
+        let open = judged(&asked(Relation::FallsBy(1.0), 2), &near);
         assert_eq!((open.verdict, open.sure), (Verdict::Reappeared, false));
         assert!(open.why.ends_with("the intervals leave it open"), "{open:?}");
     }
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn bounds_hold_for_each_point() {
         let sizes = series(&[&[10.0, 10.0], &[5.0, 5.0], &[2.0, 2.0]]);
-        let judge = |relation, points| asked(relation, points).judge(&sizes).verdict;
+        let judge = |relation, points| judged(&asked(relation, points), &sizes).verdict;
         assert_eq!(judge(Relation::Ratio(Some(2.0), Some(5.0)), 3), Verdict::Reappeared);
         assert_eq!(judge(Relation::Ratio(Some(2.0), Some(4.0)), 3), Verdict::DidNotReappear);
         assert_eq!(judge(Relation::Within(Some(2.0), None), 3), Verdict::Reappeared);
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(judge(Relation::Within(None, None), 4), Verdict::NotDecided);
         let mut left_out = asked(Relation::FallsBy(1.0), 2);
         left_out.points[1].1 = None;
-        let found = left_out.judge(&sizes);
+        let found = judged(&left_out, &sizes);
         assert_eq!((found.verdict, found.why.as_str()), (Verdict::NotDecided, "s, 1 was not run"));
     }
 
@@ -323,7 +324,7 @@ mod tests {
     fn the_page_says_what_did_not_reappear() {
         let sizes = series(&[&[1.0, 1.0], &[2.0, 2.0]]);
         let findings = [asked(Relation::FallsBy(1.0), 2), asked(Relation::Within(Some(1.0), None), 2)];
-        let findings: Vec<Finding> = findings.iter().map(|asked| asked.judge(&sizes)).collect();
+        let findings: Vec<Finding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
         let mut body = String::new();
         section(&mut body, &findings);
         assert!(body.contains("data-verdict=\"did not reappear\"") && body.contains("ratio 0.50"), "{body}");

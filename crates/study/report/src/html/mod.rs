@@ -12,7 +12,6 @@ pub mod findings;
 mod lines;
 pub mod mix;
 pub mod over_time;
-pub mod packets;
 pub(crate) mod page;
 pub mod points;
 pub mod round_trips;

@@ -1,6 +1,8 @@
 //! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
+pub mod packets;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -13,12 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
-use crate::html::packets::Packets;
 use crate::html::page::{escape, page};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
 use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
+
+use packets::Packets;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -335,7 +338,7 @@ impl Report<Run> {
                 };
                 let control = steps.first().map_or("", |step| step.control.as_str());
                 let cells = [of(&|step| step.goodput_bps as f64 / 1e6, 1), of(&|step| step.mean_cwnd_packets, 0)];
-                table.row(&format!("{}: {control}", number + 1), cells.into_iter());
+                table.row(&format!("{}: {control}", number + 1), cells);
             }
         }
         *body += &table.finish();
@@ -570,6 +573,7 @@ mod tests {
             flows,
             program: None,
             packets: None,
+            steps: Vec::new(),
             beside: None,
             expected_bps: None,
             path_rtt_ns: 40_000_000,
