@@ -117,8 +117,11 @@ impl Capturing {
         let ((sender, lost_at_sender), (receiver, lost_at_receiver)) = (sender?, receiver?);
         let none = || failed(&"the captures have no flow of TCP");
         let (from, to) = (sender.largest().ok_or_else(none)?, receiver.largest().ok_or_else(none)?);
+        let milliseconds = sender.milliseconds(from, omit);
+        let tens: Vec<u64> = milliseconds.chunks_exact(10).map(|ten| ten.iter().sum()).collect();
         Ok(Packets {
-            sent: Rates::of(&sender.milliseconds(from, omit)),
+            sent: Rates::of(&milliseconds, 1),
+            sent_10ms: Rates::of(&tens, 10),
             acks_at_receiver: AckIntervals::of(receiver.acks(to, omit)),
             acks_at_sender: AckIntervals::of(sender.acks(from, omit)),
             not_captured: lost_at_sender + lost_at_receiver,

@@ -221,7 +221,9 @@ fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
         repeats: &series.repeats,
         points: (series.tests.iter())
             .map(|test| {
-                let rate = series.path.bottleneck(Direction::Forward).unwrap_or(ASSUMED_RATE);
+                let own = series.path.clients.iter().filter_map(|host| host.rate).min();
+                let shared = series.path.bottleneck(Direction::Forward);
+                let rate = own.into_iter().chain(shared).min().unwrap_or(ASSUMED_RATE);
                 let TcpTest { setting, flows, program, capture, beside, .. } = test;
                 let of_labs = *setting != Setting::default() || program.is_some() || *capture || beside.is_some();
                 let real = (!of_labs).then(|| format!("{:?}", flows.parameters));

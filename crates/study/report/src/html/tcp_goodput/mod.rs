@@ -124,6 +124,7 @@ const DATA_LOST: &str = "data_bytes_lost_at_receiver";
 /// Of captures at both ends (`packets.rs`).
 const PEAK: &str = "peak_1ms_bps";
 const VARIATION: &str = "variation_1ms";
+const VARIATION_10MS: &str = "variation_10ms";
 const SILENT: &str = "silent_1ms_percent";
 const ACKS_LEFT: &str = "acks_at_receiver_p50_ns";
 const ACKS_CAME: &str = "acks_at_sender_p50_ns";
@@ -151,6 +152,7 @@ pub const QUANTITIES: &[&str] = &[
     DATA_LOST,
     PEAK,
     VARIATION,
+    VARIATION_10MS,
     SILENT,
     ACKS_LEFT,
     ACKS_CAME,
@@ -225,10 +227,11 @@ impl points::Run for Run {
         };
         all.extend(times_first(1).map(|times| (SECOND_STEP, times)));
         all.extend(times_first(2).map(|times| (THIRD_STEP, times)));
-        if let Some(Packets { sent, acks_at_receiver, acks_at_sender, .. }) = &self.packets {
+        if let Some(Packets { sent, sent_10ms, acks_at_receiver, acks_at_sender, .. }) = &self.packets {
             all.extend([
                 (PEAK, sent.peak_bps),
                 (VARIATION, sent.variation),
+                (VARIATION_10MS, sent_10ms.variation),
                 (SILENT, sent.silent_percent),
                 (ACKS_LEFT, acks_at_receiver.p50_ns as f64),
                 (ACKS_CAME, acks_at_sender.p50_ns as f64),
@@ -346,9 +349,10 @@ impl Report<Run> {
 
     /// What captures at both ends say, where there were any.
     fn packets(&self, body: &mut String) {
-        const OF_PACKETS: [(&str, &str, f64, usize); 7] = [
+        const OF_PACKETS: [(&str, &str, f64, usize); 8] = [
             (PEAK, "highest rate in 1 ms, Mb/s", 1e-6, 1),
             (VARIATION, "deviation of rates in 1 ms by their mean", 1.0, 3),
+            (VARIATION_10MS, "of rates in 10 ms", 1.0, 3),
             (SILENT, "milliseconds without data, %", 1.0, 1),
             (ACKS_LEFT, "ACKs leave the receiver every, us (median)", 1e-3, 2),
             (ACKS_CAME, "ACKs reach the sender every, us (median)", 1e-3, 2),

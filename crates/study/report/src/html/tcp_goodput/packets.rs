@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Packets {
     /// Its payload as it left the sender, by milliseconds, without the time that was omitted.
     pub sent: Rates,
+    /// The same by tens of milliseconds.
+    pub sent_10ms: Rates,
     /// Acknowledgments as they left the receiver.
     pub acks_at_receiver: AckIntervals,
     /// The same acknowledgments as they came to the sender.
@@ -17,22 +19,22 @@ pub struct Packets {
     pub not_captured: u64,
 }
 
-/// Rates of payload in milliseconds.
+/// Rates of payload in intervals of equal length.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rates {
-    /// Milliseconds that count.
-    pub milliseconds: u64,
+    /// Intervals that count.
+    pub intervals: u64,
     /// The mean, payload bits a second.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub mean_bps: f64,
-    /// The highest in a millisecond.
+    /// The highest in an interval.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub peak_bps: f64,
-    /// Standard deviation by mean: 0 where each millisecond has the same.
+    /// Standard deviation by mean: 0 where each interval has the same.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub variation: f64,
-    /// Milliseconds in which nothing was sent, percent.
+    /// Intervals in which nothing was sent, percent.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     pub silent_percent: f64,
 }
@@ -53,18 +55,18 @@ pub struct AckIntervals {
 }
 
 impl Rates {
-    /// Of payload by milliseconds, those without any included.
-    pub fn of(payload_bytes: &[u64]) -> Self {
+    /// Of payload by intervals of `milliseconds`, those without any included.
+    pub fn of(payload_bytes: &[u64], milliseconds: u32) -> Self {
         let count = payload_bytes.len();
         if count == 0 {
             return Self::default();
         }
-        let bps = |bytes: f64| bytes * 8.0 * 1e3;
+        let bps = |bytes: f64| bytes * 8.0 * 1e3 / f64::from(milliseconds.max(1));
         let mean = payload_bytes.iter().sum::<u64>() as f64 / count as f64;
         let variance = payload_bytes.iter().map(|bytes| (*bytes as f64 - mean).powi(2)).sum::<f64>() / count as f64;
         let silent = payload_bytes.iter().filter(|bytes| **bytes == 0).count();
         Self {
-            milliseconds: count as u64,
+            intervals: count as u64,
             mean_bps: bps(mean),
             peak_bps: bps(payload_bytes.iter().max().copied().unwrap_or_default() as f64),
             variation: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
@@ -100,11 +102,12 @@ mod tests {
     /// By hand: 1000 bytes in each second millisecond are 4 Mb/s on the mean, 8 at most, and vary as much as their mean.
     #[test]
     fn bursts_show_in_milliseconds() {
-        let even = Rates::of(&[500; 10]);
+        let even = Rates::of(&[500; 10], 1);
         assert_eq!((even.mean_bps, even.peak_bps, even.variation, even.silent_percent), (4e6, 4e6, 0.0, 0.0));
-        let bursts = Rates::of(&[1000, 0, 1000, 0]);
+        let bursts = Rates::of(&[1000, 0, 1000, 0], 1);
         assert_eq!((bursts.mean_bps, bursts.peak_bps, bursts.variation, bursts.silent_percent), (4e6, 8e6, 1.0, 50.0));
-        assert_eq!(Rates::of(&[]), Rates::default());
+        assert_eq!(Rates::of(&[5000, 5000], 10).mean_bps, 4e6);
+        assert_eq!(Rates::of(&[], 1), Rates::default());
     }
 
     #[test]
