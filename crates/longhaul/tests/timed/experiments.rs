@@ -227,6 +227,9 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     for (number, run) in only_runs(&series[1]).iter().enumerate() {
         assert_eq!(run["beside"]["result"]["streams"].as_array().unwrap().len(), [1, 3][number]);
         assert_eq!(stream(run)["congestion_control"], "reno,cubic", "a schedule: {run:#}");
+        let steps = run["steps"].as_array().unwrap();
+        assert_eq!((steps.len(), &steps[0]["control"], &steps[1]["control"]), (2, &json!("reno"), &json!("cubic")));
+        assert!(steps.iter().all(|step| step["goodput_bps"].as_u64() > Some(50_000)), "{steps:#?}");
     }
     let transfers = only_runs(&series[2]);
     assert_eq!(transfers.len(), 4);

@@ -193,9 +193,11 @@ impl TcpSeries {
                 for window in &windows {
                     let window_bytes = window.map(|size| size.0);
                     let congestion = schedule(control)?;
-                    let of = |congestion, streams, mss_bytes, amount| {
+                    let of = |congestion: Vec<CongestionStep>, streams, mss_bytes, amount| {
                         checked(TcpParameters {
                             amount,
+                            // What each step of a schedule got is in the samples.
+                            keep_samples: congestion.len() > 1,
                             congestion,
                             streams,
                             window_bytes,
@@ -301,6 +303,7 @@ mod tests {
         assert_eq!(last.beside.as_ref().unwrap().parameters.streams, 16);
         let steps: Vec<_> = last.flows.parameters.congestion_starts().map(|(at, name)| (at.0, name)).collect();
         assert_eq!(steps, [(0, "reno"), (2_000_000_000, "cubic")]);
+        assert!(last.flows.parameters.keep_samples, "what each step got is in the samples");
     }
 
     #[test]
