@@ -417,7 +417,7 @@ change = ["rate=1Gbit"]
             ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
-            ("[[udp]]", "[[tcp]]", "unknown field `poll_interval`, expected one of `name`, `paper`, `congestion`"),
+            ("[[udp]]", "[[tcp]]", "unknown field `rates`, expected one of `name`, `paper`, `congestion`"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
