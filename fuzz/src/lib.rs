@@ -160,8 +160,13 @@ pub fn experiment(input: &[u8]) {
         Ok(experiment) => {
             for series in &experiment.udp {
                 assert!(series.path.validate().is_ok(), "{}", series.name);
-                for rate in &series.rates {
-                    assert!(series.parameters(*rate).validate().is_ok(), "{}, {rate}", series.name);
+                for test in &series.tests {
+                    assert!(test.parameters.validate().is_ok(), "{}, {}", series.name, test.label);
+                }
+            }
+            for series in &experiment.tcp {
+                for test in &series.tests {
+                    assert!(test.flows.parameters.validate().is_ok(), "{}, {}", series.name, test.label);
                 }
             }
         }

@@ -56,6 +56,7 @@ fn schemas() -> BTreeMap<String, String> {
         result::<WithHosts<lab::run::Parameters<'_>, lab::run::Ended<'_>, &Option<longhaul_experiment::Hosts>>>(
             "lab.run",
         ),
+        result::<Envelope<lab::run::planned::PlanParameters<'_>, lab::run::planned::PlannedRuns>>("lab.run.plan"),
         result::<Envelope<report::Parameters<'_>, &SideBySide>>("report"),
         result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
         result::<Envelope<lab::run::faults::Parameters, lab::run::faults::Ran>>("lab.run.faults"),
@@ -98,6 +99,7 @@ fn schemas() -> BTreeMap<String, String> {
 /// The schema of what `command` prints with `--json`; a dot stands for a space.
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
+        "lab.run.plan" => "What `longhaul lab run --plan --json` prints".into(),
         "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
         "rtt.hops" => "What `longhaul rtt --to-each-hop --json` prints".into(),
         "diagnose.long-path" => "What `longhaul diagnose --rtt` prints with `--json`".into(),

@@ -127,6 +127,12 @@ fn lab_run() {
     fs::remove_file(&file).unwrap();
     assert_valid(&object(&beside.stdout), "longhaul.report/1");
     assert!(String::from_utf8(shown.stdout).unwrap().contains("Everything at once"), "its tables");
+    let plan = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--plan", "--json"]);
+    let plan = object(&plan.stdout);
+    assert_valid(&plan, "longhaul.lab.run.plan/1");
+    let mut bad = plan.clone();
+    bad["result"]["series"][0]["runs_of_each"] = 0.into();
+    assert!(!problems(&bad).is_empty(), "each point is run");
     let points = whole["result"]["udp"][0]["points"].as_array().unwrap();
     assert!(points.len() == 2 && points[0]["rejected"][0]["why"]["code"].is_string(), "{points:#?}");
     let mut bad = whole.clone();

@@ -174,7 +174,7 @@ fn tcp_has_its_table_and_its_page() {
     assert_eq!(page.matches("class=\"bar doubtful\"").count(), 3, "{page}");
     assert!(page.contains("3 points are doubtful") && page.contains("Rejected runs, "), "{page}");
     assert!(
-        page.contains("the flow that shares the path") && page.contains("expected by the response function"),
+        page.contains("the flows that share the path") && page.contains("expected by the response function"),
         "{page}"
     );
     let Some(mut browser) = Browser::start(&folder.0) else { return };
@@ -185,6 +185,129 @@ fn tcp_has_its_table_and_its_page() {
         assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
         assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
     }
+}
+
+/// Each setting is what the hosts had, each way to load the path is what the path carried, and findings are judged by that.
+#[test]
+fn settings_of_the_hosts_hold_and_findings_are_judged() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("settings");
+    let experiment = root().join("crates/longhaul/tests/settings.toml");
+    let command = ["lab", "run", experiment.to_str().unwrap(), "-o", folder.0.to_str().unwrap()];
+    let refused = longhaul(&command);
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--commands"),
+        "{refused:?}"
+    );
+    let output = longhaul(&[&command[..], &ONCE[..], &["--commands"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    let series = result["result"]["tcp"].as_array().unwrap();
+
+    let stream = |run: &Value| run["flows"]["result"]["streams"][0].clone();
+    let (mtus, labels) = (only_runs(&series[0]), series[0]["points"].as_array().unwrap());
+    for (number, (version, headers)) in [(4, 40), (6, 60), (4, 40), (6, 60)].into_iter().enumerate() {
+        let mtu = [1500, 1500, 9000, 9000][number];
+        assert_eq!(labels[number]["label"], format!("cubic, MTU {mtu}, IPv{version}"));
+        // Without time stamps a segment is the MTU without headers.
+        assert_eq!(stream(&mtus[number])["mss_bytes"], mtu - headers, "{:#}", mtus[number]);
+        assert_eq!(stream(&mtus[number])["receiver_address"].as_str().unwrap().contains(':'), version == 6);
+    }
+    let seen = &result["hosts"]["client"]["interfaces"][1];
+    assert_eq!(
+        series[0]["hosts"],
+        json!(["txqueuelen 1000", "qdisc pfifo", "offloads off", "time stamps off"]),
+        "{seen:#}"
+    );
+
+    for (number, run) in only_runs(&series[1]).iter().enumerate() {
+        assert_eq!(run["beside"]["result"]["streams"].as_array().unwrap().len(), [1, 3][number]);
+        assert_eq!(stream(run)["congestion_control"], "reno,cubic", "a schedule: {run:#}");
+        let steps = run["steps"].as_array().unwrap();
+        assert_eq!((steps.len(), &steps[0]["control"], &steps[1]["control"]), (2, &json!("reno"), &json!("cubic")));
+        assert!(steps.iter().all(|step| step["goodput_bps"].as_u64() > Some(50_000)), "{steps:#?}");
+    }
+    let transfers = only_runs(&series[2]);
+    assert_eq!(transfers.len(), 4);
+    for run in &transfers {
+        assert_eq!(run["flows"]["result"]["bytes"], 2 << 20, "{run:#}");
+        // 2 MiB at 50 Mb/s.
+        assert!(run["flows"]["result"]["duration_ns"].as_u64() > Some(320_000_000), "{run:#}");
+    }
+    let captured = &only_runs(&series[3])[0]["packets"];
+    let mean = captured["sent"]["mean_bps"].as_f64().unwrap();
+    assert!((35e6..50e6).contains(&mean) && captured["sent"]["intervals"].as_u64() > Some(500), "{captured:#}");
+    let acks = [&captured["acks_at_receiver"]["count"], &captured["acks_at_sender"]["count"]];
+    assert!(acks.iter().all(|acks| acks.as_u64() > Some(300)), "{captured:#}");
+    let iperf3 = &only_runs(&series[4])[0];
+    if iperf3["error"].is_null() {
+        assert!(iperf3["program"]["bytes"].as_u64() > Some(2_000_000), "{iperf3:#}");
+        assert!(iperf3["program"]["goodput_bps"].as_u64() < Some(50_000_000), "{iperf3:#}");
+    } else {
+        longhaul_testing::no_judge!("iperf3 does not run here");
+    }
+
+    let findings = result["result"]["findings"].as_array().unwrap();
+    assert_eq!(findings[0]["verdict"], "reappeared", "{findings:#?}");
+    assert_eq!(
+        (&findings[1]["verdict"], &findings[1]["sure"]),
+        (&json!("did_not_reappear"), &json!(false)),
+        "{findings:#?}"
+    );
+    assert!(text.contains("Of 2 findings of the source, 1 reappeared, 1 did not reappear."), "{text}");
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert!(page.contains("data-verdict=\"did not reappear\"") && page.contains("Single packets"), "{page}");
+}
+
+/// A plan is JSON as well, and runs nothing.
+#[test]
+fn a_plan_can_be_read_by_programs() {
+    let output = longhaul(&["lab", "run", "nlr-tcp", "--quick", "--plan", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let plan = object(&output.stdout);
+    assert_eq!(plan["schema"], "longhaul.lab.run.plan/1");
+    let series = plan["result"]["series"].as_array().unwrap();
+    assert_eq!(series[0]["runs_of_each"], 3);
+    let sum: u64 = series.iter().map(|series| series["points"].as_array().unwrap().len() as u64 * 3).sum();
+    assert_eq!(plan["result"]["runs"], sum);
+    assert!(plan["result"]["time_ns"].as_u64() > Some(30_000_000_000), "{plan:#}");
+}
+
+/// The same tests between two hosts that are no lab of the command: nothing is set, nothing is emulated, and the page says so.
+#[test]
+fn an_experiment_runs_between_real_hosts() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("real-hosts");
+    let lab = format!("real-{}", std::process::id());
+    let up = longhaul(&["lab", "up", "nlr-tiny", "--name", &lab, "--set", "rate=30Mbit"]);
+    assert!(up.status.success(), "{up:?}");
+    let own = env!("CARGO_BIN_EXE_longhaul");
+    let mut serve = Command::new(own);
+    serve.args(["lab", "exec", "--name", &lab, "server", "--", own, "serve"]);
+    let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let experiment = root().join("crates/longhaul/tests/two-flows.toml");
+    let run = [own, "lab", "run", experiment.to_str().unwrap(), "--server", "server", "-o", folder.0.to_str().unwrap()];
+    let output = longhaul(&[&["lab", "exec", "--name", &lab, "client", "--"], &run[..], &ONCE[..]].concat());
+    let _ = longhaul(&["lab", "down", "--name", &lab]);
+    let _ = serve.kill();
+    let _ = serve.wait();
+    assert!(output.status.success(), "{output:?}");
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    assert_eq!(result["parameters"]["server"], "server");
+    let series = result["result"]["tcp"].as_array().unwrap();
+    assert_eq!(series.len(), 1, "what shares its path needs a lab: {series:#?}");
+    let goodput = only_runs(&series[0])[0]["flows"]["result"]["goodput_bps"].as_u64().unwrap();
+    assert!((1_000_000..30_000_000).contains(&goodput), "the path of the hosts, not of the file: {goodput}");
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert!(page.contains("measured between this host and server") && page.contains("Left out"), "{page}");
 }
 
 /// A result lists up to 10,000 runs of losses. Those of a test with more are in a file of its own, or a caveat says that they are not.

@@ -9,4 +9,8 @@ caveat_codes! {
     NO_REPORT = "no_report";
     /// A hypervisor gave a tenth of the machine's time to others, or other programs used a twentieth of it.
     CPU_TAKEN = "cpu_taken";
+    /// The captures at the ends of a test could not be made or read.
+    NOT_CAPTURED = "not_captured";
+    /// A program of an experiment did not run, or its output cannot be read.
+    PROGRAM = "program";
 }

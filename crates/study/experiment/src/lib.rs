@@ -13,4 +13,7 @@ mod spec;
 pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
-pub use spec::{Experiment, ExperimentError, HostSettings, Repeats, TcpFlows, TcpSeries, TcpTest, UdpSeries, names};
+pub use spec::{
+    Experiment, ExperimentError, Finding, HostSettings, Parser, Program, Repeats, Setting, TcpFlows, TcpSeries,
+    TcpTest, UdpSeries, UdpTest, names,
+};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::html::findings::{self, Finding};
 use crate::html::points::{Mean, Point, Quantity, Run};
 use crate::html::series::{Report, Series};
 use crate::html::table::Table;
@@ -18,6 +19,7 @@ pub struct SavedExperiment {
     about: About,
     udp: Vec<Series<udp_loss::Run>>,
     tcp: Vec<Series<tcp_goodput::Run>>,
+    findings: Vec<Finding>,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,8 @@ struct Ended {
     interrupted: bool,
     udp: Vec<Series<udp_loss::Run>>,
     tcp: Vec<Series<tcp_goodput::Run>>,
+    #[serde(default)]
+    findings: Vec<Finding>,
 }
 
 impl SavedExperiment {
@@ -62,26 +66,27 @@ impl SavedExperiment {
         let Envelope { longhaul, started_at, parameters, hosts, result } =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Parameters { title, source, note, path_summary } = parameters;
-        let Ended { interrupted, udp, tcp } = result;
+        let Ended { interrupted, udp, tcp, findings } = result;
         let hosts = Host::of_snapshots(&hosts);
         let about = About { title, source, note, path: path_summary, started_at, longhaul, interrupted, hosts };
-        Ok(Self { about, udp, tcp })
+        Ok(Self { about, udp, tcp, findings })
     }
 
     /// Its page.
     pub fn to_html(&self) -> String {
-        let about = self.about.clone();
+        let (about, findings) = (self.about.clone(), self.findings.clone());
         if self.tcp.is_empty() {
-            Report { about, series: self.udp.clone() }.to_html()
+            Report { about, series: self.udp.clone(), findings }.to_html()
         } else {
-            Report { about, series: self.tcp.clone() }.to_html()
+            Report { about, series: self.tcp.clone(), findings }.to_html()
         }
     }
 
     /// Its tables.
     pub fn text(&self) -> String {
         let tables: Vec<String> = self.udp.iter().map(udp_table).chain(self.tcp.iter().map(tcp_table)).collect();
-        format!("{}, {}\n\n{}", self.about.title, self.about.started_at, tables.join("\n"))
+        let findings = findings::text(&self.findings);
+        format!("{}, {}\n\n{}\n{findings}", self.about.title, self.about.started_at, tables.join("\n"))
     }
 
     /// What it is about.
@@ -279,7 +284,12 @@ mod tests {
         for (number, lost) in (2..).zip(&lost[1..]) {
             one.points[0].add(repeat(number, of(*lost)));
         }
-        SavedExperiment { about: report::<udp_loss::Run>(vec![]).about, udp: vec![one], tcp: Vec::new() }
+        SavedExperiment {
+            about: report::<udp_loss::Run>(vec![]).about,
+            udp: vec![one],
+            tcp: Vec::new(),
+            findings: Vec::new(),
+        }
     }
 
     /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.

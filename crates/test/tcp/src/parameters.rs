@@ -1,5 +1,7 @@
 //! The parameters of a TCP test.
 
+use std::str::FromStr;
+
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +111,22 @@ pub struct CongestionStep {
     pub name: String,
     /// How long; `null` for the rest of the test.
     pub duration_ns: Option<u64>,
+}
+
+impl FromStr for CongestionStep {
+    type Err = String;
+
+    /// `cubic`, or `cubic:20m`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, time) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, time)) => {
+                let time: Nanos = time.parse().map_err(|error| format!("{name}: {error}"))?;
+                (name, Some(time.0))
+            }
+        };
+        Ok(Self { name: name.to_owned(), duration_ns: time })
+    }
 }
 
 impl Default for TcpParameters {

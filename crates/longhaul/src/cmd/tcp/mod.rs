@@ -62,7 +62,7 @@ pub(crate) struct Args {
     rate_goal: Option<BitRate>,
     /// Use this congestion control at the sender; with several, switch from one to the next after its TIME
     #[arg(short = 'C', long, value_name = "NAME[:TIME],…", value_delimiter = ',')]
-    congestion: Vec<Step>,
+    congestion: Vec<CongestionStep>,
     /// Send segments of at most this payload size
     #[arg(short = 'M', long, value_name = "BYTES")]
     mss: Option<u32>,
@@ -125,27 +125,9 @@ impl FromStr for Window {
     }
 }
 
-/// A step of `-C`.
-#[derive(Debug, Clone)]
-struct Step(CongestionStep);
-
-impl FromStr for Step {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, time) = match text.split_once(':') {
-            None => (text, None),
-            Some((name, time)) => {
-                let time: Nanos = time.parse().map_err(|error| format!("{name}: {error}"))?;
-                (name, Some(time.0))
-            }
-        };
-        Ok(Self(CongestionStep { name: name.to_owned(), duration_ns: time }))
-    }
-}
-
 impl Args {
     fn parameters(&self) -> Result<TcpParameters, Failure> {
-        let congestion: Vec<CongestionStep> = self.congestion.iter().map(|step| step.0.clone()).collect();
+        let congestion = self.congestion.clone();
         let scheduled: Option<u64> = congestion
             .iter()
             .try_fold(0_u64, |sum, step| Some(sum.saturating_add(step.duration_ns?)))

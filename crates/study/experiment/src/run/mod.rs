@@ -1,32 +1,34 @@
 //! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
+mod captured;
+mod hosts;
 mod mix;
 pub(crate) mod plan;
+mod program;
+mod steps;
 mod tcp;
 mod udp;
 
 use crate::caveats;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::link::Netlink;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::sysctl;
-use longhaul_lab::plan::HOST_INTERFACE;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_report::html::findings::{Asked, Finding};
 use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, TestParameters};
-use longhaul_tcp::TcpParameters;
+use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::Amount;
 use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
@@ -35,9 +37,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::plan::{Plan, Planned};
+use crate::faults::Programs;
 use crate::machine::Machine;
+use crate::spec::finding::name;
 use crate::spec::mix::MixExperiment;
-use crate::spec::{Experiment, HostSettings};
+use crate::spec::{Experiment, Setting, TcpTest, UdpTest};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -130,8 +134,12 @@ pub struct Runner<'a> {
     pub stop: Stop,
     /// Where losses go that are too many for a result; `None`: nowhere, which is a caveat.
     pub save_losses: Option<&'a SaveLosses<'a>>,
-    /// The command that makes the same test by hand.
-    pub command: fn(&TestParameters) -> String,
+    /// The command that makes the same test by hand, over IPv6 if so.
+    pub command: fn(&TestParameters, bool) -> String,
+    /// Starts programs on the hosts of labs.
+    pub programs: &'a Programs,
+    /// The server of real hosts, in place of labs.
+    pub server: Option<&'a Target>,
     /// Is told what happens.
     pub tell: &'a dyn Fn(Event<'_>),
 }
@@ -217,6 +225,30 @@ impl Ran {
         state.unwrap_or_default()
     }
 
+    /// What came of the findings of `experiment`.
+    pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
+        let judge = |finding: &crate::spec::Finding| {
+            let name = |series: usize, point: usize| match experiment.udp.get(series) {
+                Some(udp) => name(&udp.name, &udp.tests[point].label),
+                None => name(&experiment.tcp[series].name, &experiment.tcp[series].tests[point].label),
+            };
+            let asked = Asked {
+                says: finding.says.clone(),
+                quantity: finding.quantity.clone(),
+                relation: finding.relation,
+                points: (finding.points.iter())
+                    .map(|(series, point)| (name(*series, *point), plan.place(*series, *point)))
+                    .collect(),
+            };
+            if experiment.tcp.is_empty() {
+                asked.judge(|(series, point)| self.udp.get(series)?.points.get(point))
+            } else {
+                asked.judge(|(series, point)| self.tcp.get(series)?.points.get(point))
+            }
+        };
+        experiment.findings.iter().map(judge).collect()
+    }
+
     /// Whether a run has a result.
     pub fn has_result(&self) -> bool {
         fn measured<R: Run>(series: &[Series<R>]) -> bool {
@@ -264,16 +296,38 @@ fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u3
     }
 }
 
+/// What a test runs over.
+#[derive(Clone, Copy)]
+enum Ground<'a> {
+    /// A lab of its own.
+    Lab(&'a Lab),
+    /// This host and another one.
+    Real(&'a Target),
+}
+
 /// Where a run takes place.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     path: &'a PathSpec,
-    hosts: &'a HostSettings,
-    poll_interval: Option<Nanos>,
+    setting: &'a Setting,
+    /// Programs that are not longhaul run there: what uses the CPUs is then no stranger.
+    has_programs: bool,
 }
 
 /// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
 const SPOILING: [&str; 3] = ["pacing_not_achieved", "sender_stopped", "clock_stepped"];
+
+/// Why the run is void, if others had the CPUs.
+fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {
+    let used = || machine.used().filter(|_| !place.has_programs);
+    let why = machine.taken().or_else(used)?;
+    Some(Caveat::new(caveats::CPU_TAKEN, why, "end what else runs on this machine"))
+}
+
+/// What of the test's own doubts spoils the run.
+fn spoiling<R: Run>(done: &R) -> Option<Caveat> {
+    done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned()
+}
 
 impl Runner<'_> {
     /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
@@ -331,13 +385,15 @@ impl Runner<'_> {
         let keeps_up = |factor: f64| -> Result<bool, Caveat> {
             let scaled = experiment.scaled(factor);
             let Some(series) = scaled.udp.first() else { return Ok(true) };
-            let rate = series.rates.iter().max().copied().unwrap_or_default();
-            let parameters = UdpParameters { amount: Amount::DurationNs(WARM_UP.0), ..series.parameters(rate) };
+            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(true) };
+            let mut moment = fastest.clone();
+            moment.parameters.amount = Amount::DurationNs(WARM_UP.0);
             let (mut kept, mut disturbed) = (0, 0);
             while kept < 2 && self.stop.requested().is_none() {
                 let run = Planned { series: 0, point: 0, repeat: kept + 1, time: WARM_UP };
-                let test = |lab: Result<&Lab, Caveat>| self.run_udp_test(lab, &parameters, None, &mut None);
-                let (why, run, whole) = self.in_lab(udp::place(series), run, test);
+                let test = |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, None, &mut None);
+                let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
+                let (why, run, whole) = self.in_lab(place, run, test);
                 match (run.run.error, why) {
                     (Some(error), _) if !whole => return Err(error),
                     (None, None) => kept += 1,
@@ -372,16 +428,18 @@ impl Runner<'_> {
             Some(udp) => {
                 let again = if attempt == 0 { String::new() } else { format!("-try{}", attempt + 1) };
                 let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
-                let (rejected, run, whole) = self.in_lab(udp::place(udp), run, |lab| {
-                    self.run_udp_test(lab, &udp.parameters(udp.rates[point]), Some(&losses), &mut ran.hosts)
-                });
+                let wanted = &udp.tests[point];
+                let place = Place { path: &udp.path, setting: &wanted.setting, has_programs: false };
+                let (rejected, run, whole) =
+                    self.in_lab(place, run, |lab| self.run_udp_test(lab, wanted, Some(&losses), &mut ran.hosts));
                 (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
             None => {
                 let tcp = &experiment.tcp[series];
-                let (rejected, run, whole) = self.in_lab(tcp::place(tcp), run, |lab| {
-                    self.run_tcp_test(lab, &tcp.tests[point], &tcp.path, &mut ran.hosts)
-                });
+                let wanted = &tcp.tests[point];
+                let place = Place { path: &tcp.path, setting: &wanted.setting, has_programs: wanted.program.is_some() };
+                let (rejected, run, whole) =
+                    self.in_lab(place, run, |lab| self.run_tcp_test(lab, wanted, &tcp.path, &mut ran.hosts));
                 (Made::Tcp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
         }
@@ -392,10 +450,20 @@ impl Runner<'_> {
         &self,
         place: Place<'_>,
         run: Planned,
-        test: impl FnOnce(Result<&Lab, Caveat>) -> R,
+        test: impl FnOnce(Result<Ground<'_>, Caveat>) -> R,
     ) -> (Option<Caveat>, Repeat<R>, bool) {
         let seed = self.spec.seed.wrapping_add(u64::from(run.repeat) - 1);
         let (repeat, began_at) = (run.repeat, jiff::Timestamp::now().to_string());
+        if let Some(target) = self.server {
+            let machine = Machine::begins();
+            let mut done = test(Ok(Ground::Real(target)));
+            let taken = taken(&machine, place);
+            let spoiling = spoiling(&done);
+            let is_whole = self.stop.requested().is_none() && done.has_result();
+            let why = taken.clone().or(spoiling).filter(|_| is_whole);
+            done.add_caveats(taken.into_iter().collect());
+            return (why, Repeat { repeat, seed, began_at, emulator: None, run: done }, true);
+        }
         let lab = match self.raise(place, seed) {
             Ok(lab) => lab,
             Err(error) => {
@@ -404,8 +472,8 @@ impl Runner<'_> {
             }
         };
         let machine = Machine::begins();
-        let mut done = test(Ok(&lab));
-        let taken = machine.taken().or_else(|| machine.used());
+        let mut done = test(Ok(Ground::Lab(&lab)));
+        let taken = taken(&machine, place);
         let (emulator, late) = match lab.down() {
             Ok(status) => {
                 let late = status.caveats(self.spec.lateness_bound);
@@ -413,9 +481,7 @@ impl Runner<'_> {
             }
             Err(error) => (None, vec![lab_failed(&error)]),
         };
-        let remedy = "end what else runs on this machine";
-        let taken = taken.map(|why| Caveat::new(caveats::CPU_TAKEN, why, remedy));
-        let spoiling = done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned();
+        let spoiling = spoiling(&done);
         // A test that was stopped, or that failed, would not be better another time.
         let is_whole = self.stop.requested().is_none() && done.has_result();
         // The cause before what it does to the emulator.
@@ -425,13 +491,17 @@ impl Runner<'_> {
     }
 
     fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {
-        let mtu_bytes = place.hosts.mtu.unwrap_or(self.spec.mtu_bytes);
-        let lab = Lab::up(LabSpec { mtu_bytes, seed, ..self.spec.clone() }, place.path.clone()).and_then(|lab| {
-            place.poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
+        let Setting { hosts, poll_interval, .. } = place.setting;
+        let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
+        let offload = hosts.offloads.unwrap_or(self.spec.offload);
+        let wire = place.setting.wire || self.spec.wire;
+        let spec = LabSpec { mtu_bytes, offload, wire, seed, ..self.spec.clone() };
+        let lab = Lab::up(spec, place.path.clone()).and_then(|lab| {
+            poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
             Ok(lab)
         });
         let lab = lab.map_err(|error| lab_failed(&error))?;
-        set_hosts(&lab, place.hosts)?;
+        hosts::set(&lab, hosts)?;
         Ok(lab)
     }
 
@@ -440,19 +510,25 @@ impl Runner<'_> {
         let amount = Amount::DurationNs(WARM_UP.0);
         let (place, host, parameters): (_, &str, TestParameters) = match experiment.udp.get(run.series) {
             Some(udp) => {
-                let parameters = udp.parameters(udp.rates[run.point]);
-                (udp::place(udp), "client", UdpParameters { amount, ..parameters }.into())
+                let UdpTest { setting, parameters, .. } = &udp.tests[run.point];
+                let parameters = UdpParameters { amount, ..parameters.clone() };
+                (Place { path: &udp.path, setting, has_programs: false }, "client", parameters.into())
             }
             None => {
                 let tcp = &experiment.tcp[run.series];
-                let flows = &tcp.tests[run.point].flows;
-                let parameters = TcpParameters { amount, omit_ns: 0, ..flows.parameters.clone() };
-                (tcp::place(tcp), &flows.host, parameters.into())
+                let TcpTest { setting, flows, .. } = &tcp.tests[run.point];
+                let congestion = flows.parameters.congestion.first().cloned();
+                let congestion = congestion.map(|step| CongestionStep { duration_ns: None, ..step });
+                let congestion = congestion.into_iter().collect();
+                let parameters = TcpParameters { amount, congestion, omit_ns: 0, ..flows.parameters.clone() };
+                (Place { path: &tcp.path, setting, has_programs: false }, &flows.host, parameters.into())
             }
         };
         // What goes wrong here goes wrong again in the runs, which say it.
-        if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(&lab, host, parameters, self.stop);
+        if let Some(target) = self.server {
+            let _ = test(Ground::Real(target), host, parameters, false, self.stop);
+        } else if let Ok(lab) = self.raise(place, self.spec.seed) {
+            let _ = test(Ground::Lab(&lab), host, parameters, place.setting.ipv6, self.stop);
             let _ = lab.down();
         }
     }
@@ -468,40 +544,24 @@ fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
-/// Sets the hosts of a lab as `wanted`; they end with it.
-fn set_hosts(lab: &Lab, wanted: &HostSettings) -> Result<(), Caveat> {
-    let switch = |on: bool| if on { "1" } else { "0" };
-    for host in lab.hosts() {
-        let set = || -> Result<(), String> {
-            let parameters = [("net.ipv4.tcp_sack", wanted.sack), ("net.ipv4.tcp_timestamps", wanted.timestamps)];
-            for (key, on) in parameters {
-                on.map_or(Ok(()), |on| sysctl::write(key, switch(on))).map_err(|error| error.to_string())?;
-            }
-            if let Some(packets) = wanted.txqueuelen {
-                let mut links = Netlink::open().map_err(|error| error.to_string())?;
-                let index = links.index_of(HOST_INTERFACE).map_err(|error| error.to_string())?;
-                links.set_queue_packets(index, packets).map_err(|error| error.to_string())?;
-            }
-            Ok(())
-        };
-        let done = host.namespace.enter(set).map_err(|error| error.to_string()).and_then(|done| done);
-        done.map_err(|error| lab_failed(&format!("{}: {error}", host.plan.name)))?;
-    }
-    Ok(())
-}
-
-/// One test from `client` to the server.
+/// One test from `client` to the server; between real hosts from this one.
 fn test(
-    lab: &Lab,
+    ground: Ground<'_>,
     client: &str,
     parameters: impl Into<TestParameters> + Send,
+    ipv6: bool,
     stop: Stop,
 ) -> Result<TestEnd, SessionError> {
+    let lab = match ground {
+        Ground::Lab(lab) => lab,
+        Ground::Real(target) => return client::run(target, parameters, Some(stop), |_| {}),
+    };
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host("server").map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions::default();
-    let address = SocketAddr::from((server.plan.ipv4, 0));
+    let ip: IpAddr = if ipv6 { server.plan.ipv6.into() } else { server.plan.ipv4.into() };
+    let address = SocketAddr::from((ip, 0));
     let namespace = server.namespace.try_clone().map_err(|error| failed(&error))?;
     let (ready, bound) = mpsc::channel();
     let spec = lab.spec().clone();

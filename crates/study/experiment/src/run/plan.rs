@@ -1,16 +1,23 @@
 //! Which points of an experiment are run, how often, and in what order.
 
+use std::collections::BTreeSet;
+
+use longhaul_path::spec::{Direction, PathSpec};
 use longhaul_terms::Amount;
-use longhaul_units::Nanos;
+use longhaul_udp::UdpParameters;
+use longhaul_units::{BitRate, Nanos};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::spec::{Experiment, ExperimentError, Repeats};
+use crate::spec::finding::name;
+use crate::spec::{Experiment, ExperimentError, Repeats, Setting, TcpTest};
 
 /// Runs of each point of a quick look: the fewest that have an interval worth the name.
 const QUICK_RUNS: u32 = 3;
 /// What a run takes beside its test, before one was made: its lab, the control connection, the last packets.
 const BESIDE_A_TEST: Nanos = Nanos::from_millis(700);
+/// What a TCP flow is taken to get at most, where a number of bytes is sent.
+const ASSUMED_RATE: BitRate = BitRate::from_gbit(2);
 /// Round trips of a run beside its test.
 const ROUND_TRIPS: u64 = 4;
 
@@ -23,12 +30,16 @@ pub struct Choice {
     pub quick: bool,
     /// Series whose name has one of these in it, whatever the case; empty: all.
     pub only: Vec<String>,
+    /// Between real hosts: without the points that need a lab, and each test once.
+    pub real: bool,
 }
 
 /// The points that are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     points: Vec<PlannedPoint>,
+    /// Points that need a lab where there is none, or are the same test as another there.
+    left_out: Vec<String>,
     seed: u64,
 }
 
@@ -74,17 +85,29 @@ impl Plan {
             }
         }
         let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|wanted| has(name, wanted));
-        let mut points = Vec::new();
-        let wanted = outlines.iter().enumerate().filter(|(_, outline)| chosen(outline.name));
-        for (series_place, (series, outline)) in wanted.enumerate() {
+        let (mut points, mut left_out, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut series_place = 0;
+        for (series, outline) in outlines.iter().enumerate().filter(|(_, outline)| chosen(outline.name)) {
             let usual = if choice.quick { QUICK_RUNS.min(outline.repeats.count) } else { outline.repeats.count };
             let quick = |point: &usize| !choice.quick || outline.repeats.quick.contains(point);
-            let taken = outline.points.iter().enumerate().filter(|(point, _)| quick(point));
-            for (point_place, (point, (label, time))) in taken.enumerate() {
+            let mut taken = Vec::new();
+            for (point, (label, time, test)) in outline.points.iter().enumerate().filter(|(point, _)| quick(point)) {
+                let is_new = test.as_ref().is_some_and(|test| !seen.contains(test));
+                if choice.real && !is_new {
+                    left_out.push(name(outline.name, label));
+                    continue;
+                }
+                seen.extend(test.clone());
+                taken.push((point, (label, time)));
+            }
+            // The result has no series without a point.
+            let place = series_place;
+            series_place += usize::from(!taken.is_empty());
+            for (point_place, (point, (label, time))) in taken.into_iter().enumerate() {
                 points.push(PlannedPoint {
                     series,
                     point,
-                    place: (series_place, point_place),
+                    place: (place, point_place),
                     label: label.clone(),
                     name: outline.name.to_owned(),
                     runs: choice.repeat.unwrap_or(usual),
@@ -92,7 +115,18 @@ impl Plan {
                 });
             }
         }
-        Ok(Self { points, seed })
+        if points.is_empty() && choice.real {
+            return Err(ExperimentError::at("--server", "each point of the experiment needs a lab"));
+        }
+        if points.is_empty() {
+            return Err(ExperimentError::at("--quick", "none of these series has a quick point"));
+        }
+        Ok(Self { points, left_out, seed })
+    }
+
+    /// The points that are left out between real hosts.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// All runs: each point once in random order, then each once more in another order, and so on. What drifts meanwhile is in all points alike.
@@ -151,31 +185,50 @@ fn has(name: &str, wanted: &str) -> bool {
     name.to_lowercase().contains(&wanted.trim().to_lowercase())
 }
 
+/// About how long a test of `amount` takes that gets `rate`.
+fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> Nanos {
+    let at_rate = |bytes: u64| Nanos::from_secs_f64(bytes as f64 * 8.0 / rate.0.max(1) as f64);
+    let test = match amount {
+        Amount::DurationNs(ns) => Nanos(ns),
+        Amount::Bytes(bytes) => at_rate(bytes),
+        Amount::Packets(packets) => at_rate(packets.saturating_mul(payload_bytes.into())),
+    };
+    test + BESIDE_A_TEST + Nanos(path.round_trip().0.saturating_mul(ROUND_TRIPS))
+}
+
 struct Outline<'a> {
     name: &'a str,
     repeats: &'a Repeats,
-    /// Label and time of a run.
-    points: Vec<(String, Nanos)>,
+    /// Label and time of a run, and what it is between real hosts: `None` where it needs a lab.
+    points: Vec<(String, Nanos, Option<String>)>,
 }
 
 /// The series of either kind.
 fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
-    let time = |amount: &Amount, rtt: Nanos| {
-        let test = if let Amount::DurationNs(ns) = amount { Nanos(*ns) } else { Nanos::ZERO };
-        test + BESIDE_A_TEST + Nanos(rtt.0.saturating_mul(ROUND_TRIPS))
-    };
     let udp = experiment.udp.iter().map(|series| Outline {
         name: &series.name,
         repeats: &series.repeats,
-        points: (series.labels().into_iter().zip(&series.rates))
-            .map(|(label, rate)| (label, time(&series.parameters(*rate).amount, series.path.round_trip())))
+        points: (series.tests.iter())
+            .map(|test| {
+                let UdpParameters { amount, payload_bytes, .. } = test.parameters;
+                let real = (test.setting == Setting::default()).then(|| format!("{:?}", test.parameters));
+                (test.label.clone(), time(amount, payload_bytes, test.rate(), &series.path), real)
+            })
             .collect(),
     });
     let tcp = experiment.tcp.iter().map(|series| Outline {
         name: &series.name,
         repeats: &series.repeats,
         points: (series.tests.iter())
-            .map(|test| (test.label.clone(), time(&test.flows.parameters.amount, series.path.round_trip())))
+            .map(|test| {
+                let own = series.path.clients.iter().filter_map(|host| host.rate).min();
+                let shared = series.path.bottleneck(Direction::Forward);
+                let rate = own.into_iter().chain(shared).min().unwrap_or(ASSUMED_RATE);
+                let TcpTest { setting, flows, program, capture, beside, .. } = test;
+                let of_labs = *setting != Setting::default() || program.is_some() || *capture || beside.is_some();
+                let real = (!of_labs).then(|| format!("{:?}", flows.parameters));
+                (test.label.clone(), time(flows.parameters.amount, 0, rate.min(ASSUMED_RATE), &series.path), real)
+            })
             .collect(),
     });
     udp.chain(tcp).collect()
@@ -215,9 +268,26 @@ mod tests {
         assert_eq!(plan.runs(), runs, "and the same with the same seed");
     }
 
+    /// What needs a lab is left out, and so is a test that another series has.
+    #[test]
+    fn between_real_hosts_each_test_is_made_once() {
+        let text = "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'Short'\nrates = ['1M', '2M']\nchange = ['delay=1ms']\n\
+                    [[udp]]\nname = 'Long'\nrates = ['1M', '3M']\nchange = ['delay=9ms']\n\
+                    [[udp]]\nname = 'Polled'\nrates = ['1M']\npoll_interval = '1ms'\n";
+        let experiment = Experiment::parse(text, Path::new("")).unwrap();
+        let plan = Plan::of(&experiment, &Choice { real: true, ..Choice::default() }, 1).unwrap();
+        let series: Vec<_> = plan.series().into_iter().map(|(name, labels, ..)| (name, labels)).collect();
+        assert_eq!(series, [("Short", vec!["1", "2"]), ("Long", vec!["3"])]);
+        assert_eq!(plan.left_out(), ["Long, 1", "Polled, 1"]);
+        assert_eq!((plan.place(1, 1), plan.place(2, 0)), (Some((1, 0)), None));
+        let polled = Choice { real: true, only: vec!["polled".into()], ..Choice::default() };
+        let error = Plan::of(&experiment, &polled, 1).unwrap_err().to_string();
+        assert_eq!(error, "--server: each point of the experiment needs a lab");
+    }
+
     #[test]
     fn a_choice_takes_series_and_points() {
-        let quick = Choice { quick: true, only: vec!["large".into()], repeat: None };
+        let quick = Choice { quick: true, only: vec!["large".into()], ..Choice::default() };
         let plan = Plan::of(&experiment(), &quick, 1).unwrap();
         let series = plan.series();
         assert_eq!((series.len(), &series[0].1, series[0].2), (1, &vec!["1", "3"], 3));
@@ -226,7 +296,7 @@ mod tests {
         let only = Choice { only: vec!["huge".into()], ..Choice::default() };
         let error = Plan::of(&experiment(), &only, 1).unwrap_err().to_string();
         assert_eq!(error, "--only: no series has `huge` in its name: Large buffer; Small buffer");
-        let once = Choice { repeat: Some(1), only: vec!["small".into()], quick: false };
+        let once = Choice { repeat: Some(1), only: vec!["small".into()], ..Choice::default() };
         let plan = Plan::of(&experiment(), &once, 1).unwrap();
         assert_eq!(plan.runs().len(), 1);
         assert_eq!(plan.words(&plan.runs()[0]), "Small buffer, 1, run 1");

@@ -9,40 +9,57 @@ use longhaul_result::Caveat;
 use longhaul_session::{SessionError, TestEnd, kind};
 use longhaul_units::Nanos;
 
-use super::{Hosts, Place, Runner, no_report, test};
+use super::captured::Capturing;
+use super::{Ground, Hosts, Runner, hosts, no_report, steps, test};
 use crate::spec::{TcpFlows, TcpSeries, TcpTest};
 
 /// `series` without a point.
 pub(super) fn empty(series: &TcpSeries) -> Series<Run> {
+    let (hosts, poll_interval_ns) = hosts::shared(series.tests.iter().map(|test| &test.setting));
     Series {
         name: series.name.clone(),
         paper: series.paper.clone(),
-        changes: series.changes.iter().cloned().chain(series.hosts.words()).collect(),
-        poll_interval_ns: None,
+        changes: series.changes.clone(),
+        hosts,
+        poll_interval_ns,
         points: Vec::new(),
     }
-}
-
-/// Where the runs of `series` take place.
-pub(super) fn place(series: &TcpSeries) -> Place<'_> {
-    Place { path: &series.path, hosts: &series.hosts, poll_interval: None }
 }
 
 impl Runner<'_> {
     /// One test, and what shares its path. `hosts` are client and server as they were first seen.
     pub(super) fn run_tcp_test(
         &self,
-        lab: Result<&Lab, Caveat>,
+        ground: Result<Ground<'_>, Caveat>,
         wanted: &TcpTest,
         path: &PathSpec,
         hosts: &mut Option<Hosts>,
     ) -> Run {
-        let lab = match lab {
-            Ok(lab) => lab,
+        let ground = match ground {
+            Ok(ground) => ground,
             Err(error) => return self.failed(wanted, path, error),
         };
-        let stop = self.stop;
-        let one = |flows: &TcpFlows| test(lab, &flows.host, flows.parameters.clone(), stop);
+        let prepared = match ground {
+            Ground::Lab(lab) => self.prepare(lab, wanted),
+            Ground::Real(_) => Ok((None, None)),
+        };
+        let (receiver, capturing) = match (prepared, &wanted.program, ground) {
+            (Err(error), ..) => return self.failed(wanted, path, error),
+            (Ok(_), Some(program), Ground::Lab(lab)) => {
+                let run = self.failed(wanted, path, no_report());
+                return match self.run_program(lab, wanted, program) {
+                    Ok(program) => Run { program: Some(program), error: None, ..run },
+                    Err(error) => Run { error: Some(error), ..run },
+                };
+            }
+            (Ok(prepared), ..) => prepared,
+        };
+        let (stop, ipv6) = (self.stop, wanted.setting.ipv6);
+        let one = |flows: &TcpFlows| {
+            let mut parameters = flows.parameters.clone();
+            parameters.affinity.receiver_cpus.extend(receiver);
+            test(ground, &flows.host, parameters, ipv6, stop)
+        };
         let (own, other) = std::thread::scope(|scope| {
             let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
             let own = one(&wanted.flows);
@@ -52,9 +69,11 @@ impl Runner<'_> {
         if let Ok(end) = &own {
             hosts.get_or_insert_with(|| Hosts::of(end));
         }
+        let omit = Nanos(wanted.flows.parameters.omit_ns);
+        let steps = own.as_ref().map_or_else(|_| Vec::new(), |end| steps::of(end, omit));
         let (mut error, mut caveats) = (None, Vec::new());
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
-            let mut done = self.without_result(flows);
+            let mut done = self.without_result(flows, ipv6);
             match end {
                 Ok(end) => {
                     match kind::tcp::results(&end, false) {
@@ -74,15 +93,33 @@ impl Runner<'_> {
         let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
+        let packets = match capturing.map(|capturing: Capturing| capturing.end(omit)) {
+            None => None,
+            Some(Ok(packets)) => Some(packets),
+            Some(Err(why)) => {
+                caveats.push(why);
+                None
+            }
+        };
         let path_rtt_ns = path.round_trip().0;
-        Run { flows, beside, expected_bps, path_rtt_ns, error, caveats }
+        Run { flows, program: None, packets, steps, beside, expected_bps, path_rtt_ns, error, caveats }
+    }
+
+    /// What has to be done on the hosts before a test: the CPU of the receiver, and captures.
+    fn prepare(&self, lab: &Lab, wanted: &TcpTest) -> Result<(Option<u16>, Option<Capturing>), Caveat> {
+        let receiver = hosts::place_softirq(lab, &wanted.setting)?;
+        let capturing = wanted.capture.then(|| Capturing::begin(lab, &wanted.flows.host)).transpose()?;
+        Ok((receiver, capturing))
     }
 
     /// There was no test.
     fn failed(&self, wanted: &TcpTest, path: &PathSpec, error: Caveat) -> Run {
         Run {
-            flows: self.without_result(&wanted.flows),
-            beside: wanted.beside.as_ref().map(|beside| self.without_result(beside)),
+            flows: self.without_result(&wanted.flows, wanted.setting.ipv6),
+            program: None,
+            packets: None,
+            steps: Vec::new(),
+            beside: wanted.beside.as_ref().map(|beside| self.without_result(beside, wanted.setting.ipv6)),
             expected_bps: None,
             path_rtt_ns: path.round_trip().0,
             error: Some(error),
@@ -90,10 +127,10 @@ impl Runner<'_> {
         }
     }
 
-    fn without_result(&self, flows: &TcpFlows) -> Flows {
+    fn without_result(&self, flows: &TcpFlows, ipv6: bool) -> Flows {
         Flows {
             host: flows.host.clone(),
-            command: (self.command)(&flows.parameters.clone().into()),
+            command: (self.command)(&flows.parameters.clone().into(), ipv6),
             parameters: flows.parameters.clone(),
             result: None,
         }

@@ -1,30 +1,25 @@
 //! The UDP tests of an experiment.
 
-use longhaul_lab::Lab;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
-use longhaul_udp::UdpParameters;
 use longhaul_udp::locate::Loss;
 
-use super::{Hosts, Place, Runner, no_report, test};
-use crate::spec::{HostSettings, UdpSeries};
+use super::{Ground, Hosts, Runner, hosts, no_report, test};
+use crate::spec::{UdpSeries, UdpTest};
 
 /// `series` without a point.
 pub(super) fn empty(series: &UdpSeries) -> Series<Run> {
+    let (hosts, poll_interval_ns) = hosts::shared(series.tests.iter().map(|test| &test.setting));
     Series {
         name: series.name.clone(),
         paper: series.paper.clone(),
         changes: series.changes.clone(),
-        poll_interval_ns: series.poll_interval.map(|interval| interval.0),
+        hosts,
+        poll_interval_ns,
         points: Vec::new(),
     }
-}
-
-/// Where the runs of `series` take place.
-pub(super) fn place(series: &UdpSeries) -> Place<'_> {
-    Place { path: &series.path, hosts: &HostSettings::LIKE_A_LAB, poll_interval: series.poll_interval }
 }
 
 impl Runner<'_> {
@@ -32,24 +27,25 @@ impl Runner<'_> {
     /// `losses_file`.
     pub(super) fn run_udp_test(
         &self,
-        lab: Result<&Lab, Caveat>,
-        parameters: &UdpParameters,
+        ground: Result<Ground<'_>, Caveat>,
+        wanted: &UdpTest,
         losses_file: Option<&str>,
         hosts: &mut Option<Hosts>,
     ) -> Run {
+        let UdpTest { setting, parameters, .. } = wanted;
         let mut run = Run {
-            rate_bps: parameters.rate().map_or(0, |rate| rate.0),
-            command: (self.command)(&parameters.clone().into()),
+            rate_bps: wanted.rate().0,
+            command: (self.command)(&parameters.clone().into(), setting.ipv6),
             parameters: parameters.clone(),
             result: None,
             error: None,
             caveats: Vec::new(),
         };
-        let lab = match lab {
-            Ok(lab) => lab,
+        let ground = match ground {
+            Ok(ground) => ground,
             Err(error) => return Run { error: Some(error), ..run },
         };
-        match test(lab, "client", parameters.clone(), self.stop) {
+        match test(ground, "client", parameters.clone(), setting.ipv6, self.stop) {
             Ok(end) => {
                 hosts.get_or_insert_with(|| Hosts::of(&end));
                 let mut save = self.save_losses.zip(losses_file).map(|(save, losses_file)| {

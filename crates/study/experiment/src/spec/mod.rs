@@ -10,44 +10,57 @@
 //! sockbuf = "1M"
 //! ```
 //!
-//! Or, in place of `[[udp]]`, series of TCP tests (`tcp.rs`), or a receiver under background traffic (`mix.rs`).
+//! Or, in place of `[[udp]]`, series of TCP tests (`tcp.rs`), or a receiver under background traffic (`mix.rs`). `[[finding]]` says what should
+//! come of it (`finding.rs`).
 //!
 //! What is not here: running one (`run/`).
 
+mod error;
+pub(crate) mod finding;
 pub(crate) mod mix;
+mod program;
+mod setting;
 mod tcp;
+mod udp;
 
-use std::fmt;
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
 use longhaul_path::spec::{Change, Direction, PathSpec, QueueLimit};
-use longhaul_report::html::udp_loss::mbit;
-use longhaul_terms::{Affinity, Amount, ParameterError, SOCKBUF_LEAST, SoftirqPlacement};
-use longhaul_udp::{Pace, UdpParameters};
-use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_units::{BitRate, Bytes};
 use serde::Deserialize;
 
-pub use tcp::{HostSettings, TcpFlows, TcpSeries, TcpTest};
+pub use error::ExperimentError;
+pub use finding::Finding;
+pub use program::{Parser, Program};
+pub use setting::{HostSettings, Setting};
+pub use tcp::{TcpFlows, TcpSeries, TcpTest};
+pub use udp::{UdpSeries, UdpTest};
 
 /// A file that is longer is none.
 pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
-/// Series of an experiment, and rates of a series, at most: together the tests of a night.
+/// Series of an experiment at most.
 const SERIES_MOST: usize = 64;
-const RATES_MOST: usize = 64;
+/// Findings of an experiment at most.
+const FINDINGS_MOST: usize = 64;
 /// Letters of a title or a name at most: they stand over figures and in tables.
 const NAME_LETTERS_MOST: usize = 100;
 /// A queue holds at least one frame of Ethernet as hosts send it (L1).
 const LONGEST_FRAME_BYTES: u64 = 1538;
-/// How seldom and how often a ring can be polled.
-const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
 
 /// Experiments that come with longhaul: name and text.
 const KNOWN: &[(&str, &str)] = &[
     ("nlr-udp-loss", include_str!("../../../../../experiments/nlr-udp-loss.toml")),
+    ("nlr-udp-rings", include_str!("../../../../../experiments/nlr-udp-rings.toml")),
     ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
+    ("nlr-batching", include_str!("../../../../../experiments/nlr-batching.toml")),
+    ("nlr-batching-tcp", include_str!("../../../../../experiments/nlr-batching-tcp.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
+    ("datatag-switch", include_str!("../../../../../experiments/datatag-switch.toml")),
+    ("datatag-transfers", include_str!("../../../../../experiments/datatag-transfers.toml")),
     ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
+    ("datatag-one-against-n", include_str!("../../../../../experiments/datatag-one-against-n.toml")),
+    ("tapee", include_str!("../../../../../experiments/tapee.toml")),
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
 ];
 
@@ -73,6 +86,8 @@ pub struct Experiment {
     pub udp: Vec<UdpSeries>,
     /// Its series of TCP tests; empty where it is of UDP.
     pub tcp: Vec<TcpSeries>,
+    /// What should come of it.
+    pub findings: Vec<Finding>,
 }
 
 /// How often each point of a series is run, and which are enough for a quick look.
@@ -116,27 +131,6 @@ impl Repeats {
     }
 }
 
-/// UDP tests from client to server that differ in their rate alone.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UdpSeries {
-    /// What sets it apart from the others.
-    pub name: String,
-    /// What the source has there.
-    pub paper: String,
-    /// What was changed of the path, as it was written.
-    pub changes: Vec<String>,
-    /// The path with those changes.
-    pub path: PathSpec,
-    /// How often the server's ring is polled; `None`: each frame as it comes.
-    pub poll_interval: Option<Nanos>,
-    /// Payload bits a second, of each point.
-    pub rates: Vec<BitRate>,
-    /// How often.
-    pub repeats: Repeats,
-    /// What the tests have in common; their pace is [`UdpSeries::parameters`]'.
-    common: UdpParameters,
-}
-
 impl Experiment {
     /// The same with `factor` times the rates, the buffers and the queues: what takes a time takes the same time, with fewer packets. `factor` is
     /// above 0, and 1 at most.
@@ -149,11 +143,7 @@ impl Experiment {
             if factor != 1.0 && !series.changes.is_empty() {
                 series.changes.push(format!("and {factor} times all rates and queues"));
             }
-            series.rates.iter_mut().for_each(|rate| *rate = BitRate(times(rate.0, factor).max(1_000)));
-            let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
-            series.poll_interval = series.poll_interval.map(slower);
-            let smallest = SOCKBUF_LEAST.0;
-            series.common.sockbuf_bytes = series.common.sockbuf_bytes.map(|bytes| times(bytes, factor).max(smallest));
+            series.scale(factor);
         }
         scaled
     }
@@ -164,9 +154,18 @@ impl Experiment {
         let once = Repeats { count: 1, quick: Vec::new() };
         alike.udp.iter_mut().for_each(|series| series.repeats = once.clone());
         alike.tcp.iter_mut().for_each(|series| series.repeats = once.clone());
-        // Words about it change nothing.
-        (alike.note, alike.source) = (String::new(), String::new());
+        // Words about it change nothing, and neither does what should come of it.
+        (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
         format!("{alike:?}")
+    }
+
+    /// The commands that it runs beside longhaul's own tests, each with its series.
+    pub fn commands(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tcp.iter().flat_map(|series| {
+            let program = series.tests.first().and_then(|test| test.program.as_ref());
+            let commands = program.into_iter().flat_map(|program| program.server.iter().chain([&program.client]));
+            commands.map(|command| (series.name.as_str(), command.as_str()))
+        })
     }
 
     /// Its path in words: name, round trip, slowest hop.
@@ -175,59 +174,6 @@ impl Experiment {
         let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).min();
         let rate = rate.map_or_else(String::new, |rate| format!(", slowest hop {rate}"));
         format!("{}: {} round trip{rate}", path.name, path.round_trip())
-    }
-}
-
-impl UdpSeries {
-    /// What its points are called.
-    pub fn labels(&self) -> Vec<String> {
-        self.rates.iter().map(|rate| mbit(rate.0)).collect()
-    }
-
-    /// The test at `rate`.
-    pub fn parameters(&self, rate: BitRate) -> UdpParameters {
-        UdpParameters { pace: Pace::RateBps(rate.0), ..self.common.clone() }
-    }
-}
-
-/// Why a text is no experiment, in one line: where, what, and what is allowed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}{message}")]
-pub struct ExperimentError {
-    /// The file, and line and column where they are known, with a colon behind each.
-    place: String,
-    message: String,
-}
-
-impl ExperimentError {
-    fn new(message: impl fmt::Display) -> Self {
-        let message = message.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { place: String::new(), message: message.chars().filter(|c| !c.is_control()).take(500).collect() }
-    }
-
-    pub(crate) fn at(key: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::new(format!("{key}: {why}"))
-    }
-
-    /// A parameter of a test is out of range.
-    pub(crate) fn parameter(place: impl fmt::Display, error: &ParameterError) -> Self {
-        Self::at(format_args!("{place}.{}", error.field), format_args!("{}: {}", error.given, error.allowed))
-    }
-
-    /// What the reader of TOML says of `text`, and where.
-    pub(crate) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
-        let mut refused = Self::new(error.message());
-        if let Some(span) = error.span() {
-            let before = text.get(..span.start).unwrap_or(text);
-            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
-        }
-        refused
-    }
-
-    pub(crate) fn in_file(mut self, file: &str) -> Self {
-        self.place = format!("{}:{} ", file.escape_debug(), self.place);
-        self
     }
 }
 
@@ -247,47 +193,11 @@ struct Text {
     #[serde(default)]
     change: Vec<String>,
     #[serde(default)]
-    udp: Vec<UdpText>,
+    udp: Vec<udp::UdpText>,
     #[serde(default)]
     tcp: Vec<tcp::TcpText>,
-}
-
-/// The text form of a series.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UdpText {
-    name: String,
     #[serde(default)]
-    paper: String,
-    rates: Vec<BitRate>,
-    repeat: Option<u32>,
-    quick: Option<Vec<String>>,
-    /// Long enough for some 30,000 packets at 400 Mb/s, so that a loss of one in 1000 shows.
-    #[serde(default = "one_second")]
-    time: Nanos,
-    /// What 1500-byte Ethernet carries beside IPv6, UDP and 4 bytes of VLAN tag.
-    #[serde(default = "full_packet")]
-    length: u32,
-    sockbuf: Option<Bytes>,
-    softirq: Option<SoftirqPlacement>,
-    /// A drop takes one packet, as on a wire.
-    #[serde(default = "yes")]
-    wire: bool,
-    poll_interval: Option<Nanos>,
-    #[serde(default)]
-    change: Vec<String>,
-}
-
-fn one_second() -> Nanos {
-    Nanos::from_secs(1)
-}
-
-fn full_packet() -> u32 {
-    UdpParameters::default().payload_bytes
-}
-
-fn yes() -> bool {
-    true
+    finding: Vec<finding::FindingText>,
 }
 
 impl Experiment {
@@ -316,6 +226,10 @@ impl Experiment {
     /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
         let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        Self::from_text(written, folder).map_err(|error| error.located(text))
+    }
+
+    fn from_text(written: Text, folder: &Path) -> Result<Self, ExperimentError> {
         check_name("title", &written.title)?;
         let (udp, tcp) = (written.udp.len(), written.tcp.len());
         if udp > 0 && tcp > 0 {
@@ -340,53 +254,16 @@ impl Experiment {
         let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
-        let Text { title, source, note, calibrate, .. } = written;
-        Ok(Self { title, source, note, calibrate, path, udp, tcp })
-    }
-}
-
-impl UdpSeries {
-    fn from_text(place: &str, written: UdpText, path: &PathSpec, repeat: Option<u32>) -> Result<Self, ExperimentError> {
-        let at = |key: &str| format!("{place}.{key}");
-        check_name(&at("name"), &written.name)?;
-        if !(1..=RATES_MOST).contains(&written.rates.len()) {
+        if written.finding.len() > FINDINGS_MOST {
             return Err(ExperimentError::at(
-                at("rates"),
-                format!("{} of them, 1 to {RATES_MOST}", written.rates.len()),
+                "finding",
+                format!("{} of them, {FINDINGS_MOST} at most", written.finding.len()),
             ));
         }
-        if let Some(interval) = written.poll_interval
-            && !POLL_INTERVALS.contains(&interval)
-        {
-            let allowed = format!("{interval}: {} to {}", POLL_INTERVALS.start(), POLL_INTERVALS.end());
-            return Err(ExperimentError::at(at("poll_interval"), allowed));
-        }
-        let mut path = path.clone();
-        apply(&at("change"), &written.change, &mut path)?;
-        let labels: Vec<String> = written.rates.iter().map(|rate| mbit(rate.0)).collect();
-        let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        let series = Self {
-            name: written.name,
-            paper: written.paper,
-            changes: written.change,
-            path,
-            poll_interval: written.poll_interval,
-            rates: written.rates,
-            repeats,
-            common: UdpParameters {
-                amount: Amount::DurationNs(written.time.0),
-                payload_bytes: written.length,
-                sockbuf_bytes: written.sockbuf.map(|size| size.0),
-                wire: written.wire,
-                interval_ns: None,
-                affinity: Affinity { softirq: written.softirq, ..Affinity::default() },
-                ..UdpParameters::default()
-            },
-        };
-        for rate in &series.rates {
-            series.parameters(*rate).validate().map_err(|error| ExperimentError::parameter(place, &error))?;
-        }
-        Ok(series)
+        let finding = |(number, finding)| Finding::from_text(&format!("finding[{number}]"), finding, &udp, &tcp);
+        let findings = written.finding.into_iter().enumerate().map(finding).collect::<Result<_, _>>()?;
+        let Text { title, source, note, calibrate, .. } = written;
+        Ok(Self { title, source, note, calibrate, path, udp, tcp, findings })
     }
 }
 
@@ -455,6 +332,9 @@ fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentEr
 
 #[cfg(test)]
 mod tests {
+    use longhaul_terms::SoftirqPlacement;
+    use longhaul_units::Nanos;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -482,7 +362,7 @@ change = ["rate=1Gbit"]
     fn a_series_has_its_own_path_and_parameters() {
         let experiment = Experiment::parse(GOOD, Path::new("")).unwrap();
         let series = &experiment.udp[0];
-        let parameters = series.parameters(series.rates[1]);
+        let parameters = &series.tests[1].parameters;
         assert_eq!(parameters.rate(), Some(BitRate(1_200_000_000)));
         assert_eq!((parameters.sockbuf_bytes, parameters.wire), (Some(64 << 10), true));
         assert_eq!(parameters.affinity.softirq, Some(SoftirqPlacement::Same));
@@ -497,9 +377,10 @@ change = ["rate=1Gbit"]
     fn an_experiment_is_scaled_as_a_whole() {
         let whole = Experiment::parse(GOOD, Path::new("")).unwrap();
         let (whole, half) = (&whole.udp[0], &whole.scaled(0.5).udp[0]);
-        assert_eq!(half.rates, [BitRate(100_000_000), BitRate(600_000_000)]);
+        let seen: Vec<_> = half.tests.iter().map(|test| (test.label.as_str(), test.rate())).collect();
+        assert_eq!(seen, [("100", BitRate(100_000_000)), ("600", BitRate(600_000_000))]);
         assert_eq!(
-            (half.parameters(half.rates[0]).sockbuf_bytes, half.poll_interval),
+            (half.tests[0].parameters.sockbuf_bytes, half.tests[0].setting.poll_interval),
             (Some(32 << 10), Some(Nanos::from_millis(8)))
         );
         assert_eq!(half.path.forward[0].rate, Some(BitRate(500_000_000)));
@@ -518,10 +399,17 @@ change = ["rate=1Gbit"]
             ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `repeat`"),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
-            ("\"64K\"", "\"1\"", "udp[0].sockbuf_bytes: 1B: 2K to 2G"),
-            ("sockbuf = \"64K\"", "repeat = 0", "udp[0].repeat: 0: 1 to 1000"),
+            ("\"64K\"", "\"1\"", "8: udp[0].sockbuf: 1B: 2K to 2G"),
+            ("sockbuf = \"64K\"", "repeat = 0", "8: udp[0].repeat: 0: 1 to 1000"),
             ("sockbuf = \"64K\"", "quick = ['300']", "udp[0].quick: `300`: the points are 200, 1200"),
-            ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s"),
+            ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s, or none"),
+            ("\"4ms\"", "\"often\"", "10:17: none, or a time: "),
+            ("sockbuf = \"64K\"", "hosts = { mtu = [60, 1500] }", "udp[0].hosts.mtu: 60: 68 to 65535"),
+            ("sockbuf = \"64K\"", "hosts = { mtu = [] }", "8:17: an empty list: give a value, or several"),
+            ("sockbuf = \"64K\"", "hosts = { mut = 1500 }", "unknown field `mut`, expected one of `mtu`, `txqueuelen`"),
+            ("sockbuf = \"64K\"", "hosts = { qdisc = 'a b' }", "udp[0].hosts.qdisc: `a b`: a queueing discipline"),
+            ("sockbuf = \"64K\"", "ip = 5", "udp[0].ip: 5: 4 or 6"),
+            ("sockbuf = \"64K\"", "time = '1s'\npackets = 3", "udp[0].packets: give `time` or `packets`"),
             ("rate=1Gbit", "rat=1Gbit", "udp[0].change[0]: `rat`: no such key, did you mean rate? use"),
             ("every(30000)", "every(0)", "change[0]: loss: "),
             ("\"nlr-small\"", "\"/etc/shadow\"", "path: `/etc/shadow`: neither a preset"),
@@ -529,7 +417,7 @@ change = ["rate=1Gbit"]
             ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
-            ("[[udp]]", "[[tcp]]", "unknown field `poll_interval`, expected one of `name`, `paper`, `congestion`"),
+            ("[[udp]]", "[[tcp]]", "unknown field `rates`, expected one of `name`, `paper`, `congestion`"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
@@ -539,6 +427,6 @@ change = ["rate=1Gbit"]
         }
         let twice = format!("{GOOD}{}", GOOD.split_once("[[udp]]").map(|(_, rest)| format!("[[udp]]{rest}")).unwrap());
         let error = Experiment::parse(&twice, Path::new("")).unwrap_err().to_string();
-        assert_eq!(error, "udp[1].name: `small` is another's name already");
+        assert_eq!(error, "13:udp[1].name: `small` is another's name already");
     }
 }

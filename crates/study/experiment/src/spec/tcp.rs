@@ -1,13 +1,16 @@
-//! `[[tcp]]`: tests that differ in their congestion control and number of flows.
+//! `[[tcp]]`: tests that differ in their congestion control, number of flows, window, and settings of the hosts.
 
 use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::PathSpec;
 use longhaul_tcp::{CongestionStep, TcpParameters};
-use longhaul_terms::Amount;
+use longhaul_terms::{Amount, SoftirqPlacement};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
-use super::{ExperimentError, Repeats, apply, check_name};
+use super::error::ExperimentError;
+use super::program::{Program, ProgramText};
+use super::setting::{Axis, HostsText, PollText, Setting, SettingText};
+use super::{Repeats, apply, check_name};
 
 /// Tests of a series at most.
 const TESTS_MOST: usize = 64;
@@ -23,44 +26,10 @@ pub struct TcpSeries {
     pub changes: Vec<String>,
     /// The path with those changes.
     pub path: PathSpec,
-    /// How the hosts differ from a lab's.
-    pub hosts: HostSettings,
     /// Each a point.
     pub tests: Vec<TcpTest>,
     /// How often.
     pub repeats: Repeats,
-}
-
-/// Settings of both hosts; what is not said is as in any lab.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HostSettings {
-    /// MTU of their interfaces, bytes.
-    pub mtu: Option<u32>,
-    /// Packets that a queue of an interface holds.
-    pub txqueuelen: Option<u32>,
-    /// Selective acknowledgments.
-    pub sack: Option<bool>,
-    /// TCP time stamps.
-    pub timestamps: Option<bool>,
-}
-
-impl HostSettings {
-    /// As in any lab.
-    pub(crate) const LIKE_A_LAB: Self = Self { mtu: None, txqueuelen: None, sack: None, timestamps: None };
-
-    /// Each as it is written.
-    pub fn words(&self) -> Vec<String> {
-        let on = |on: bool| if on { "on" } else { "off" };
-        let Self { mtu, txqueuelen, sack, timestamps } = *self;
-        let words = [
-            mtu.map(|bytes| format!("MTU of the hosts {bytes}")),
-            txqueuelen.map(|packets| format!("txqueuelen {packets}")),
-            sack.map(|is| format!("SACK {}", on(is))),
-            timestamps.map(|is| format!("time stamps {}", on(is))),
-        ];
-        words.into_iter().flatten().collect()
-    }
 }
 
 /// One test, or two that share the path.
@@ -68,8 +37,14 @@ impl HostSettings {
 pub struct TcpTest {
     /// What it is called below its bar: `scalable`, `scalable × 4`.
     pub label: String,
+    /// What the hosts are like.
+    pub setting: Setting,
     /// Whose flows are measured.
     pub flows: TcpFlows,
+    /// What runs in place of them; `None`: longhaul's own test.
+    pub program: Option<Program>,
+    /// Headers are captured at both ends.
+    pub capture: bool,
     /// Others at the same time.
     pub beside: Option<TcpFlows>,
 }
@@ -98,16 +73,29 @@ pub(super) struct TcpText {
     host: Option<String>,
     #[serde(default = "ten_seconds")]
     time: Nanos,
+    bytes: Option<Bytes>,
     #[serde(default)]
     omit: Nanos,
     window: Option<Bytes>,
     #[serde(default)]
     windows: Vec<Bytes>,
     #[serde(default)]
-    hosts: HostSettings,
+    hosts: HostsText,
+    #[serde(default)]
+    poll_interval: Axis<PollText>,
+    #[serde(default)]
+    softirq: Axis<SoftirqPlacement>,
+    #[serde(default)]
+    ip: Axis<u8>,
     pace: Option<BitRate>,
     mss: Option<u32>,
     beside: Option<BesideText>,
+    program: Option<ProgramText>,
+    #[serde(default)]
+    capture: bool,
+    /// Each packet travels alone through the path.
+    #[serde(default)]
+    wire: bool,
     #[serde(default)]
     change: Vec<String>,
 }
@@ -118,17 +106,13 @@ pub(super) struct TcpText {
 struct BesideText {
     host: Option<String>,
     congestion: Option<String>,
-    #[serde(default = "one")]
-    flows: u8,
+    #[serde(default)]
+    flows: Axis<u8>,
     mss: Option<u32>,
 }
 
 fn one_flow() -> Vec<u8> {
     vec![1]
-}
-
-fn one() -> u8 {
-    1
 }
 
 fn ten_seconds() -> Nanos {
@@ -151,15 +135,6 @@ impl TcpSeries {
             [] => vec![written.window],
             several => several.iter().copied().map(Some).collect(),
         };
-        let count = written.congestion.len() * written.flows.len() * windows.len();
-        if !(1..=TESTS_MOST).contains(&count) {
-            let why = format!("{count} tests of `congestion`, `flows` and `windows`, 1 to {TESTS_MOST}");
-            return Err(ExperimentError::at(place, why));
-        }
-        let mtus = 68..=65_535;
-        if let Some(mtu) = written.hosts.mtu.filter(|mtu| !mtus.contains(mtu)) {
-            return Err(ExperimentError::at(at("hosts.mtu"), format!("{mtu}: 68 to 65535")));
-        }
         let mut path = path.clone();
         apply(&at("change"), &written.change, &mut path)?;
         let clients: Vec<String> = plan::hosts(&path, DEFAULT_MTU).into_iter().map(|host| host.name).collect();
@@ -173,49 +148,97 @@ impl TcpSeries {
         };
         let own = host("host", &written.host)?;
         let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
-        let parameters = |control: &str, streams: u8, window: Option<Bytes>, mss_bytes: Option<u32>| {
-            let parameters = TcpParameters {
-                amount: Amount::DurationNs(written.time.0),
-                omit_ns: written.omit.0,
-                streams,
-                congestion: vec![CongestionStep { name: control.to_owned(), duration_ns: None }],
-                window_bytes: window.map(|size| size.0),
-                pace_bps: written.pace.map(|rate| rate.0),
-                mss_bytes,
-                interval_ns: None,
-                ..TcpParameters::default()
-            };
+        let (softirq, ip) = (written.softirq, written.ip);
+        let setting = SettingText { hosts: written.hosts, poll_interval: written.poll_interval, softirq, ip };
+        let mut settings = setting.settings(place)?;
+        settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
+        let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;
+        if program.is_some() {
+            let mine = [
+                ("beside", written.beside.is_some()),
+                ("capture", written.capture),
+                ("bytes", written.bytes.is_some()),
+                ("window", windows != [None]),
+                ("pace", written.pace.is_some()),
+                ("mss", written.mss.is_some()),
+                ("softirq", !setting.softirq.0.is_empty()),
+            ];
+            if let Some((key, _)) = mine.iter().find(|(_, given)| *given) {
+                return Err(ExperimentError::at(at(key), "not with `program`: say it in the program's own arguments"));
+            }
+        }
+        let (capture, program) = (written.capture, &program);
+        let time = Amount::DurationNs(written.time.0);
+        let amount = written.bytes.map_or(time, |size| Amount::Bytes(size.0));
+        let common = TcpParameters {
+            omit_ns: written.omit.0,
+            pace_bps: written.pace.map(|rate| rate.0),
+            interval_ns: None,
+            ..TcpParameters::default()
+        };
+        let schedule = |control: &str| {
+            let steps = control.split(',').map(|step| step.trim().parse::<CongestionStep>());
+            steps.collect::<Result<Vec<_>, _>>().map_err(|error| ExperimentError::at(at("congestion"), error))
+        };
+        let checked = |parameters: TcpParameters| {
             parameters.validate().map_err(|error| ExperimentError::parameter(place, &error))?;
             Ok::<_, ExperimentError>(parameters)
         };
         let mut tests = Vec::new();
-        let axes =
-            written.congestion.iter().flat_map(|control| written.flows.iter().map(move |flows| (control, *flows)));
-        for ((control, streams), window) in axes.flat_map(|axis| windows.iter().map(move |window| (axis, *window))) {
-            let own_flows = parameters(control, streams, window, written.mss)?;
-            let flows = TcpFlows { host: own.clone(), parameters: own_flows };
-            let beside = match (&written.beside, &other) {
-                (Some(beside), Some(host)) => {
-                    let control = beside.congestion.as_ref().unwrap_or(control);
-                    let parameters = parameters(control, beside.flows, window, beside.mss.or(written.mss))?;
-                    Some(TcpFlows { host: host.clone(), parameters })
+        // From the outermost axis to the innermost, as they stand in the figure.
+        for (words, setting) in settings {
+            for (control, streams) in
+                written.congestion.iter().flat_map(|control| written.flows.iter().map(move |flows| (control, *flows)))
+            {
+                for window in &windows {
+                    let window_bytes = window.map(|size| size.0);
+                    let congestion = schedule(control)?;
+                    let of = |congestion: Vec<CongestionStep>, streams, mss_bytes, amount| {
+                        checked(TcpParameters {
+                            amount,
+                            // What each step of a schedule got is in the samples.
+                            keep_samples: congestion.len() > 1,
+                            congestion,
+                            streams,
+                            window_bytes,
+                            mss_bytes,
+                            ..common.clone()
+                        })
+                    };
+                    let own_flows = of(congestion.clone(), streams, written.mss, amount)?;
+                    let flows = TcpFlows { host: own.clone(), parameters: own_flows };
+                    let mut label = match (written.flows.len() > 1, window.filter(|_| windows.len() > 1)) {
+                        (false, None) => control.clone(),
+                        (true, None) => format!("{control} × {streams}"),
+                        (false, Some(window)) if written.congestion.len() == 1 => window.to_string(),
+                        (false, Some(window)) => format!("{control} {window}"),
+                        (true, Some(window)) => format!("{control} × {streams} {window}"),
+                    };
+                    words.iter().for_each(|word| label += &format!(", {word}"));
+                    let Some((beside, host)) = written.beside.as_ref().zip(other.as_ref()) else {
+                        let (setting, program) = (setting.clone(), program.clone());
+                        tests.push(TcpTest { label, setting, flows, program, capture, beside: None });
+                        continue;
+                    };
+                    let theirs = beside.congestion.as_deref().map_or(Ok(congestion), schedule)?;
+                    let counts: &[u8] = if beside.flows.0.is_empty() { &[1] } else { &beside.flows.0 };
+                    for count in counts {
+                        let parameters = of(theirs.clone(), *count, beside.mss.or(written.mss), time)?;
+                        let beside = Some(TcpFlows { host: host.clone(), parameters });
+                        let many = if counts.len() > 1 { format!(", beside {count}") } else { String::new() };
+                        let (label, setting, flows) = (label.clone() + &many, setting.clone(), flows.clone());
+                        tests.push(TcpTest { label, setting, flows, program: None, capture, beside });
+                    }
                 }
-                _ => None,
-            };
-            let of_window = window.filter(|_| windows.len() > 1).map(|window| window.to_string());
-            let of_flows = (written.flows.len() > 1).then(|| format!("{control} × {streams}"));
-            let label = match (of_flows, of_window) {
-                (None, None) => control.clone(),
-                (Some(flows), None) => flows,
-                (None, Some(window)) if written.congestion.len() == 1 => window,
-                (flows, Some(window)) => format!("{} {window}", flows.as_ref().unwrap_or(control)),
-            };
-            tests.push(TcpTest { label, flows, beside });
+            }
+        }
+        if !(1..=TESTS_MOST).contains(&tests.len()) {
+            let why = format!("{} tests of `congestion`, `flows`, `windows` and lists, 1 to {TESTS_MOST}", tests.len());
+            return Err(ExperimentError::at(place, why));
         }
         let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        let hosts = written.hosts;
-        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, hosts, tests, repeats })
+        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, tests, repeats })
     }
 }
 
@@ -253,21 +276,66 @@ mod tests {
         let [small, large] = [Some(1 << 20), Some(64 << 20)];
         assert_eq!(seen.iter().map(|(_, window)| *window).collect::<Vec<_>>(), [small, large, small, large]);
         assert!(seen[0].0.starts_with("reno ") && seen[3].0.starts_with("scalable "), "{seen:?}");
-        assert_eq!(series.hosts.words(), ["MTU of the hosts 9000", "SACK off"]);
+        assert_eq!(series.tests[0].setting.words(), ["MTU 9000", "SACK off"]);
         assert_eq!(series.tests[1].beside.as_ref().unwrap().parameters.window_bytes, large);
+    }
+
+    /// Each key with several values is an axis; those with one say nothing in a label.
+    #[test]
+    fn settings_of_the_hosts_are_axes() {
+        let text = GOOD
+            .replace("['reno', 'scalable']", "['reno:2s,cubic:3s']")
+            .replace(
+                "flows = [1, 4]",
+                "hosts = { mtu = [1500, 9000], offloads = false }\nip = [4, 6]\npoll_interval = ['none', '1ms']",
+            )
+            .replace("mss = 536", "flows = [1, 16]");
+        let tests = &Experiment::parse(&text, Path::new("")).unwrap().tcp[0].tests;
+        assert_eq!(tests.len(), 16);
+        assert_eq!(tests[0].label, "reno:2s,cubic:3s, MTU 1500, IPv4, not polled, beside 1");
+        let last = &tests[15];
+        assert_eq!(last.label, "reno:2s,cubic:3s, MTU 9000, IPv6, polled every 1ms, beside 16");
+        assert_eq!(
+            (last.setting.hosts.mtu, last.setting.hosts.offloads, last.setting.ipv6),
+            (Some(9000), Some(false), true)
+        );
+        assert_eq!(last.setting.poll_interval, Some(longhaul_units::Nanos::from_millis(1)));
+        assert_eq!(last.beside.as_ref().unwrap().parameters.streams, 16);
+        let steps: Vec<_> = last.flows.parameters.congestion_starts().map(|(at, name)| (at.0, name)).collect();
+        assert_eq!(steps, [(0, "reno"), (2_000_000_000, "cubic")]);
+        assert!(last.flows.parameters.keep_samples, "what each step got is in the samples");
     }
 
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
-            ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion`, `flows` and `windows`, 1 to 64"),
+            ("flows = [1, 4]", "flows = []", "tcp[0]: 0 tests of `congestion`, `flows`, `windows` and lists, 1 to 64"),
             ("omit = '1s'", "hosts = { mtu = 60 }", "tcp[0].hosts.mtu: 60: 68 to 65535"),
+            ("omit = '1s'", "bytes = '0'", "8:tcp[0].bytes: 0"),
+            (
+                "congestion = ['reno', 'scalable']",
+                "congestion = ['reno:5s,scalable']",
+                "tcp[0].congestion: scalable from 5s on",
+            ),
+            ("congestion = ['reno', 'scalable']", "congestion = ['reno:5,scalable']", "tcp[0].congestion: reno: "),
+            ("mss = 536 }", "flows = [1, 65] }", "tcp[0].flows: 65"),
+            (
+                "omit = '1s'",
+                "program = { client = 'iperf3', parse = 'iperf3' }",
+                "tcp[0].beside: not with `program`: say it in the program's own arguments",
+            ),
+            (
+                "omit = '1s'",
+                "program = { client = 'x', parse = 'scp' }",
+                "unknown variant `scp`, expected one of `iperf3`, `curl`, `rsync`",
+            ),
+            ("omit = '1s'", "softirq = 'both'", "unknown variant `both`, expected `same` or `split`"),
             ("omit = '1s'", "window = '1M'\nwindows = ['2M']", "tcp[0].windows: give `window` or `windows`"),
-            ("flows = [1, 4]", "flows = [0]", "tcp[0].streams: 0"),
+            ("flows = [1, 4]", "flows = [0]", "tcp[0].flows: 0"),
             ("'reno'", "'../x'", "tcp[0].congestion:"),
             ("host = 'client'", "host = 'far'", "tcp[0].beside.host: `far`: the path has client, server"),
             ("omit =", "omitt =", "unknown field `omitt`"),
-            ("mss = 1000", "mss = 1", "tcp[0].mss_bytes: 1"),
+            ("mss = 1000", "mss = 1", "9:tcp[0].mss: 1"),
             ("'both'", "''", "tcp[0].name: 1 to 100 letters"),
         ] {
             let text = GOOD.replacen(from, to, 1);

@@ -8,6 +8,7 @@ pub mod capture;
 mod colour;
 pub mod compared;
 pub mod diagnosed;
+pub mod findings;
 mod lines;
 pub mod mix;
 pub mod over_time;

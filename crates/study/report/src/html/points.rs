@@ -107,6 +107,15 @@ pub trait Run {
 
     /// The commands that make the same test, a line each.
     fn commands(&self) -> Vec<String>;
+
+    /// What explains the mean of `point`, in a few words; empty for nothing.
+    fn circumstances(point: &Point<Self>) -> String
+    where
+        Self: Sized,
+    {
+        let _ = point;
+        String::new()
+    }
 }
 
 impl Mean {

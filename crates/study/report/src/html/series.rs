@@ -8,6 +8,7 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::html::about::{About, spaced};
+use crate::html::findings::{Finding, section, summary};
 use crate::html::over_time::caveats;
 use crate::html::page::escape;
 use crate::html::points::{Point, Rejected, Run};
@@ -20,6 +21,8 @@ pub struct Report<R> {
     pub about: About,
     /// A panel each.
     pub series: Vec<Series<R>>,
+    /// What came of the findings of its source.
+    pub findings: Vec<Finding>,
 }
 
 /// Points that differ in one thing, over one path.
@@ -33,6 +36,9 @@ pub struct Series<R> {
     pub paper: String,
     /// Changes of the path for this series.
     pub changes: Vec<String>,
+    /// How the hosts of all its points differ from a lab's.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// How often the server's receive ring is polled, in nanoseconds; `None`: each frame as it comes.
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 1_000_000_000)))]
     pub poll_interval_ns: Option<u64>,
@@ -56,10 +62,12 @@ impl<R: Run> Series<R> {
         self.points.iter().find_map(Point::first_error)
     }
 
-    /// Its parameters in a line.
+    /// The parameters that its points share, in a line.
     fn setting(&self) -> String {
-        let first = self.points.iter().find_map(|point| point.shown().next());
-        let mut parts = first.map(Run::setting).unwrap_or_default();
+        let mut settings = self.points.iter().filter_map(|point| point.shown().next()).map(Run::setting);
+        let mut parts = settings.next().unwrap_or_default();
+        settings.for_each(|other| parts.retain(|part| other.contains(part)));
+        parts.extend(self.hosts.iter().map(|words| format!("hosts with {words}")));
         let poll = self.poll_interval_ns.map(|ns| spaced(Nanos(ns).rounded()));
         parts.extend(poll.map(|interval| format!("receive ring of 256 frames, polled every {interval}")));
         parts.extend((!self.changes.is_empty()).then(|| format!("path with {}", self.changes.join(", "))));
@@ -81,6 +89,7 @@ impl<R: Run> Report<R> {
     /// How the page begins: the subject, `found` in words, how sure that is, what speaks against it.
     pub(crate) fn head(&self, body: &mut String, found: &[String]) {
         self.about.head(body);
+        let found: Vec<String> = summary(&self.findings).into_iter().chain(found.iter().cloned()).collect();
         let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&found.join(" ")));
         let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
         if let Some(doubts) = self.doubts() {
@@ -88,6 +97,7 @@ impl<R: Run> Report<R> {
         }
         let placed: Vec<Caveat> = self.series.iter().flat_map(Series::placed_caveats).collect();
         *body += &caveats(&placed);
+        section(body, &self.findings);
     }
 
     /// How sure the means are.
@@ -234,7 +244,7 @@ pub(crate) mod tests {
             interrupted: false,
             hosts: Vec::new(),
         };
-        Report { about, series }
+        Report { about, series, findings: Vec::new() }
     }
 
     /// A series with a point of one run for each of `runs`.
@@ -244,8 +254,8 @@ pub(crate) mod tests {
             point.add(repeat(1, run));
             point
         });
-        let (paper, changes, points) = (String::new(), Vec::new(), points.collect());
-        Series { name: name.into(), paper, changes, poll_interval_ns: None, points }
+        let (changes, hosts, points) = (Vec::new(), Vec::new(), points.collect());
+        Series { name: name.into(), paper: String::new(), changes, hosts, poll_interval_ns: None, points }
     }
 
     /// What was rejected and what stays doubtful stands on the page, each in its place.

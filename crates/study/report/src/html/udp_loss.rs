@@ -24,6 +24,19 @@ const ALL: f64 = 92.0;
 pub(crate) const LOST: &str = "lost_percent";
 pub(crate) const SENT: &str = "sent_rate_bps";
 pub(crate) const RECEIVED: &str = "received_rate_bps";
+/// Percent of the sent packets that were lost at these places.
+const NETWORK_LOST: &str = "network_percent";
+const RING_LOST: &str = "receiver_ring_percent";
+const BUFFER_LOST: &str = "receiver_socket_buffer_percent";
+/// Times between arrivals, and how many packets came at once.
+const ARRIVALS: &str = "between_arrivals_p50_ns";
+const ARRIVALS_MOST: &str = "between_arrivals_p99_ns";
+const ARRIVALS_MEAN: &str = "between_packets_mean_ns";
+const BATCH: &str = "mean_batch_packets";
+
+/// Each mean that a point can have.
+pub const QUANTITIES: &[&str] =
+    &[LOST, SENT, RECEIVED, NETWORK_LOST, RING_LOST, BUFFER_LOST, ARRIVALS, ARRIVALS_MOST, ARRIVALS_MEAN, BATCH];
 
 /// One test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,11 +101,25 @@ impl points::Run for Run {
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
         let Some(result) = &self.result else { return Vec::new() };
-        vec![
-            (LOST, result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64),
+        let share = |packets: u64| packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
+        let at = |location: Location| share(result.loss_by_location.get(&location).copied().unwrap_or_default());
+        let mut all = vec![
+            (LOST, share(result.lost_packets)),
             (SENT, result.sent_rate_bps as f64),
             (RECEIVED, result.received_rate_bps as f64),
-        ]
+            (NETWORK_LOST, at(Location::Network)),
+            (RING_LOST, at(Location::ReceiverRing)),
+            (BUFFER_LOST, at(Location::ReceiverSocketBuffer)),
+        ];
+        if let Some(arrivals) = &result.arrivals {
+            all.extend([
+                (ARRIVALS, arrivals.between_batches.p50_ns as f64),
+                (ARRIVALS_MOST, arrivals.between_batches.p99_ns as f64),
+                (ARRIVALS_MEAN, arrivals.mean_ns),
+                (BATCH, arrivals.batch_packets.mean),
+            ]);
+        }
+        all
     }
 
     fn setting(&self) -> Vec<String> {
@@ -100,8 +127,10 @@ impl points::Run for Run {
         let parameters = &self.parameters;
         parts.extend(parameters.sockbuf_bytes.map(|bytes| format!("socket buffers of {}", spaced(Bytes(bytes)))));
         parts.push(format!("{} bytes per packet", parameters.payload_bytes));
-        if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} per test", spaced(Nanos(ns))));
+        match parameters.amount {
+            Amount::DurationNs(ns) => parts.push(format!("{} per test", spaced(Nanos(ns)))),
+            Amount::Packets(packets) => parts.push(format!("{packets} packets per test")),
+            Amount::Bytes(_) => {}
         }
         parts.extend(parameters.wire.then(|| "single packets".to_owned()));
         parts.extend(parameters.affinity.softirq.map(|placement| {
@@ -116,6 +145,15 @@ impl points::Run for Run {
 
     fn commands(&self) -> Vec<String> {
         vec![self.command.clone()]
+    }
+
+    fn circumstances(point: &Point<Self>) -> String {
+        let places = point.means_of(Run::percent);
+        let lost: Vec<String> = (places.iter())
+            .filter(|(_, mean)| mean.mean > 0.0)
+            .map(|(location, mean)| format!("{} % in the {}", short(mean.mean), named(*location)))
+            .collect();
+        lost.join(", ")
     }
 }
 

@@ -3,10 +3,13 @@
 use std::fmt::Write;
 
 use longhaul_result::Location;
+use longhaul_units::Nanos;
 
 use crate::html::points::{Point, Run};
 use crate::html::series::Series;
-use crate::html::tcp_goodput::{self, BESIDE_GOODPUT, EXPECTED, GOODPUT, PATH_RTT, RETRANSMITS, RTT, WINDOW, limit};
+use crate::html::tcp_goodput::{
+    self, BESIDE_GOODPUT, EXPECTED, GOODPUT, PATH_RTT, RETRANSMITS, RTT, TIME, WINDOW, limit,
+};
 use crate::html::udp_loss::{self, LOST, RECEIVED, SENT, scaled};
 
 /// Places that have a column of their own in the table: those of the NLR Rings paper.
@@ -30,6 +33,11 @@ pub fn udp_line(run: &udp_loss::Run) -> String {
 /// What one run of a TCP test has, in a few words.
 pub fn tcp_line(run: &tcp_goodput::Run) -> String {
     let mut line = match &run.flows.result {
+        None if run.program.is_some() => {
+            let program =
+                run.program.as_ref().map(|program| (program.goodput_bps as f64 / 1e6, Nanos(program.duration_ns)));
+            program.map_or_else(String::new, |(mbit, time)| format!("{mbit:.1} Mb/s, {:.3} s", time.as_secs_f64()))
+        }
         None => return not_measured(run.error.as_ref().map(|error| error.message.as_str())),
         Some(result) => format!("{:.1} Mb/s", result.goodput_bps as f64 / 1e6),
     };
@@ -50,13 +58,14 @@ fn not_measured(why: Option<&str>) -> String {
 /// A series of UDP tests: means over the runs of each point. Rates are Mb/s of payload; each place has the percent of the packets that it lost.
 pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
     let columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
+    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
     let mut table = format!(
-        "{}\n{:>9} {:>16} {:>16} {:>17}{columns}  runs\n",
+        "{}\n{:>wide$} {:>16} {:>16} {:>17}{columns}  runs\n",
         series.name, "offered", "sent", "received", "lost, %"
     );
     for point in &series.points {
         let Some(lost) = point.mean(LOST) else {
-            let _ = writeln!(table, "{:>9}  {}", point.label, why(point));
+            let _ = writeln!(table, "{:>wide$}  {}", point.label, why(point));
             continue;
         };
         let places = point.means_of(udp_loss::Run::percent);
@@ -68,7 +77,7 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
             .collect();
         let _ = writeln!(
             table,
-            "{:>9} {:>16} {:>16} {:>17}{columns}  {}{others}",
+            "{:>wide$} {:>16} {:>16} {:>17}{columns}  {}{others}",
             point.label,
             scaled(point, SENT, 1e-6).text(1),
             scaled(point, RECEIVED, 1e-6).text(1),
@@ -81,11 +90,13 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
 
 /// A series of TCP tests: means over the runs of each point. Rates are Mb/s of payload, windows packets.
 pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
+    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(16);
     let mut table = format!(
-        "{}\n{:<16} {:>16} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} runs\n",
+        "{}\n{:<wide$} {:>16} {:>9} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} runs\n",
         series.name,
         "test",
         "goodput",
+        "time, s",
         "expected",
         "other",
         "retrans.",
@@ -96,7 +107,7 @@ pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
     );
     for point in &series.points {
         let Some(_) = point.mean(GOODPUT) else {
-            let _ = writeln!(table, "{:<16} {}", point.label, why(point));
+            let _ = writeln!(table, "{:<wide$} {}", point.label, why(point));
             continue;
         };
         let with_interval = |name: &str, factor: f64| {
@@ -107,9 +118,10 @@ pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
         };
         let _ = writeln!(
             table,
-            "{:<16} {:>16} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} {}",
+            "{:<wide$} {:>16} {:>9} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} {}",
             point.label,
             with_interval(GOODPUT, 1e-6),
+            alone(TIME, 1e-9, 2),
             alone(EXPECTED, 1e-6, 1),
             with_interval(BESIDE_GOODPUT, 1e-6),
             alone(RETRANSMITS, 1.0, 0),

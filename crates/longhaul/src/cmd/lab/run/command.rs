@@ -1,25 +1,32 @@
 //! The command that makes a test of an experiment by hand.
 
 use longhaul_session::TestParameters;
-use longhaul_tcp::TcpParameters;
+use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::{Amount, SoftirqPlacement};
 use longhaul_udp::UdpParameters;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-pub(crate) fn command(parameters: &TestParameters) -> String {
+pub(crate) fn command(parameters: &TestParameters, ipv6: bool) -> String {
+    let family = if ipv6 { "-6" } else { "-4" };
     match parameters {
-        TestParameters::Udp(parameters) => udp(parameters),
-        TestParameters::Tcp(parameters) => tcp(parameters),
-        TestParameters::Rtt(parameters) => format!("longhaul rtt server -4 -i {}", Nanos(parameters.interval_ns)),
+        TestParameters::Udp(parameters) => udp(parameters, family),
+        TestParameters::Tcp(parameters) => tcp(parameters, family),
+        TestParameters::Rtt(parameters) => format!("longhaul rtt server {family} -i {}", Nanos(parameters.interval_ns)),
     }
 }
 
-fn udp(parameters: &UdpParameters) -> String {
-    let mut words = vec!["longhaul udp server -4".to_owned()];
-    words.extend(parameters.rate().map(|rate| format!("-b {rate}")));
-    if let Amount::DurationNs(ns) = parameters.amount {
-        words.push(format!("-t {}", Nanos(ns)));
+fn amount(amount: Amount) -> String {
+    match amount {
+        Amount::DurationNs(ns) => format!("-t {}", Nanos(ns)),
+        Amount::Bytes(bytes) => format!("-n {}", Bytes(bytes)),
+        Amount::Packets(packets) => format!("-k {packets}"),
     }
+}
+
+fn udp(parameters: &UdpParameters, family: &str) -> String {
+    let mut words = vec![format!("longhaul udp server {family}")];
+    words.extend(parameters.rate().map(|rate| format!("-b {rate}")));
+    words.push(amount(parameters.amount));
     words.push(format!("-l {}", parameters.payload_bytes));
     words.extend(parameters.sockbuf_bytes.map(|bytes| format!("-w {}", Bytes(bytes))));
     words.extend(parameters.wire.then(|| "--wire".to_owned()));
@@ -30,12 +37,14 @@ fn udp(parameters: &UdpParameters) -> String {
     words.join(" ")
 }
 
-fn tcp(parameters: &TcpParameters) -> String {
-    let mut words = vec!["longhaul tcp server -4".to_owned()];
-    words.extend(parameters.congestion.first().map(|step| format!("-C {}", step.name)));
-    if let Amount::DurationNs(ns) = parameters.amount {
-        words.push(format!("-t {}", Nanos(ns)));
-    }
+fn tcp(parameters: &TcpParameters, family: &str) -> String {
+    let mut words = vec![format!("longhaul tcp server {family}")];
+    let step = |step: &CongestionStep| {
+        step.duration_ns.map_or_else(|| step.name.clone(), |ns| format!("{}:{}", step.name, Nanos(ns)))
+    };
+    let steps: Vec<String> = parameters.congestion.iter().map(step).collect();
+    words.extend((!steps.is_empty()).then(|| format!("-C {}", steps.join(","))));
+    words.push(amount(parameters.amount));
     words.extend((parameters.omit_ns > 0).then(|| format!("--omit {}", Nanos(parameters.omit_ns))));
     words.extend((parameters.streams > 1).then(|| format!("-P {}", parameters.streams)));
     words.extend(parameters.window_bytes.map(|bytes| format!("-w {}", Bytes(bytes))));

@@ -83,17 +83,27 @@ pub(super) struct Header {
     /// By how much rates, buffers and queues were scaled.
     pub(super) factor: f64,
     lab: LabSpec,
+    /// The host that answers in place of labs.
+    #[serde(default)]
+    server: Option<String>,
     /// When the first run began, RFC 3339.
     pub(super) started_at: String,
 }
 
 impl Header {
     /// `experiment` before it is scaled.
-    pub(super) fn new(experiment: &Experiment, factor: f64, lab: &LabSpec, started_at: &str) -> Self {
+    pub(super) fn new(
+        experiment: &Experiment,
+        factor: f64,
+        lab: &LabSpec,
+        server: Option<&str>,
+        started_at: &str,
+    ) -> Self {
         // The name has the number of the process.
         let lab = LabSpec { name: String::new(), ..lab.clone() };
         let title = experiment.title.clone();
-        Self { title, experiment: experiment.identity(), factor, lab, started_at: started_at.to_owned() }
+        let (server, started_at) = (server.map(str::to_owned), started_at.to_owned());
+        Self { title, experiment: experiment.identity(), factor, lab, server, started_at }
     }
 }
 

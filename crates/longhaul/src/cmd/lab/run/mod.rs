@@ -3,7 +3,9 @@
 mod command;
 pub(crate) mod faults;
 mod journal;
+pub(crate) mod planned;
 mod progress;
+mod real;
 
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
@@ -12,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use longhaul_experiment::faults::Programs;
 use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner};
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
@@ -19,6 +22,7 @@ use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
+use longhaul_report::html::findings::{self, Finding};
 use longhaul_report::html::series::{Report, Series};
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
@@ -29,6 +33,7 @@ use serde::Serialize;
 
 use self::command::command;
 use self::journal::{Header, Journal};
+use self::planned::{PlanParameters, PlannedRuns};
 use self::progress::Progress;
 use crate::args::engine::EngineArgs;
 use crate::output::saved::{Folder, RUNS};
@@ -44,13 +49,15 @@ use crate::output::{
 #[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run nlr-udp-loss --plan              # what would be run, and how long it takes
+  longhaul lab run nlr-tcp --server far --key my.key -o real   # the same tests between real hosts
   longhaul lab run nlr-udp-loss -o results --resume # go on after an end
   longhaul lab run datatag-loss --realtime 50       # one packet in 30,000 is lost
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
 `longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-tcp, datatag-loss, datatag-fairness, emulation-matrix, nima), a file, or faults
+    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-batching, nlr-batching-tcp, datatag-loss, datatag-switch,
+    /// datatag-transfers, datatag-fairness, datatag-one-against-n, tapee, emulation-matrix, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html, runs.jsonl and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -77,12 +84,17 @@ pub(crate) struct Args {
     /// Print what would be run and about how long it takes, and run nothing
     #[arg(long, conflicts_with_all = ["output", "resume"])]
     plan: bool,
+    /// Run the commands that the experiment has (`program`), as this user; look at them first
+    #[arg(long)]
+    commands: bool,
     /// Go on with the runs in the folder of -o
     #[arg(long, requires = "output", conflicts_with = "force")]
     resume: bool,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
+    #[command(flatten)]
+    real: real::RealArgs,
     #[command(flatten)]
     faults: faults::FaultArgs,
     #[command(flatten)]
@@ -95,6 +107,11 @@ const DEFAULT_TRIES: u32 = 3;
 const SAVE_EACH: Nanos = Nanos::from_secs(10);
 
 impl Args {
+    fn choice(&self) -> Choice {
+        let Self { repeat, quick, .. } = *self;
+        Choice { repeat, quick, only: self.only.clone(), real: self.real.server().is_some() }
+    }
+
     /// The first option that is for experiments with repeated runs, if one was given.
     fn repeated(&self) -> Option<&'static str> {
         let given = [
@@ -106,6 +123,8 @@ impl Args {
             ("--plan", self.plan),
             ("--resume", self.resume),
             ("--prometheus", self.prometheus.is_given()),
+            ("--commands", self.commands),
+            ("--server", self.real.server().is_some()),
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
@@ -124,8 +143,10 @@ pub(crate) struct Parameters<'a> {
     note: String,
     /// The path before the changes of a series, as a path file that names no other file (docs/reference/path-files.md).
     path: String,
-    /// The same in words: name, round trip, slowest hop.
+    /// The path of the tests in words: name, round trip, slowest hop.
     path_summary: String,
+    /// The host that answered, where there was no lab; `null` for labs.
+    server: Option<&'a str>,
     /// How each lab was made. The seed is that of the first run of each point; each other run has the next one.
     lab: &'a LabSpec,
     /// Runs of each point, if the command said it.
@@ -150,6 +171,8 @@ pub(crate) struct Ended<'a> {
     udp: &'a [Series<udp_loss::Run>],
     /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
     tcp: &'a [Series<tcp_goodput::Run>],
+    /// What came of the findings that the experiment expects, in its order.
+    findings: Vec<Finding>,
 }
 
 /// `parameters` of an experiment without a path.
@@ -198,18 +221,34 @@ pub(crate) fn run(args: Args) -> Outcome {
         return run_mix(&args, &experiment);
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
-    let choice = Choice { repeat: args.repeat, quick: args.quick, only: args.only.clone() };
-    let plan = Plan::of(&experiment, &choice, args.engine.spec().seed).map_err(Failure::usage)?;
+    let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
     if args.plan {
-        print_text(&progress::plan(&experiment.title, &plan));
-        if experiment.calibrate && !args.full {
-            print_text(
-                "rates, buffers and queues are scaled to what this machine can do, which takes some ten seconds to find out\n",
-            );
-        }
+        print_plan(&args, &experiment, &plan);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((series, command)) = experiment.commands().next().filter(|_| !args.commands) {
+        let message = format!("“{series}” runs a command: {command}");
+        return Err(Failure::usage(message).remedy("look at the commands of the experiment, and give --commands"));
+    }
     measure(&args, &experiment)
+}
+
+fn print_plan(args: &Args, experiment: &Experiment, plan: &Plan) {
+    if args.json {
+        let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let parameters = PlanParameters::of(experiment, args);
+        let result = PlannedRuns::of(plan);
+        print_json(&Envelope::new("longhaul.lab.run.plan/1", started_at, parameters, result, Vec::new()));
+        return;
+    }
+    print_text(&progress::plan(&experiment.title, plan));
+    match args.real.server() {
+        Some(host) => print_text(&format!("{}\n", real::differs(experiment, plan, host))),
+        None if experiment.calibrate && !args.full => print_text(
+            "rates, buffers and queues are scaled to what this machine can do, which takes some ten seconds to find out\n",
+        ),
+        None => {}
+    }
 }
 
 /// Makes the runs of `experiment` that `args` ask for.
@@ -217,7 +256,10 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
     let tries = args.tries.unwrap_or(DEFAULT_TRIES);
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let mut header = Header::new(experiment, 1.0, &spec, &now);
+    let mut header = Header::new(experiment, 1.0, &spec, args.real.server(), &now);
+    let target = args.real.target()?;
+    let longhaul = std::env::current_exe().map_err(|error| Failure::new("exec", error))?;
+    let programs = &Programs { longhaul };
     let kept = match &args.output {
         Some(output) if args.resume => {
             let (kept, there) = Journal::open(output, &header)?;
@@ -235,15 +277,16 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let metrics = args.prometheus.open(Overwrite::by(args.resume || args.overwrite.allowed()))?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Before there is a second thread.
-    if !capability::is_root_in_namespace() {
+    if target.is_none() && !capability::is_root_in_namespace() {
         user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
     }
 
     let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
-    if experiment.calibrate && !args.full {
+    if experiment.calibrate && !args.full && target.is_none() {
         if kept.is_none() {
             say("finding out what this machine can do");
-            let runner = Runner { spec: &spec, tries: 1, stop, save_losses: None, command, tell: &|_| {} };
+            let (tell, server) = (&|_: Event<'_>| {}, None);
+            let runner = Runner { spec: &spec, tries: 1, stop, save_losses: None, command, programs, server, tell };
             header.factor = runner.calibrate(experiment)?;
         }
         say(&format!(
@@ -252,8 +295,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         ));
     }
     let experiment = &experiment.scaled(header.factor);
-    let choice = Choice { repeat: args.repeat, quick: args.quick, only: args.only.clone() };
-    let plan = &Plan::of(experiment, &choice, spec.seed).map_err(Failure::usage)?;
+    let plan = &Plan::of(experiment, &args.choice(), spec.seed).map_err(Failure::usage)?;
     let mut ran = Ran::new(experiment, plan, tries);
     let journal = match (kept, &args.output) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
@@ -265,7 +307,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let measured = Measured { args, experiment, spec: &spec, tries, header: &header };
+    let measured = Measured { args, experiment, plan, spec: &spec, tries, header: &header };
     let progress = RefCell::new(Progress::new(plan, args.json, metrics));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
@@ -292,7 +334,9 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         progress.borrow_mut().tell(&event);
     };
     let save_losses = args.output.as_ref().map(|_| &save as _);
-    let ran = Runner { spec: &spec, tries, stop, save_losses, command, tell: &tell }.run(experiment, plan, ran);
+    let server = target.as_ref();
+    let runner = Runner { spec: &spec, tries, stop, save_losses, command, programs, server, tell: &tell };
+    let ran = runner.run(experiment, plan, ran);
     progress.borrow_mut().end();
 
     let interrupted = stop.requested().is_some();
@@ -300,6 +344,13 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         return Err(error.clone().into());
     }
     say(&progress::tables(experiment, &ran));
+    if let Some(host) = args.real.server() {
+        say(&real::differs(experiment, plan, host));
+    }
+    let found = findings::text(&ran.findings(experiment, plan));
+    if !found.is_empty() {
+        say(&found);
+    }
     measured.save(&ran, interrupted)?;
     let envelope = measured.envelope(&ran, interrupted);
     if args.json {
@@ -319,6 +370,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
 struct Measured<'a> {
     args: &'a Args,
     experiment: &'a Experiment,
+    plan: &'a Plan,
     spec: &'a LabSpec,
     tries: u32,
     header: &'a Header,
@@ -330,13 +382,14 @@ impl Measured<'_> {
         ran: &'a Ran,
         interrupted: bool,
     ) -> Envelope<Parameters<'a>, Ended<'a>, WithHosts<&'a Option<Hosts>>> {
-        let Self { args, experiment, spec, tries, header } = *self;
+        let Self { args, experiment, plan, spec, tries, header } = *self;
         let parameters = Parameters {
             title: &experiment.title,
             source: &experiment.source,
             note: self.note(),
             path: experiment.path.to_toml(),
-            path_summary: experiment.path_in_words(),
+            path_summary: self.path(),
+            server: args.real.server(),
             lab: spec,
             repeat: args.repeat,
             tries,
@@ -344,14 +397,24 @@ impl Measured<'_> {
             only: &args.only,
             factor: header.factor,
         };
-        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp };
+        let findings = ran.findings(experiment, plan);
+        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp, findings };
         Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, ran.caveats())
             .with_hosts(&ran.hosts)
+    }
+
+    /// The path of the tests in words.
+    fn path(&self) -> String {
+        let real = self.args.real.server().map(|host| format!("the path from this host to {host}"));
+        real.unwrap_or_else(|| self.experiment.path_in_words())
     }
 
     /// How it differs from its source.
     fn note(&self) -> String {
         let note = &self.experiment.note;
+        if let Some(host) = self.args.real.server() {
+            return format!("{}\n\n{note}", real::differs(self.experiment, self.plan, host));
+        }
         if !self.experiment.calibrate {
             return note.clone();
         }
@@ -370,16 +433,17 @@ impl Measured<'_> {
             title: experiment.title.clone(),
             source: experiment.source.clone(),
             note: self.note(),
-            path: experiment.path_in_words(),
+            path: self.path(),
             started_at: self.header.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             interrupted,
             hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
         };
+        let findings = ran.findings(experiment, self.plan);
         let html = if experiment.tcp.is_empty() {
-            Report { about, series: ran.udp.clone() }.to_html()
+            Report { about, series: ran.udp.clone(), findings }.to_html()
         } else {
-            Report { about, series: ran.tcp.clone() }.to_html()
+            Report { about, series: ran.tcp.clone(), findings }.to_html()
         };
         save_both(folder, &self.envelope(ran, interrupted), html)
     }

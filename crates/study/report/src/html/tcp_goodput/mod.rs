@@ -1,6 +1,8 @@
 //! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
+pub mod packets;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -16,7 +18,10 @@ use crate::html::bars::error_bar;
 use crate::html::page::{escape, page};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
+use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
+
+use packets::Packets;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -32,6 +37,15 @@ const BESIDE: &str = "#e69f00";
 pub struct Run {
     /// The flows that are measured.
     pub flows: Flows,
+    /// What another program did in place of them; `None` for longhaul's own test.
+    #[serde(default)]
+    pub program: Option<ProgramRun>,
+    /// What captures at both ends say; `None` where there were none.
+    #[serde(default)]
+    pub packets: Option<Packets>,
+    /// What the first flow got with each control of a schedule; empty where it had one.
+    #[serde(default)]
+    pub steps: Vec<Step>,
     /// Those at the same time; `None` for none.
     pub beside: Option<Flows>,
     /// Goodput that the response function of the control says for the path's loss; `None` where it says nothing.
@@ -42,6 +56,37 @@ pub struct Run {
     pub error: Option<Caveat>,
     /// What speaks against trusting this test.
     pub caveats: Vec<Caveat>,
+}
+
+/// A congestion control of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// Its name.
+    pub control: String,
+    /// Payload that was acknowledged while it was in use, bits a second.
+    pub goodput_bps: u64,
+    /// Mean congestion window.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub mean_cwnd_packets: f64,
+}
+
+/// What a program did, by its own account.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProgramRun {
+    /// What ran at the client.
+    pub command: String,
+    /// Whose output it was read as.
+    pub parser: String,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// How long they took.
+    pub duration_ns: u64,
+    /// Payload bits a second.
+    pub goodput_bps: u64,
+    /// Retransmitted packets; `None`: it does not say.
+    pub retransmits: Option<u64>,
 }
 
 /// Flows of one host.
@@ -68,12 +113,60 @@ pub(crate) const WINDOW: &str = "mean_cwnd_packets";
 pub(crate) const PATH_RTT: &str = "path_rtt_ns";
 const LEAST_RTT: &str = "min_rtt_ns";
 pub(crate) const RTT: &str = "mean_rtt_ns";
+/// How long a transfer of a number of bytes took.
+pub(crate) const TIME: &str = "duration_ns";
+/// Goodput in parts of that of the flows beside it.
+const OF_BESIDE: &str = "times_beside";
+/// The same of the goodput of one of them.
+const OF_ONE_BESIDE: &str = "times_one_beside";
+const ACKS_LOST: &str = "ack_bytes_lost_at_sender";
+const DATA_LOST: &str = "data_bytes_lost_at_receiver";
+/// Of captures at both ends (`packets.rs`).
+const PEAK: &str = "peak_1ms_bps";
+const VARIATION: &str = "variation_1ms";
+const VARIATION_10MS: &str = "variation_10ms";
+const SILENT: &str = "silent_1ms_percent";
+const ACKS_LEFT: &str = "acks_at_receiver_p50_ns";
+const ACKS_CAME: &str = "acks_at_sender_p50_ns";
+const BUNCHED_LEFT: &str = "acks_bunched_at_receiver_percent";
+const BUNCHED_CAME: &str = "acks_bunched_at_sender_percent";
+/// Of the steps of a schedule: the later by the one before.
+const SECOND_STEP: &str = "second_step_times_first";
+const THIRD_STEP: &str = "third_step_times_first";
+
+/// Each mean that a point can have.
+pub const QUANTITIES: &[&str] = &[
+    GOODPUT,
+    EXPECTED,
+    OF_EXPECTED,
+    BESIDE_GOODPUT,
+    OF_BESIDE,
+    OF_ONE_BESIDE,
+    RETRANSMITS,
+    WINDOW,
+    PATH_RTT,
+    LEAST_RTT,
+    RTT,
+    TIME,
+    ACKS_LOST,
+    DATA_LOST,
+    PEAK,
+    VARIATION,
+    VARIATION_10MS,
+    SILENT,
+    ACKS_LEFT,
+    ACKS_CAME,
+    BUNCHED_LEFT,
+    BUNCHED_CAME,
+    SECOND_STEP,
+    THIRD_STEP,
+];
 
 impl points::Run for Run {
     const MAIN: Quantity = Quantity { name: GOODPUT, title: "goodput, Mb/s", unit: 1e6, decimals: 1 };
 
     fn has_result(&self) -> bool {
-        self.flows.result.is_some()
+        self.flows.result.is_some() || self.program.is_some()
     }
 
     fn error(&self) -> Option<&Caveat> {
@@ -89,6 +182,15 @@ impl points::Run for Run {
     }
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
+        if let Some(program) = &self.program {
+            let mut all = vec![
+                (GOODPUT, program.goodput_bps as f64),
+                (TIME, program.duration_ns as f64),
+                (PATH_RTT, self.path_rtt_ns as f64),
+            ];
+            all.extend(program.retransmits.map(|packets| (RETRANSMITS, packets as f64)));
+            return all;
+        }
         let Some(result) = &self.flows.result else { return Vec::new() };
         let mean = |of: &dyn Fn(&TcpStreamResult) -> Option<f64>| {
             let values: Vec<f64> = result.streams.iter().filter_map(of).collect();
@@ -97,25 +199,59 @@ impl points::Run for Run {
         let goodput = result.goodput_bps as f64;
         let expected = self.expected_bps.filter(|bps| *bps > 0).map(|bps| bps as f64);
         let beside = self.beside.as_ref().and_then(|beside| beside.result.as_ref());
+        let beside_bps = beside.map(|result| result.goodput_bps as f64);
+        let times_beside = beside_bps.filter(|bps| *bps > 0.0).map(|bps| goodput / bps);
+        let others = beside.map_or(1, |result| result.streams.len().max(1)) as f64;
+        let is_transfer = matches!(self.flows.parameters.amount, Amount::Bytes(_));
+        let lost = &result.loss_bytes_by_location;
         let all = [
             (GOODPUT, Some(goodput)),
             (EXPECTED, expected),
             (OF_EXPECTED, expected.map(|expected| goodput / expected)),
-            (BESIDE_GOODPUT, beside.map(|result| result.goodput_bps as f64)),
+            (BESIDE_GOODPUT, beside_bps),
+            (OF_BESIDE, times_beside),
+            (OF_ONE_BESIDE, times_beside.map(|times| times * others)),
+            (TIME, is_transfer.then_some(result.duration_ns as f64)),
+            (ACKS_LOST, Some(lost.snd_rxloss as f64)),
+            (DATA_LOST, Some(lost.rcv_rxloss as f64)),
             (RETRANSMITS, Some(result.retransmits as f64)),
             (WINDOW, mean(&|stream| Some(stream.mean_cwnd_bytes? as f64 / stream.mss_bytes.max(1) as f64))),
             (PATH_RTT, Some(self.path_rtt_ns as f64)),
             (LEAST_RTT, mean(&|stream| Some(stream.min_rtt_ns? as f64))),
             (RTT, mean(&|stream| Some(stream.mean_rtt_ns? as f64))),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let mut all: Vec<(&str, f64)> = all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let times_first = |number: usize| {
+            let (first, step) = (self.steps.first()?, self.steps.get(number)?);
+            (first.goodput_bps > 0).then(|| step.goodput_bps as f64 / first.goodput_bps as f64)
+        };
+        all.extend(times_first(1).map(|times| (SECOND_STEP, times)));
+        all.extend(times_first(2).map(|times| (THIRD_STEP, times)));
+        if let Some(Packets { sent, sent_10ms, acks_at_receiver, acks_at_sender, .. }) = &self.packets {
+            all.extend([
+                (PEAK, sent.peak_bps),
+                (VARIATION, sent.variation),
+                (VARIATION_10MS, sent_10ms.variation),
+                (SILENT, sent.silent_percent),
+                (ACKS_LEFT, acks_at_receiver.p50_ns as f64),
+                (ACKS_CAME, acks_at_sender.p50_ns as f64),
+                (BUNCHED_LEFT, acks_at_receiver.bunched_percent),
+                (BUNCHED_CAME, acks_at_sender.bunched_percent),
+            ]);
+        }
+        all
     }
 
     fn setting(&self) -> Vec<String> {
         let mut parts = Vec::new();
         let parameters = &self.flows.parameters;
-        if let Amount::DurationNs(ns) = parameters.amount {
-            parts.push(format!("{} per test", spaced(Nanos(ns))));
+        if let Some(program) = &self.program {
+            return vec![format!("by {}", program.parser)];
+        }
+        match parameters.amount {
+            Amount::DurationNs(ns) => parts.push(format!("{} per test", spaced(Nanos(ns)))),
+            Amount::Bytes(bytes) => parts.push(format!("{} in all per test", spaced(Bytes(bytes)))),
+            Amount::Packets(_) => {}
         }
         if parameters.omit_ns > 0 {
             parts.push(format!("the first {} omitted", spaced(Nanos(parameters.omit_ns))));
@@ -125,22 +261,36 @@ impl points::Run for Run {
         if let Some(beside) = &self.beside {
             let mss = beside.parameters.mss_bytes;
             let mss = mss.map_or(String::new(), |bytes| format!(" in segments of {bytes} bytes"));
-            parts.push(format!("{} sends; {} sends at the same time{mss}", self.flows.host, beside.host));
+            let control: Vec<&str> = beside.parameters.congestion.iter().map(|step| step.name.as_str()).collect();
+            let flows = match beside.parameters.streams {
+                1 => format!("a flow of {}", control.join(",")),
+                several => format!("{several} flows of {}", control.join(",")),
+            };
+            parts.push(format!("{} sends; {} sends {flows}{mss} at the same time", self.flows.host, beside.host));
         }
         parts
     }
 
     fn commands(&self) -> Vec<String> {
+        if let Some(program) = &self.program {
+            return vec![format!("{}: {}", self.flows.host, program.command)];
+        }
         let flows = [Some(&self.flows), self.beside.as_ref()].into_iter().flatten();
         flows.map(|flows| format!("{}: {}", flows.host, flows.command)).collect()
     }
+
+    fn circumstances(point: &Point<Self>) -> String {
+        let limit = limit(point);
+        if limit.is_empty() { limit } else { format!("limited by {limit}") }
+    }
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "test",
     "goodput, Mb/s",
+    "time taken, s",
     "expected, Mb/s",
-    "other flow, Mb/s",
+    "other flows, Mb/s",
     "packets retransmitted",
     "mean window, packets",
     "RTT of the path, ms",
@@ -160,6 +310,8 @@ impl Report<Run> {
         self.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
         self.table(&mut body, &COLUMNS, cells);
+        self.steps(&mut body);
+        self.packets(&mut body);
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
@@ -169,6 +321,61 @@ impl Report<Run> {
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve --sessions 2");
         page(&self.about.title, &body)
+    }
+
+    /// What each control of a schedule got, where there was one.
+    fn steps(&self, body: &mut String) {
+        if self.runs().all(|run| run.steps.is_empty()) {
+            return;
+        }
+        let columns = ["step", "goodput, Mb/s", "mean window, packets"].map(str::to_owned);
+        let mut table = Table::new("Congestion controls in turn", "numbers", &columns);
+        for (series, point) in self.points().filter(|(_, point)| point.shown().any(|run| !run.steps.is_empty())) {
+            table.group(&format!("{}, {}", series.name, point.label));
+            let most = point.shown().map(|run| run.steps.len()).max().unwrap_or_default();
+            for number in 0..most {
+                let steps: Vec<&Step> = point.shown().filter_map(|run| run.steps.get(number)).collect();
+                let of = |of: &dyn Fn(&Step) -> f64, decimals| {
+                    let values: Vec<f64> = steps.iter().map(|step| of(step)).collect();
+                    Mean::of(&values).map_or_else(String::new, |mean| mean.text(decimals))
+                };
+                let control = steps.first().map_or("", |step| step.control.as_str());
+                let cells = [of(&|step| step.goodput_bps as f64 / 1e6, 1), of(&|step| step.mean_cwnd_packets, 0)];
+                table.row(&format!("{}: {control}", number + 1), cells);
+            }
+        }
+        *body += &table.finish();
+    }
+
+    /// What captures at both ends say, where there were any.
+    fn packets(&self, body: &mut String) {
+        const OF_PACKETS: [(&str, &str, f64, usize); 8] = [
+            (PEAK, "highest rate in 1 ms, Mb/s", 1e-6, 1),
+            (VARIATION, "deviation of rates in 1 ms by their mean", 1.0, 3),
+            (VARIATION_10MS, "of rates in 10 ms", 1.0, 3),
+            (SILENT, "milliseconds without data, %", 1.0, 1),
+            (ACKS_LEFT, "ACKs leave the receiver every, us (median)", 1e-3, 2),
+            (ACKS_CAME, "ACKs reach the sender every, us (median)", 1e-3, 2),
+            (BUNCHED_LEFT, "bunched where they leave, %", 1.0, 1),
+            (BUNCHED_CAME, "bunched where they arrive, %", 1.0, 1),
+        ];
+        if !self.runs().any(|run| run.packets.is_some()) {
+            return;
+        }
+        let columns: Vec<String> =
+            std::iter::once("test").chain(OF_PACKETS.iter().map(|(_, title, ..)| *title)).map(str::to_owned).collect();
+        let mut table = Table::new("Single packets, by captures at both ends", "numbers", &columns);
+        for series in self.series.iter().filter(|series| series.points.iter().any(|point| point.mean(PEAK).is_some())) {
+            table.group(&series.name);
+            for point in &series.points {
+                let cell = |(name, _, factor, decimals): &(&str, &str, f64, usize)| {
+                    point.mean(name).map_or_else(|| "–".to_owned(), |_| scaled(point, name, *factor).text(*decimals))
+                };
+                table.row(&point.label, OF_PACKETS.iter().map(cell));
+            }
+        }
+        *body += &table.finish();
+        *body += "<p class=\"quiet\">An interval is bunched if it is shorter than a quarter of their mean. Stamps are the kernel's.</p>\n";
     }
 
     /// What was found, in words: the ends of the goodputs, and how near the response functions are.
@@ -212,7 +419,7 @@ impl Report<Run> {
         *body += "<ul class=\"legend\">\n";
         if self.runs().any(|run| run.beside.is_some()) {
             *body += &key(OWN, "the measured flow");
-            *body += &key(BESIDE, "the flow that shares the path");
+            *body += &key(BESIDE, "the flows that share the path");
         }
         if self.runs().any(|run| run.expected_bps.is_some()) {
             *body += "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><path d=\"M0 6h12\" class=\"axis\"/></svg>expected by the response function</li>\n";
@@ -242,6 +449,7 @@ fn cells(point: &Point<Run>) -> Option<Vec<String>> {
         .collect();
     Some(vec![
         mean(GOODPUT, 1e-6, 1),
+        mean(TIME, 1e-9, 3),
         mean(EXPECTED, 1e-6, 1),
         mean(BESIDE_GOODPUT, 1e-6, 1),
         mean(RETRANSMITS, 1.0, 0),
@@ -365,7 +573,17 @@ mod tests {
 
     fn run(goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
-        Run { flows, beside: None, expected_bps: None, path_rtt_ns: 40_000_000, error: None, caveats: Vec::new() }
+        Run {
+            flows,
+            program: None,
+            packets: None,
+            steps: Vec::new(),
+            beside: None,
+            expected_bps: None,
+            path_rtt_ns: 40_000_000,
+            error: None,
+            caveats: Vec::new(),
+        }
     }
 
     /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high.
@@ -384,7 +602,7 @@ mod tests {
         ] {
             assert!(html.contains(cell), "{cell}: {html}");
         }
-        assert!(!html.contains("the flow that shares the path"));
+        assert!(!html.contains("the flows that share the path"));
     }
 
     #[test]
@@ -393,7 +611,7 @@ mod tests {
         let failed = Run { error, ..run(None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run(Some(70)) };
         let html = report(vec![("vegas", failed), ("reno", shared)]).to_html();
-        for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flow that shares the path", ">20.0<"] {
+        for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flows that share the path", ">20.0<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("class=\"piece\"").count(), 3);

@@ -1,0 +1,193 @@
+//! Captures at both ends of a TCP test, and what they say of its packets.
+
+use std::collections::BTreeMap;
+use std::env::temp_dir;
+use std::fmt::Display;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longhaul_capture::{CaptureSpec, LogTargets, Running, SpoolSpec};
+use longhaul_captures::reader::{Captures, OpenError};
+use longhaul_flows::{FlowOptions, FlowSummary, Flows, Gaps, Millisecond, Sink};
+use longhaul_kernel::socket_filter::SocketFilter;
+use longhaul_lab::Lab;
+use longhaul_lab::plan::HOST_INTERFACE;
+use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates};
+use longhaul_result::Caveat;
+use longhaul_units::{Bytes, Nanos};
+
+use crate::caveats;
+
+/// Ethernet, VLAN tag, IP and TCP with all options.
+const SNAP_BYTES: u32 = 128;
+const RING_BYTES: usize = 32 << 20;
+/// Memory of blocks that wait for the disk.
+const WAITING_BYTES: usize = 32 << 20;
+const MILLISECOND_NS: i64 = 1_000_000;
+/// Intervals that are kept of a direction.
+const INTERVALS_MOST: usize = 8 << 20;
+
+/// Two captures that run.
+pub(super) struct Capturing {
+    /// Of the sender and of the receiver.
+    ends: [(Running, Folder); 2],
+}
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(end: &str) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self(temp_dir().join(format!("longhaul-run-{}-{number}-{end}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn failed(error: &dyn Display) -> Caveat {
+    Caveat::new(caveats::NOT_CAPTURED, error.to_string(), "give the folder of temporary files room, and run as root")
+}
+
+impl Capturing {
+    /// Captures at `sender` and at the server.
+    ///
+    /// # Errors
+    /// A capture does not begin.
+    pub(super) fn begin(lab: &Lab, sender: &str) -> Result<Self, Caveat> {
+        let begin = |name: &str| {
+            let folder = Folder::new(name);
+            let spec = CaptureSpec {
+                interfaces: vec![HOST_INTERFACE.into()],
+                snap_bytes: SNAP_BYTES,
+                filter: SocketFilter::all(SNAP_BYTES),
+                filter_text: String::new(),
+                ring_bytes: RING_BYTES,
+                rings: Some(1),
+                waiting_bytes: WAITING_BYTES,
+                promiscuous: false,
+                nic_stamps: false,
+                packets_most: None,
+                bytes_most: None,
+                stream: None,
+                spool: Some(SpoolSpec {
+                    folder: folder.0.clone(),
+                    replace: false,
+                    roll_bytes: Bytes(1 << 30),
+                    roll_time: None,
+                    keep_bytes: None,
+                }),
+                logging: LogTargets::default(),
+                captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
+                host: name.into(),
+            };
+            let host = lab.host(name).map_err(|error| failed(&error))?;
+            let running = host.namespace.enter(|| {
+                lab.spec().keep_off_the_emulator();
+                Running::start(&spec)
+            });
+            Ok((running.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?, folder))
+        };
+        Ok(Self { ends: [begin(sender)?, begin("server")?] })
+    }
+
+    /// Ends them. What happened in the first `omit` of the flow does not count.
+    ///
+    /// # Errors
+    /// A capture cannot be read, or has no TCP data.
+    pub(super) fn end(self, omit: Nanos) -> Result<Packets, Caveat> {
+        let folders = self.ends.map(|(running, folder)| {
+            drop(running.stop());
+            folder
+        });
+        let read = |folder: &Folder| -> Result<(Seen, u64), OpenError> {
+            let mut captures = Captures::open(std::slice::from_ref(&folder.0), false)?;
+            let gaps = captures.gaps();
+            let mut flows = Flows::with_gaps(FlowOptions::default(), Seen::default(), Gaps::of(&gaps));
+            captures.for_each_packet(|packet| flows.packet(packet))?;
+            Ok((flows.finish().0, gaps.iter().map(|gap| gap.packets).sum()))
+        };
+        let [sender, receiver] = folders.map(|folder| read(&folder).map_err(|error| failed(&error)));
+        let ((sender, lost_at_sender), (receiver, lost_at_receiver)) = (sender?, receiver?);
+        let none = || failed(&"the captures have no flow of TCP");
+        let (from, to) = (sender.largest().ok_or_else(none)?, receiver.largest().ok_or_else(none)?);
+        let milliseconds = sender.milliseconds(from, omit);
+        let tens: Vec<u64> = milliseconds.chunks_exact(10).map(|ten| ten.iter().sum()).collect();
+        Ok(Packets {
+            sent: Rates::of(&milliseconds, 1),
+            sent_10ms: Rates::of(&tens, 10),
+            acks_at_receiver: AckIntervals::of(receiver.acks(to, omit)),
+            acks_at_sender: AckIntervals::of(sender.acks(from, omit)),
+            not_captured: lost_at_sender + lost_at_receiver,
+        })
+    }
+}
+
+/// A flow and its direction.
+type Way = (u64, bool);
+
+/// What a capture has of each direction of each flow.
+#[derive(Default)]
+struct Seen {
+    /// Beginning and payload of milliseconds with any.
+    sent: BTreeMap<Way, Vec<(i64, u64)>>,
+    /// When each acknowledgment came, and the time since the one before.
+    acks: BTreeMap<Way, Vec<(i64, i64)>>,
+}
+
+impl Sink for Seen {
+    fn flow(&mut self, _: FlowSummary) {}
+
+    fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        self.sent.entry((flow, forward)).or_default().push((at_ns, row.payload_bytes));
+    }
+
+    fn ack_interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
+        let acks = self.acks.entry((flow, forward)).or_default();
+        if acks.len() < INTERVALS_MOST {
+            acks.push((at_ns, interval_ns));
+        }
+    }
+}
+
+impl Seen {
+    /// The direction with the most payload.
+    fn largest(&self) -> Option<Way> {
+        let bytes = |rows: &Vec<(i64, u64)>| rows.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        self.sent.iter().max_by_key(|(_, rows)| bytes(rows)).map(|(way, _)| *way)
+    }
+
+    /// When what counts of `way` begins and ends: without `omit` from its first data.
+    fn span(&self, way: Way, omit: Nanos) -> (i64, i64) {
+        let rows = self.sent.get(&way).map_or(&[][..], Vec::as_slice);
+        let ends = rows.first().zip(rows.last());
+        ends.map_or((0, 0), |((first, _), (last, _))| (first.saturating_add(omit.0 as i64), *last))
+    }
+
+    /// The payload of each millisecond that counts.
+    fn milliseconds(&self, way: Way, omit: Nanos) -> Vec<u64> {
+        let (from, to) = self.span(way, omit);
+        let count = to.saturating_sub(from) / MILLISECOND_NS;
+        let mut all = vec![0; usize::try_from(count).unwrap_or(0)];
+        for (at, bytes) in self.sent.get(&way).into_iter().flatten().filter(|(at, _)| *at >= from) {
+            if let Some(place) = usize::try_from((at - from) / MILLISECOND_NS).ok().and_then(|place| all.get_mut(place))
+            {
+                *place += bytes;
+            }
+        }
+        all
+    }
+
+    /// The intervals that count of the acknowledgments of `way`, which travel against it.
+    fn acks(&self, (flow, forward): Way, omit: Nanos) -> Vec<i64> {
+        let (from, to) = self.span((flow, forward), omit);
+        let acks = self.acks.get(&(flow, !forward)).into_iter().flatten();
+        acks.filter(|(at, _)| (from..=to).contains(at)).map(|(_, interval)| *interval).collect()
+    }
+}

@@ -1,0 +1,82 @@
+//! A run of another program over the path of a point.
+
+use std::fs;
+use std::net::IpAddr;
+use std::process::Stdio;
+
+use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::sysctl;
+use longhaul_kernel::wait::sleep_until;
+use longhaul_lab::Lab;
+use longhaul_report::html::tcp_goodput::ProgramRun;
+use longhaul_result::Caveat;
+use longhaul_units::Nanos;
+
+use super::{Runner, lab_failed};
+use crate::caveats;
+use crate::spec::{Program, TcpTest};
+
+/// How long a server has to listen.
+const PATIENCE: Nanos = Nanos::from_secs(5);
+const LOOK: Nanos = Nanos::from_millis(20);
+const CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+impl Runner<'_> {
+    /// Runs `program` between the hosts of `lab`, which use the congestion control of `wanted`.
+    pub(super) fn run_program(&self, lab: &Lab, wanted: &TcpTest, program: &Program) -> Result<ProgramRun, Caveat> {
+        let failed =
+            |why: String| Caveat::new(caveats::PROGRAM, why, "try it by hand with `longhaul lab up` and `lab exec`");
+        let (client, server) = (lab.host(&wanted.flows.host), lab.host("server"));
+        let (client, server) =
+            (client.map_err(|error| lab_failed(&error))?, server.map_err(|error| lab_failed(&error))?);
+        if let Some(step) = wanted.flows.parameters.congestion.first() {
+            for host in [client, server] {
+                let own = format!("lh_{}", step.name);
+                let set = || {
+                    sysctl::write(CONTROL, &step.name).or_else(|error| sysctl::write(CONTROL, &own).map_err(|_| error))
+                };
+                let done = host.namespace.enter(set).map_err(|error| lab_failed(&error))?;
+                done.map_err(|error| failed(format!("congestion control {}: {error}", step.name)))?;
+            }
+        }
+        let ip: IpAddr = if wanted.setting.ipv6 { server.plan.ipv6.into() } else { server.plan.ipv4.into() };
+        let of_shell = |command: &str| ["sh".to_owned(), "-c".to_owned(), command.replace("{server}", &ip.to_string())];
+        let mut serving = None;
+        if let Some(command) = &program.server {
+            let words = of_shell(command);
+            let started = self.programs.start(&server.namespace, &words, Stdio::null);
+            let running = serving.insert(started.map_err(|error| failed(format!("{command}: {error}")))?);
+            let deadline = monotonic() + PATIENCE;
+            while !server.namespace.enter(listens).map_err(|error| lab_failed(&error))? {
+                if running.has_ended() || monotonic() >= deadline {
+                    return Err(failed(format!("{command}: it does not listen")));
+                }
+                sleep_until(monotonic() + LOOK);
+            }
+        }
+        let began = monotonic();
+        let words = of_shell(&program.client);
+        let ended = self.programs.run(&client.namespace, &words, program.time, Some(self.stop));
+        let took = monotonic() - began;
+        drop(serving);
+        let of_client = |why: String| failed(format!("{}: {why}", program.client));
+        let output = ended.map_err(|error| of_client(error.to_string()))?.success().map_err(of_client)?;
+        let said = program.parser.read(&output, took).map_err(of_client)?;
+        Ok(ProgramRun {
+            command: program.client.clone(),
+            parser: program.parser.to_string(),
+            bytes: said.bytes,
+            duration_ns: Nanos::from_secs_f64(said.seconds).0,
+            goodput_bps: (said.bytes as f64 * 8.0 / said.seconds.max(1e-9)) as u64,
+            retransmits: said.retransmits,
+        })
+    }
+}
+
+/// Whether any TCP socket of this network listens.
+fn listens() -> bool {
+    let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
+    let text: String = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+    // The state of a socket that listens (TCP_LISTEN).
+    text.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some("0A"))
+}

@@ -1,0 +1,240 @@
+//! How the hosts of a point differ from a lab's, and the axes that several values of a key make.
+//!
+//! Every setting lives in the lab: in the network namespace of a host, or on its interface. Nothing of the machine itself changes.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use longhaul_terms::SoftirqPlacement;
+use longhaul_units::Nanos;
+use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Visitor};
+
+use super::error::ExperimentError;
+
+/// How seldom and how often a ring can be polled.
+pub(super) const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
+/// Longest name of a queueing discipline (`IFNAMSIZ`).
+const QDISC_LETTERS_MOST: usize = 15;
+
+/// What the hosts of a point are like.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Setting {
+    /// How both hosts differ from a lab's.
+    pub hosts: HostSettings,
+    /// How often the server's ring is polled; `None`: each frame as it comes.
+    pub poll_interval: Option<Nanos>,
+    /// The receiver beside its softirq; `None`: the scheduler decides.
+    pub softirq: Option<SoftirqPlacement>,
+    /// Over IPv6 in place of IPv4.
+    pub ipv6: bool,
+    /// Each packet travels alone through the emulator.
+    pub wire: bool,
+}
+
+/// Settings of both hosts; what is not said is as in any lab.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostSettings {
+    /// MTU of their interfaces, bytes.
+    pub mtu: Option<u32>,
+    /// Packets that a queue of an interface holds.
+    pub txqueuelen: Option<u32>,
+    /// Queueing discipline of their interfaces.
+    pub qdisc: Option<String>,
+    /// Segmentation offloads and coalescing of their interfaces.
+    pub offloads: Option<bool>,
+    /// Selective acknowledgments.
+    pub sack: Option<bool>,
+    /// TCP time stamps.
+    pub timestamps: Option<bool>,
+}
+
+impl HostSettings {
+    /// Each as it is written.
+    pub fn words(&self) -> Vec<String> {
+        let Self { mtu, txqueuelen, qdisc, offloads, sack, timestamps } = self;
+        let words = [
+            mtu.map(|bytes| format!("MTU {bytes}")),
+            txqueuelen.map(|packets| format!("txqueuelen {packets}")),
+            qdisc.as_ref().map(|kind| format!("qdisc {kind}")),
+            offloads.map(|is| format!("offloads {}", on(is))),
+            sack.map(|is| format!("SACK {}", on(is))),
+            timestamps.map(|is| format!("time stamps {}", on(is))),
+        ];
+        words.into_iter().flatten().collect()
+    }
+}
+
+impl Setting {
+    /// Each as it is written; a label has those that its series has several of.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = self.hosts.words();
+        words.extend(self.ipv6.then(|| "IPv6".to_owned()));
+        words.extend(self.poll_interval.map(polled));
+        words.extend(self.softirq.map(placed));
+        words
+    }
+}
+
+fn on(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn polled(interval: Nanos) -> String {
+    format!("polled every {interval}")
+}
+
+fn placed(placement: SoftirqPlacement) -> String {
+    match placement {
+        SoftirqPlacement::Same => "softirq on the same CPU",
+        SoftirqPlacement::Split => "softirq on another CPU",
+    }
+    .to_owned()
+}
+
+/// The keys of a series that say it.
+pub(super) struct SettingText {
+    pub(super) hosts: HostsText,
+    pub(super) poll_interval: Axis<PollText>,
+    pub(super) softirq: Axis<SoftirqPlacement>,
+    pub(super) ip: Axis<u8>,
+}
+
+/// `hosts = { … }`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HostsText {
+    mtu: Axis<u32>,
+    txqueuelen: Axis<u32>,
+    qdisc: Axis<String>,
+    offloads: Axis<bool>,
+    sack: Axis<bool>,
+    timestamps: Axis<bool>,
+}
+
+/// A time, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PollText(Option<Nanos>);
+
+impl<'de> Deserialize<'de> for PollText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let interval: Nanos = text.parse().map_err(|error| D::Error::custom(format!("none, or a time: {error}")))?;
+        Ok(Self(Some(interval)))
+    }
+}
+
+impl SettingText {
+    /// The settings of all points, each with the words that set it apart from the others.
+    pub(super) fn settings(&self, place: &str) -> Result<Vec<(Vec<String>, Setting)>, ExperimentError> {
+        let Self { hosts, poll_interval, softirq, ip } = self;
+        let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
+        if let Some(mtu) = hosts.mtu.0.iter().find(|mtu| !(68..=65_535).contains(*mtu)) {
+            return Err(at("hosts.mtu", format!("{mtu}: 68 to 65535")));
+        }
+        let is_name = |kind: &str| {
+            (1..=QDISC_LETTERS_MOST).contains(&kind.len())
+                && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        if let Some(kind) = hosts.qdisc.0.iter().find(|kind| !is_name(kind)) {
+            let why = format!("`{}`: a queueing discipline such as pfifo, fq or fq_codel", kind.escape_debug());
+            return Err(at("hosts.qdisc", why));
+        }
+        if let Some(version) = ip.0.iter().find(|version| !matches!(version, 4 | 6)) {
+            return Err(at("ip", format!("{version}: 4 or 6")));
+        }
+        if let Some(interval) = poll_interval.0.iter().filter_map(|poll| poll.0).find(|at| !POLL_INTERVALS.contains(at))
+        {
+            let allowed = format!("{interval}: {} to {}, or none", POLL_INTERVALS.start(), POLL_INTERVALS.end());
+            return Err(at("poll_interval", allowed));
+        }
+        let all = vec![(Vec::new(), Setting::default())];
+        let all = hosts.mtu.each(all, |mtu| format!("MTU {mtu}"), |to, mtu| to.hosts.mtu = Some(*mtu));
+        let all = hosts.txqueuelen.each(
+            all,
+            |packets| format!("txqueuelen {packets}"),
+            |to, packets| to.hosts.txqueuelen = Some(*packets),
+        );
+        let all = hosts.qdisc.each(all, Clone::clone, |to, kind| to.hosts.qdisc = Some(kind.clone()));
+        let all =
+            hosts.offloads.each(all, |is| format!("offloads {}", on(*is)), |to, is| to.hosts.offloads = Some(*is));
+        let all = hosts.sack.each(all, |is| format!("SACK {}", on(*is)), |to, is| to.hosts.sack = Some(*is));
+        let all = hosts.timestamps.each(
+            all,
+            |is| format!("time stamps {}", on(*is)),
+            |to, is| to.hosts.timestamps = Some(*is),
+        );
+        let all = ip.each(all, |version| format!("IPv{version}"), |to, version| to.ipv6 = *version == 6);
+        let poll = |poll: &PollText| poll.0.map_or_else(|| "not polled".to_owned(), polled);
+        let all = poll_interval.each(all, poll, |to, poll| to.poll_interval = poll.0);
+        let all = softirq.each(all, |placement| placed(*placement), |to, placement| to.softirq = Some(*placement));
+        Ok(all)
+    }
+}
+
+/// One value, or a list of several, which is an axis: a point for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Axis<T>(pub(super) Vec<T>);
+
+impl<T> Default for Axis<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Axis<T> {
+    /// Each of `all` with each value: `set` puts it there, `word` names it where there are several.
+    pub(super) fn each<S: Clone>(
+        &self,
+        all: Vec<(Vec<String>, S)>,
+        word: impl Fn(&T) -> String,
+        set: impl Fn(&mut S, &T),
+    ) -> Vec<(Vec<String>, S)> {
+        if self.0.is_empty() {
+            return all;
+        }
+        let mut more = Vec::new();
+        for (words, setting) in all {
+            for value in &self.0 {
+                let (mut words, mut setting) = (words.clone(), setting.clone());
+                words.extend((self.0.len() > 1).then(|| word(value)));
+                set(&mut setting, value);
+                more.push((words, setting));
+            }
+        }
+        more
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Axis<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrSeveral<T> {
+            type Value = Vec<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, or a list of values")
+            }
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Vec<T>, E> {
+                T::deserialize(value.into_deserializer()).map(|one| vec![one])
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Vec<T>, E> {
+                T::deserialize(value.into_deserializer()).map(|one| vec![one])
+            }
+            fn visit_str<E: Error>(self, value: &str) -> Result<Vec<T>, E> {
+                T::deserialize(value.into_deserializer()).map(|one| vec![one])
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Vec<T>, A::Error> {
+                let values = Vec::<T>::deserialize(SeqAccessDeserializer::new(values))?;
+                if values.is_empty() {
+                    return Err(A::Error::custom("an empty list: give a value, or several"));
+                }
+                Ok(values)
+            }
+        }
+        from.deserialize_any(OneOrSeveral(PhantomData)).map(Self)
+    }
+}

@@ -1,0 +1,336 @@
+//! Whether the findings of an experiment's source reappeared: each is a relation between means, asserted with a tolerance.
+//!
+//! A finding that did not reappear is a result like any other. Its text has the means, so that a reader sees why.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::html::page::escape;
+use crate::html::points::{Mean, Point, Run};
+
+/// What should hold between the means of points.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Each has at least so many times as much as the next.
+    FallsBy(f64),
+    /// The first has so many times as much as each other: at least, at most; `null`: without a bound.
+    Ratio(Option<f64>, Option<f64>),
+    /// Each lies between: at least, at most; `null`: without a bound.
+    Within(Option<f64>, Option<f64>),
+}
+
+/// What an experiment says should come of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The finding, in words.
+    pub says: String,
+    /// The name of the means.
+    pub quantity: String,
+    /// What should hold.
+    pub relation: Relation,
+    /// Series and point by name, and their places in the result; `None` where the point was not run.
+    pub points: Vec<(String, Option<(usize, usize)>)>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// The finding, in words.
+    pub says: String,
+    /// The name of the means that it is about.
+    pub quantity: String,
+    /// What should hold between them.
+    pub relation: Relation,
+    /// The points, series and label of each.
+    pub points: Vec<String>,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Whether the 95 % intervals of the means leave no other verdict; `false` also where a point is doubtful or has one run.
+    pub sure: bool,
+    /// The means, and what stood in the way.
+    pub why: String,
+}
+
+/// Whether a finding reappeared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It holds.
+    Reappeared,
+    /// It does not.
+    DidNotReappear,
+    /// A point was not run, or not measured.
+    NotDecided,
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Reappeared => "reappeared",
+            Self::DidNotReappear => "did not reappear",
+            Self::NotDecided => "not decided",
+        }
+    }
+}
+
+/// A quotient, or a mean itself, with half of its interval.
+#[derive(Clone, Copy)]
+struct Value {
+    at: f64,
+    half: Option<f64>,
+}
+
+impl Value {
+    fn of(mean: Mean) -> Self {
+        Self { at: mean.mean, half: mean.half_width }
+    }
+
+    /// The quotient of two means, with the interval of independent errors. Over zero it is beyond every bound.
+    fn ratio(one: Mean, other: Mean) -> Self {
+        let at = if other.mean == 0.0 && one.mean == 0.0 { 1.0 } else { one.mean / other.mean };
+        let share = |mean: Mean| Some(mean.half_width? / mean.mean.abs().max(f64::MIN_POSITIVE));
+        let half = share(one).zip(share(other)).map(|(a, b)| at.abs() * a.hypot(b));
+        Self { at, half: half.filter(|half| half.is_finite()) }
+    }
+
+    /// Whether it lies between the bounds, and whether its whole interval says so.
+    fn between(self, least: Option<f64>, most: Option<f64>) -> (bool, bool) {
+        let inside = |value: f64| least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most);
+        let holds = inside(self.at);
+        let sure = self.half.is_some_and(|half| {
+            let ends = [self.at - half, self.at + half];
+            if holds {
+                ends.into_iter().all(inside)
+            } else {
+                let below = least.is_some_and(|least| ends[1] < least);
+                below || most.is_some_and(|most| ends[0] > most)
+            }
+        });
+        (holds, sure)
+    }
+}
+
+impl Asked {
+    /// What came of it. `point_at` finds the point at a place of the result.
+    pub fn judge<'a, R: Run + 'a>(&self, point_at: impl Fn((usize, usize)) -> Option<&'a Point<R>>) -> Finding {
+        let found = |verdict, sure, why: String| Finding {
+            says: self.says.clone(),
+            quantity: self.quantity.clone(),
+            relation: self.relation,
+            points: self.points.iter().map(|(name, _)| name.clone()).collect(),
+            verdict,
+            sure,
+            why,
+        };
+        let mut means: Vec<(&str, Mean, &Point<R>)> = Vec::new();
+        for (name, place) in &self.points {
+            let Some(place) = place else {
+                return found(Verdict::NotDecided, false, format!("{name} was not run"));
+            };
+            let Some((point, mean)) = point_at(*place).and_then(|point| Some((point, point.mean(&self.quantity)?)))
+            else {
+                return found(Verdict::NotDecided, false, format!("{name} has no {}", self.quantity));
+            };
+            means.push((name, mean, point));
+        }
+        let values: Vec<Value> = match self.relation {
+            Relation::FallsBy(_) => means.windows(2).map(|pair| Value::ratio(pair[0].1, pair[1].1)).collect(),
+            Relation::Ratio(..) => means[1..].iter().map(|(_, other, _)| Value::ratio(means[0].1, *other)).collect(),
+            Relation::Within(..) => means.iter().map(|(_, mean, _)| Value::of(*mean)).collect(),
+        };
+        let (least, most) = match self.relation {
+            Relation::FallsBy(least) => (Some(least), None),
+            Relation::Ratio(least, most) | Relation::Within(least, most) => (least, most),
+        };
+        let judged: Vec<(bool, bool)> = values.iter().map(|value| value.between(least, most)).collect();
+        let holds = judged.iter().all(|(holds, _)| *holds);
+        let doubtful = means.iter().any(|(_, _, point)| point.doubtful);
+        // One that surely fails is enough to say that it does not hold.
+        let sure = !doubtful
+            && if holds {
+                judged.iter().all(|(_, sure)| *sure)
+            } else {
+                judged.iter().any(|(holds, sure)| !holds && *sure)
+            };
+        let mut why: Vec<String> = means
+            .iter()
+            .map(|(name, mean, point)| {
+                let around = if holds { String::new() } else { R::circumstances(point) };
+                let around = if around.is_empty() { around } else { format!(" ({around})") };
+                format!("{name}: {}{around}", readable(&self.quantity, *mean))
+            })
+            .collect();
+        if !matches!(self.relation, Relation::Within(..)) {
+            let ratios: Vec<String> = values.iter().map(|value| format!("{:.2}", value.at)).collect();
+            why.push(format!("ratio {}, {} asked", ratios.join(", "), self.bounds()));
+        } else {
+            why.push(format!("{} asked", self.bounds()));
+        }
+        if doubtful {
+            why.push("a point is doubtful".into());
+        } else if !sure {
+            why.push("the intervals leave it open".into());
+        }
+        found(if holds { Verdict::Reappeared } else { Verdict::DidNotReappear }, sure, why.join("; "))
+    }
+
+    fn bounds(&self) -> String {
+        let shown = |bound: f64| match self.relation {
+            Relation::Within(..) => readable(&self.quantity, Mean { mean: bound, half_width: None }),
+            _ => number(bound),
+        };
+        match self.relation {
+            Relation::FallsBy(least) => format!("at least {}", shown(least)),
+            Relation::Ratio(least, most) | Relation::Within(least, most) => match (least, most) {
+                (Some(least), Some(most)) => format!("{} to {}", shown(least), shown(most)),
+                (Some(least), None) => format!("at least {}", shown(least)),
+                (None, Some(most)) => format!("at most {}", shown(most)),
+                (None, None) => "anything".into(),
+            },
+        }
+    }
+}
+
+/// With as few decimals as show it.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A mean in the unit that people read; its name ends with that of its own.
+fn readable(quantity: &str, mean: Mean) -> String {
+    let (factor, unit) = if quantity.ends_with("_bps") {
+        (1e-6, " Mb/s")
+    } else if quantity.ends_with("_ns") {
+        if mean.mean >= 1e9 {
+            (1e-9, " s")
+        } else if mean.mean >= 1e6 {
+            (1e-6, " ms")
+        } else {
+            (1e-3, " us")
+        }
+    } else if quantity.ends_with("_percent") {
+        (1.0, " %")
+    } else {
+        (1.0, "")
+    };
+    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", number(half * factor)));
+    format!("{}{half}{unit}", number(mean.mean * factor))
+}
+
+/// How many reappeared, in a sentence; `None` without any.
+pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let kinds = [Verdict::Reappeared, Verdict::DidNotReappear, Verdict::NotDecided];
+    let parts: Vec<String> = (kinds.into_iter())
+        .filter(|verdict| count(*verdict) > 0)
+        .map(|verdict| match verdict {
+            Verdict::NotDecided => format!("{} could not be decided", count(verdict)),
+            _ => format!("{} {}", count(verdict), verdict.words()),
+        })
+        .collect();
+    let of = if findings.len() == 1 { "finding" } else { "findings" };
+    (!findings.is_empty()).then(|| format!("Of {} {of} of the source, {}.", findings.len(), parts.join(", ")))
+}
+
+/// A line each, for a terminal.
+pub fn text(findings: &[Finding]) -> String {
+    let mut text = summary(findings).map_or_else(String::new, |summary| format!("{summary}\n"));
+    for finding in findings {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {}: {}\n    {}", finding.verdict.words(), finding.says, finding.why);
+    }
+    text
+}
+
+/// The findings on a page.
+pub(crate) fn section(body: &mut String, findings: &[Finding]) {
+    if findings.is_empty() {
+        return;
+    }
+    *body += "<h2>What the source found</h2>\n<ul class=\"findings\">\n";
+    for finding in findings {
+        let _ = writeln!(
+            body,
+            "<li data-verdict=\"{0}\"><strong>{0}</strong>: {1}<br><span class=\"quiet\">{2}</span></li>",
+            finding.verdict.words(),
+            escape(&finding.says),
+            escape(&finding.why)
+        );
+    }
+    *body += "</ul>\n";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::points::tests::{Small, repeat};
+
+    /// A point for each list of sizes.
+    fn series(points: &[&[f64]]) -> Vec<Point<Small>> {
+        let point = |(number, sizes): (usize, &&[f64])| {
+            let mut point = Point::new(number.to_string());
+            sizes.iter().zip(1..).for_each(|(size, run)| point.add(repeat(run, Small(*size))));
+            point
+        };
+        points.iter().enumerate().map(point).collect()
+    }
+
+    fn judged(asked: &Asked, points: &[Point<Small>]) -> Finding {
+        asked.judge(|(_, number)| points.get(number))
+    }
+
+    fn asked(relation: Relation, points: usize) -> Asked {
+        let points = (0..points).map(|number| (format!("s, {number}"), Some((0, number)))).collect();
+        Asked { says: "it falls".into(), quantity: "size".into(), relation, points }
+    }
+
+    #[test]
+    fn an_order_holds_or_not_and_says_how_sure_that_is() {
+        let apart = series(&[&[10.0, 11.0, 12.0], &[5.0, 5.1, 5.2]]);
+        let found = judged(&asked(Relation::FallsBy(1.2), 2), &apart);
+        assert_eq!((found.verdict, found.sure), (Verdict::Reappeared, true), "{found:?}");
+        assert!(found.why.contains("ratio 2.16, at least 1.2 asked"), "{found:?}");
+        let not = judged(&asked(Relation::FallsBy(4.0), 2), &apart);
+        assert_eq!((not.verdict, not.sure), (Verdict::DidNotReappear, true), "{not:?}");
+        let near = series(&[&[10.0, 14.0], &[9.0, 13.0]]);
+        let open = judged(&asked(Relation::FallsBy(1.0), 2), &near);
+        assert_eq!((open.verdict, open.sure), (Verdict::Reappeared, false));
+        assert!(open.why.ends_with("the intervals leave it open"), "{open:?}");
+    }
+
+    #[test]
+    fn bounds_hold_for_each_point() {
+        let sizes = series(&[&[10.0, 10.0], &[5.0, 5.0], &[2.0, 2.0]]);
+        let judge = |relation, points| judged(&asked(relation, points), &sizes).verdict;
+        assert_eq!(judge(Relation::Ratio(Some(2.0), Some(5.0)), 3), Verdict::Reappeared);
+        assert_eq!(judge(Relation::Ratio(Some(2.0), Some(4.0)), 3), Verdict::DidNotReappear);
+        assert_eq!(judge(Relation::Within(Some(2.0), None), 3), Verdict::Reappeared);
+        assert_eq!(judge(Relation::Within(None, Some(9.0)), 3), Verdict::DidNotReappear);
+        // A point without a mean decides nothing.
+        assert_eq!(judge(Relation::Within(None, None), 4), Verdict::NotDecided);
+        let mut left_out = asked(Relation::FallsBy(1.0), 2);
+        left_out.points[1].1 = None;
+        let found = judged(&left_out, &sizes);
+        assert_eq!((found.verdict, found.why.as_str()), (Verdict::NotDecided, "s, 1 was not run"));
+    }
+
+    #[test]
+    fn the_page_says_what_did_not_reappear() {
+        let sizes = series(&[&[1.0, 1.0], &[2.0, 2.0]]);
+        let findings = [asked(Relation::FallsBy(1.0), 2), asked(Relation::Within(Some(1.0), None), 2)];
+        let findings: Vec<Finding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
+        let mut body = String::new();
+        section(&mut body, &findings);
+        assert!(body.contains("data-verdict=\"did not reappear\"") && body.contains("ratio 0.50"), "{body}");
+        assert_eq!(
+            summary(&findings).as_deref(),
+            Some("Of 2 findings of the source, 1 reappeared, 1 did not reappear.")
+        );
+    }
+}
