@@ -1,0 +1,3 @@
+//! Where packets are lost, judged on generated months with a known truth.
+
+mod generator;
