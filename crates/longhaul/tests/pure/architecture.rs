@@ -44,6 +44,7 @@ const IMPURE: &[&str] = &[
     "longhaul-host",
     "longhaul-tune",
     "longhaul-testing",
+    "longhaul-mesh",
     "longhaul",
 ];
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.

@@ -12,8 +12,10 @@ use crate::sample::{Sample, SiteId};
 const SITE_HOURS: u64 = 6;
 /// The worst of them do not count: a burst of an hour lies in two.
 const BURST_HOURS: usize = 2;
+/// A site that was away in the other hours is judged by so many.
+const SITE_HOURS_LEAST: usize = 2;
 /// Loss above the usual of all tests of a site in one direction in the others: below half of the fault, as its worst hours do not count.
-const SITE_LOSS_LEAST: f64 = 0.0015;
+const SITE_LOSS_LEAST: f64 = 0.0014;
 /// Partners that show it, of all: a median.
 const PARTNERS_SHARE: f64 = 0.5;
 /// A site that was always so is named after three days.
@@ -260,7 +262,7 @@ fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
     let mut rates: Vec<f64> =
         by_hour.values().filter(|(_, _, tests)| *tests >= least).map(|(above, sent, _)| above / sent).collect();
     rates.sort_by(|one, other| other.total_cmp(one));
-    let counted = rates.get(BURST_HOURS..).filter(|rates| rates.len() + BURST_HOURS == SITE_HOURS as usize)?;
+    let counted = rates.get(BURST_HOURS..).filter(|rates| rates.len() >= SITE_HOURS_LEAST)?;
     let loss = counted.iter().sum::<f64>() / counted.len() as f64;
     let showing = paths.iter().filter(|tests| tests.iter().map(|test| test.likelihood).sum::<f64>() > 0.0).count();
     (loss >= SITE_LOSS_LEAST && showing as f64 >= paths.len() as f64 * PARTNERS_SHARE)

@@ -31,7 +31,7 @@ fn check_turns(outcome: &Outcome) {
 #[test]
 fn forty_sites_for_thirty_days() {
     for seed in 0..2 {
-        check_turns(&check(40, Nanos::from_secs(65 * 60), 30, seed));
+        check_turns(&check(40, Nanos::from_secs(110 * 60), 30, seed));
     }
 }
 

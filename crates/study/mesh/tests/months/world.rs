@@ -18,6 +18,8 @@ const DRIFT_PPM: f64 = 500.0;
 /// Sites crash about this often, and are away for up to two hours.
 const CRASH_EVERY_S: f64 = 10.0 * 24.0 * 3600.0;
 const TEST: Nanos = Nanos::from_secs(35);
+/// Two of them fill what is leased of the link of forty sites.
+const RATE: BitRate = BitRate(69_000_000);
 
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Outcome {
@@ -107,8 +109,9 @@ impl World {
         }
         let _ = write!(
             text,
-            "[[link]]\nname = \"cable\"\nbetween = [\"@island\", \"@land\"]\nrate = \"1Gbit\"\nshare = \"50%\"\n\
-             [[test]]\nname = \"probes\"\nkind = \"udp\"\nrate = \"40M\"\nlength = 1250\nevery = \"{every}\"\ntime = \"{TEST}\"\n"
+            "[[link]]\nname = \"cable\"\nbetween = [\"@island\", \"@land\"]\nrate = \"{}Mbit\"\nshare = \"50%\"\n\
+             [[test]]\nname = \"probes\"\nkind = \"udp\"\nrate = \"69M\"\nlength = 1250\nevery = \"{every}\"\ntime = \"{TEST}\"\n",
+            u32::from(sites) * 10
         );
         let mesh = Mesh::parse(&text).unwrap();
         let schedule = Schedule::make(&mesh).unwrap();
@@ -328,7 +331,7 @@ impl World {
     fn ask(&mut self, site: u16) {
         let life = self.hosts[usize::from(site)].life;
         let attempt = self.hosts[usize::from(site)].attempt.as_mut().unwrap();
-        let rate = BitRate(40_000_000);
+        let rate = RATE;
         match attempt.link {
             Some(_) if self.away.0 <= self.now && self.now < self.away.1 => {
                 // The connection fails at once.
@@ -409,7 +412,7 @@ impl World {
             if let Some((direction, rate)) = link {
                 self.loads[direction] += rate;
                 self.outcome.overloads += u64::from(self.loads[direction] > self.mesh.links[0].allowed().0);
-                if rate == 40_000_000 { self.outcome.by_lease += 1 } else { self.outcome.by_safe_share += 1 }
+                if rate == RATE.0 { self.outcome.by_lease += 1 } else { self.outcome.by_safe_share += 1 }
             }
             let wait = self.truly(site, TEST.0);
             self.after(wait, Event::Ends { site, life, number });
@@ -426,7 +429,7 @@ impl World {
 
     fn back(&mut self, site: u16, attempt: &Attempt) {
         if let Some((link, rate)) = attempt.link
-            && rate == 40_000_000
+            && rate == RATE.0
         {
             self.send(Event::LeaseBack { from: site, number: attempt.request.number, link });
         }
