@@ -1,13 +1,17 @@
 //! The coordinator: who belongs to the mesh, what it tests, and what came of it. It runs no tests.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_channel::{Key, PublicKey};
-use longhaul_mesh_model::file::Mesh;
-use longhaul_mesh_model::schedule::Schedule;
+use longhaul_kernel::clock::monotonic;
+use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
+use longhaul_mesh_model::file::{Mesh, TestPlan};
+use longhaul_mesh_model::schedule::{self, OVERHEAD, Schedule};
+use longhaul_units::Nanos;
 
 use crate::error::Failure;
 use crate::folder::{Folder, site_of};
@@ -20,7 +24,13 @@ struct Coordinator {
     folder: Folder,
     /// One at a time: a join must not use a token twice, and SQLite has one writer.
     archive: Mutex<Archive>,
+    /// What is leased of each shared link, by its name and direction.
+    leases: Mutex<BTreeMap<(String, usize), Leases>>,
+    started: Nanos,
 }
+
+/// Who does not get a lease asks again after this.
+const RETRY: Nanos = Nanos::from_secs(5);
 
 /// The mesh of a coordinator's folder.
 pub(crate) fn mesh(folder: &Folder) -> Result<(String, Mesh), Failure> {
@@ -44,7 +54,8 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
     eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
-    let coordinator = Arc::new(Coordinator { folder: folder.clone(), archive });
+    let coordinator =
+        Arc::new(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() });
     link::listen(&listener, &identity, &coordinator);
     Ok(())
 }
@@ -80,7 +91,7 @@ impl Coordinator {
         let site = site_of(&members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
         match question {
             Message::Fetch { have } => {
-                let (text, _) = mesh(&self.folder)?;
+                let text = self.folder.read("mesh.toml")?;
                 let mut hasher = DefaultHasher::new();
                 (&text, &members).hash(&mut hasher);
                 let state = format!("{:016x}", hasher.finish());
@@ -93,7 +104,10 @@ impl Coordinator {
                 let own = |result: &&crate::store::TestResult| {
                     result.is_sound() && (result.sender == site || result.receiver == site)
                 };
-                let (good, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(|result| own(&result));
+                let (mut good, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(|result| own(&result));
+                // A site whose clock is far ahead must not make others look old.
+                let now = i64::try_from(now_ns()).unwrap_or(i64::MAX);
+                good.iter_mut().for_each(|result| result.at_ns = result.at_ns.min(now));
                 if !bad.is_empty() {
                     eprintln!("{site}: {} results are not its own or make no sense; not kept", bad.len());
                 }
@@ -101,8 +115,51 @@ impl Coordinator {
                 // Also what is not kept is confirmed: it would come again for ever.
                 Ok(Message::Confirmed { ids: good.into_iter().chain(bad).map(|result| result.id).collect() })
             }
+            Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
+            Message::Release { number } => {
+                let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+                let initiator =
+                    mesh.site(&site).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
+                self.leases().values_mut().for_each(|leases| leases.give_back(RequestId { initiator, number }));
+                Ok(Message::Released)
+            }
             _ => Err(Failure::new("the coordinator does not know this question")),
         }
+    }
+
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Leases>> {
+        // Each of their steps is whole.
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases what a test takes of all shared links on its way, or of none.
+    fn lease(&self, site: &str, number: u64, test: &str, [sender, receiver]: [&str; 2]) -> Result<Message, Failure> {
+        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let unknown = || Failure::new("the mesh has no such test");
+        let initiator = mesh.site(site).ok_or_else(unknown)?;
+        let pair = mesh.site(sender).zip(mesh.site(receiver)).ok_or_else(unknown)?;
+        let test = mesh.tests.iter().find(|plan| plan.name == test).ok_or_else(unknown)?;
+        if !test.pairs.contains(&pair) || schedule::initiator(&mesh, pair) != initiator {
+            return Err(unknown());
+        }
+        let rate = test.kind.wire_rate().unwrap_or_else(|| mesh.rate_most(test, pair.0, pair.1));
+        let lasts = |test: &TestPlan| Nanos(test.time.0 + OVERHEAD.0 + 2 * PATIENCE.0 + MARGIN.0);
+        let longest = mesh.tests.iter().map(lasts).max().unwrap_or_default();
+        let request = RequestId { initiator, number };
+        let mut all = self.leases();
+        let mut given = Vec::new();
+        for (_, direction, link) in mesh.crossed(pair.0, pair.1) {
+            let key = (link.name.clone(), direction);
+            let leases = all.entry(key.clone()).or_insert_with(|| Leases::new(link.leased(), self.started, longest));
+            if leases.ask(monotonic(), request, rate, lasts(test)).is_none() {
+                all.iter_mut()
+                    .filter(|(key, _)| given.contains(*key))
+                    .for_each(|(_, leases)| leases.give_back(request));
+                return Ok(Message::Busy { retry_after_ns: RETRY.0 });
+            }
+            given.push(key);
+        }
+        Ok(Message::Leased)
     }
 }
 

@@ -4,6 +4,7 @@
 //! sockets, clocks, the disk, and the `longhaul` that runs the tests.
 
 mod agent;
+mod beside;
 mod cmd;
 mod coordinator;
 mod error;
@@ -20,6 +21,11 @@ use clap::Parser;
 
 /// Runs the command that `arguments` ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|word| word == beside::WORD) {
+        eprintln!("longhaul mesh: {}", beside::become_program(&arguments[2..]));
+        return ExitCode::FAILURE;
+    }
     let cli = cmd::Cli::parse_from(arguments);
     match cmd::run(cli) {
         Ok(()) => ExitCode::SUCCESS,

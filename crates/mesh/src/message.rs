@@ -23,11 +23,15 @@ pub(crate) enum Message {
     Deliver { results: Vec<TestResult> },
     /// They are on the coordinator's disk.
     Confirmed { ids: Vec<String> },
+    /// A site asks the coordinator for a part of the shared links that a test crosses.
+    Lease { number: u64, test: String, sender: String, receiver: String },
+    /// It has it, for the time of the test, or until it says [`Message::Release`].
+    Leased,
     /// A site asks another for a test.
     Ask { number: u64, test: String, sender: String, receiver: String },
     /// It listens at this port with this key, for this test alone.
     Granted { port: u16, key: String },
-    /// It is in another test.
+    /// It is in another test, or a shared link is full.
     Busy { retry_after_ns: u64 },
     /// The test is over, or will not be.
     Release { number: u64 },

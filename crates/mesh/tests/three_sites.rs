@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::Archive;
+use longhaul_mesh::store::{Archive, Outbox};
 use serde_json::Value;
 
 const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
@@ -95,6 +95,18 @@ impl Drop for Lab {
     }
 }
 
+fn has_plan(folder: &Path) -> bool {
+    // The site's keys are written after its plan.
+    fs::read_to_string(folder.join("members.json")).is_ok_and(|text| text.matches("longhaul-site-1").count() == 3)
+}
+
+/// Whether a program of a test still runs for this site: its key lies in the site's folder.
+fn tests_of(site: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).contains(&format!("{site}/key-")))
+}
+
 struct Running(Child);
 
 impl Running {
@@ -125,7 +137,9 @@ fn three_sites_join_test_and_deliver() {
         .map(|(host, address)| format!("[[site]]\nname = '{host}'\naddress = '{address}'\nrate = '1Gbit'\n"))
         .collect();
     let test = "[[test]]\nname = 'probes'\nkind = 'udp'\nevery = '60s'\ntime = '1s'\nrate = '4M'\nlength = 1000\n";
-    fs::write(lab.folder.join("mesh.toml"), format!("name = 'three'\n{sites}{test}")).unwrap();
+    // Of 8 Mb/s 5.6 are leased; a site that does not reach the coordinator may take 1.2.
+    let link = "[[link]]\nname = 'cable'\nbetween = ['ithaca', 'geneva']\nrate = '100Mbit'\nshare = '8%'\n";
+    fs::write(lab.folder.join("mesh.toml"), format!("name = 'three'\n{sites}{link}{test}")).unwrap();
     let said = lab.run("chicago", &["init", "--folder", "hub", "mesh.toml"]);
     assert!(said.contains("probes: 6 tests of 1s in 6 slots take 36 s of every 1.0 min"), "{said}");
 
@@ -155,7 +169,9 @@ fn three_sites_join_test_and_deliver() {
     let refused = lab.on("ithaca", &again).output().unwrap();
     assert!(!refused.status.success(), "{refused:?}");
 
-    let run = |host: &str| lab.start(host, &["run", "--folder", host, "--sync", "1s", "--allow", "udp=4M"]);
+    // A site that starts waits for as long as the longest test that it allows: a partner may be in one with it.
+    let allow = ["--allow", "udp=4M", "--allow", "time=1s"];
+    let run = |host: &str| lab.start(host, &[&["run", "--folder", host, "--sync", "1s"][..], &allow].concat());
     let mut agents = hosts.map(run);
     let archive = lab.folder.join("hub/archive");
     let wait_for = |tests: usize| {
@@ -169,30 +185,40 @@ fn three_sites_join_test_and_deliver() {
             thread::sleep(Duration::from_millis(500));
         }
     };
-    // Each pair in both directions. The coordinator is killed in the middle, and comes again: nothing is lost for it.
-    wait_for(2);
-    coordinator.kill();
-    agents[0].kill();
-    thread::sleep(Duration::from_secs(3));
-    agents[0] = run("ithaca");
-    let _coordinator = lab.start("chicago", &hub);
-    let mut all = wait_for(8);
+    // As soon as all have the plan the coordinator is killed: a round goes on without it, and nothing is lost.
     let begin = Instant::now();
-    let pairs = |all: &[longhaul_mesh::store::TestResult]| {
-        let mut pairs: Vec<_> = all.iter().map(|result| (result.sender.clone(), result.receiver.clone())).collect();
-        pairs.sort();
-        pairs.dedup();
-        pairs.len()
+    let in_time = |begin: Instant, what: &str| {
+        assert!(begin.elapsed() < PATIENCE, "{what}\n{}", lab.logs());
+        thread::sleep(Duration::from_millis(300));
     };
-    while pairs(&all) < 6 {
-        assert!(begin.elapsed() < PATIENCE, "{all:?}\n{}", lab.logs());
-        thread::sleep(Duration::from_millis(500));
-        all = wait_for(8);
+    while !hosts.iter().all(|host| lab.folder.join(host).join("outbox").exists() && has_plan(&lab.folder.join(host))) {
+        in_time(begin, "the sites fetch no plan");
     }
-    for result in &all {
-        // 4 Mb/s of 1000 bytes for a second: 500 packets.
-        assert!((450..=550).contains(&result.sent), "{result:?}");
+    coordinator.kill();
+    let waiting = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().len().unwrap();
+    while hosts.iter().map(waiting).sum::<u64>() < 6 {
+        in_time(begin, "no six tests without the coordinator");
+    }
+    assert_eq!(Archive::open(&archive).unwrap().since(0).unwrap().len(), 0);
+    // A site is killed, too: its results are still there.
+    agents[0].kill();
+    let begin = Instant::now();
+    while tests_of("ithaca") {
+        in_time(begin, "a killed agent leaves a test behind");
+    }
+    let _coordinator = lab.start("chicago", &hub);
+    agents[0] = run("ithaca");
+    let all = wait_for(8);
+    let mut first: Vec<_> = all[..6].iter().map(|result| (result.sender.as_str(), result.receiver.as_str())).collect();
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), 6, "each pair in both directions: {all:?}");
+    for (number, result) in all.iter().enumerate() {
         assert!(result.is_sound());
+        // 4 Mb/s of 1000 bytes for a second: 500 packets. Over the shared link without a lease: 1.2 Mb/s on the wire.
+        let shared = [&result.sender, &result.receiver].iter().all(|site| *site != "chicago");
+        let packets = if shared && number < 6 { 120..=150 } else { 450..=550 };
+        assert!(packets.contains(&result.sent), "{number}: {result:?}");
     }
     let status: Value = serde_json::from_str(&lab.run("chicago", &["status", "--folder", "hub", "--json"])).unwrap();
     assert_eq!(status["sites"].as_array().unwrap().len(), 3);

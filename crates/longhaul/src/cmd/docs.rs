@@ -30,7 +30,7 @@ pub(crate) const PAGES: &[(&str, &str)] = pages! {
         "json" "labs" "log-link" "loss-locations" "mix" "path-files" "presets" "profile" "rtt-log" "rtt-results" "sweep-results" "tcp-results"
         "tune" "udp-results" "watch-results";
     "how-to":
-        "congestion-control" "copy-a-path" "experiment" "from-iperf3" "logging-host" "long-path" "record-a-day" "round-trips" "services" "slow-transfer"
+        "congestion-control" "copy-a-path" "experiment" "from-iperf3" "logging-host" "long-path" "mesh" "record-a-day" "round-trips" "services" "slow-transfer"
         "two-captures" "udp-loss";
 };
 

@@ -10,13 +10,20 @@ use crate::output::{Failure, Outcome};
 const PROGRAM: &str = "longhaul-mesh";
 
 /// Let sites test each other all the time, and say who loses packets
+///
+/// Starts the program longhaul-mesh. init: check a plan, make a token for each site. join: let this site join. run: run a site or the coordinator.
+/// status: who loses packets. show: loss between sites.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true, arg_required_else_help = false)]
+#[command(arg_required_else_help = true)]
 #[command(after_help = "Example:
-  longhaul mesh --help")]
+  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator
+  longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
+  longhaul mesh join --folder site --token geneva coordinator.example     # at each site
+  longhaul mesh run --folder site --allow udp=10M
+  longhaul mesh status --folder /var/lib/longhaul-mesh                    # longhaul docs mesh says more")]
 pub(crate) struct Args {
-    /// What longhaul-mesh is asked for: init, join, run, status, show
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    /// Do this: init, join, run, status or show; each has --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS", required = true)]
     arguments: Vec<OsString>,
 }
 

@@ -15,8 +15,8 @@ use longhaul_mesh_model::file::{Limits, Mesh};
 
 use crate::coordinator::now_ns;
 use crate::error::Failure;
-use crate::folder::{Belonging, Folder};
-use crate::link::{self, As};
+use crate::folder::Folder;
+use crate::link;
 use crate::message::{DELIVERY_MOST, Message};
 use crate::store::Outbox;
 use rounds::Rounds;
@@ -42,15 +42,16 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     let belonging = folder.belonging()?;
     let identity = folder.identity()?;
     let sync = options.sync;
+    testing::clean(&folder.file(""));
     let mut outbox = Outbox::open(&folder.file("outbox"))?;
     // What was last fetched: a site begins without its coordinator, too.
-    let shared = Arc::new(Shared::new(folder.clone(), belonging.site.clone(), identity.clone(), options));
+    let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options));
     if let Err(failure) = shared.load() {
         eprintln!("{failure}");
     }
     let mut heard = String::new();
     while shared.view().is_none() {
-        say_once(&mut heard, fetch(&shared, &belonging));
+        say_once(&mut heard, fetch(&shared));
         if shared.view().is_none() {
             thread::sleep(sync);
         }
@@ -66,13 +67,12 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
         .name("listen".into())
         .spawn(move || link::listen(&listener, &identity, &answering))
         .map_err(Failure::new)?;
-    let talking = (Arc::clone(&shared), belonging.clone());
+    let talking = Arc::clone(&shared);
     thread::Builder::new()
         .name("coordinator".into())
         .spawn(move || {
-            let (shared, belonging) = talking;
             loop {
-                say_once(&mut heard, fetch(&shared, &belonging));
+                say_once(&mut heard, fetch(&talking));
                 thread::sleep(sync);
             }
         })
@@ -87,7 +87,7 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
             say_once(&mut failed, outbox.put(&result).map_err(Failure::from));
         }
         if delivered.elapsed() >= sync {
-            say_once(&mut failed, deliver(&shared, &belonging, &mut outbox));
+            say_once(&mut failed, deliver(&shared, &mut outbox));
             delivered = std::time::Instant::now();
         }
         thread::sleep(TICK);
@@ -108,20 +108,18 @@ fn say_once(last: &mut String, done: Result<(), Failure>) {
     }
 }
 
-fn ask(shared: &Shared, belonging: &Belonging, question: &Message) -> Result<Message, Failure> {
-    let key = belonging.key.parse().map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))?;
-    match link::ask(&belonging.coordinator, &As::Known(&shared.identity, key), question)? {
+fn ask(shared: &Shared, question: &Message) -> Result<Message, Failure> {
+    match shared.ask_coordinator(question)? {
         Message::Refused { message } => Err(Failure::new(format_args!("the coordinator refuses: {message}"))),
         answer => Ok(answer),
     }
 }
 
 /// Fetches the mesh, and keeps it for the time in which the coordinator is away.
-fn fetch(shared: &Shared, belonging: &Belonging) -> Result<(), Failure> {
+fn fetch(shared: &Shared) -> Result<(), Failure> {
     let have = shared.view().map_or_else(String::new, |view| view.state.clone());
     let asked = now_ns();
-    let Message::Mesh { state, file, members, now_ns: theirs } = ask(shared, belonging, &Message::Fetch { have })?
-    else {
+    let Message::Mesh { state, file, members, now_ns: theirs } = ask(shared, &Message::Fetch { have })? else {
         return Err(Failure::new("the coordinator answered something else than the mesh"));
     };
     // Its clock, as of half of the time that asking took.
@@ -139,13 +137,13 @@ fn fetch(shared: &Shared, belonging: &Belonging) -> Result<(), Failure> {
 }
 
 /// Delivers what waits. The coordinator confirms what is on its disk; only then it goes here.
-fn deliver(shared: &Shared, belonging: &Belonging, outbox: &mut Outbox) -> Result<(), Failure> {
+fn deliver(shared: &Shared, outbox: &mut Outbox) -> Result<(), Failure> {
     loop {
         let results = outbox.oldest(DELIVERY_MOST)?;
         if results.is_empty() {
             return Ok(());
         }
-        match ask(shared, belonging, &Message::Deliver { results })? {
+        match ask(shared, &Message::Deliver { results })? {
             Message::Confirmed { ids } => outbox.confirmed(&ids)?,
             _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_channel::PublicKey;
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Agenda, RequestId};
@@ -101,6 +102,42 @@ fn begin(shared: &Shared, view: &View, test: &TestPlan, (from, to): (SiteId, Sit
     if !shared.gate().begin(monotonic(), request, lasts(test)) {
         return Ok(Begun::Later(Nanos::from_secs(1)));
     }
+    let done = ask_and_test(shared, view, test, (from, to), (partner, key), request);
+    shared.gate().release(request);
+    done
+}
+
+/// The rate of a test, payload: what the coordinator leases of the shared links on its way, or what is safe without it.
+fn rate(shared: &Shared, view: &View, test: &TestPlan, pair: (SiteId, SiteId), number: u64) -> Result<BitRate, Begun> {
+    let full = test.kind.payload_rate(BitRate(u64::MAX)).unwrap_or(BitRate(0));
+    let safe = view.mesh.crossed(pair.0, pair.1).map(|(_, _, link)| link.safe_share()).min();
+    let Some(safe) = safe else { return Ok(full) };
+    let [sender, receiver] = [pair.0, pair.1].map(|site| view.mesh.of(site).name.clone());
+    match shared.ask_coordinator(&Message::Lease { number, test: test.name.clone(), sender, receiver }) {
+        Ok(Message::Leased) => Ok(full),
+        Ok(Message::Busy { retry_after_ns }) => Err(Begun::Later(Nanos(retry_after_ns))),
+        Ok(Message::Refused { message }) => Err(Begun::Never(format!("the coordinator refuses: {message}"))),
+        // Away, or older than leases.
+        Ok(_) | Err(_) => match test.kind.payload_rate(safe) {
+            Some(rate) if rate.0 > 0 => Ok(rate),
+            _ => Err(Begun::Later(UNREACHED)),
+        },
+    }
+}
+
+fn ask_and_test(
+    shared: &Shared,
+    view: &View,
+    test: &TestPlan,
+    (from, to): (SiteId, SiteId),
+    (partner, key): (SiteId, PublicKey),
+    request: RequestId,
+) -> Result<Begun, Failure> {
+    let number = request.number;
+    let rate = match rate(shared, view, test, (from, to), number) {
+        Ok(rate) => rate,
+        Err(begun) => return Ok(begun),
+    };
     let names = [from, to].map(|site| view.mesh.of(site).name.clone());
     let [sender, receiver] = names;
     let question = Message::Ask { number, test: test.name.clone(), sender: sender.clone(), receiver: receiver.clone() };
@@ -114,8 +151,9 @@ fn begin(shared: &Shared, view: &View, test: &TestPlan, (from, to): (SiteId, Sit
         }
     }
     let done = match answer {
+        // The gate's patience covers the lease, too: it was closed before that was asked for.
         Ok((address, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
-            let job = Job { test, address: &address, port, key: &key, sends: from == view.own };
+            let job = Job { test, rate, address: &address, port, key: &key, sends: from == view.own };
             let at = shared.mesh_time();
             let result = testing::run(shared, &job).map(|counts| {
                 let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
@@ -130,7 +168,10 @@ fn begin(shared: &Shared, view: &View, test: &TestPlan, (from, to): (SiteId, Sit
         Ok(_) => Ok(Begun::Never(format!("{} answered something else", site.name))),
         Err(failure) => Err(failure),
     };
-    shared.gate().release(request);
+    if view.mesh.crossed(from, to).next().is_some() {
+        // A lease ends by itself, too.
+        let _ = shared.ask_coordinator(&Message::Release { number });
+    }
     done
 }
 

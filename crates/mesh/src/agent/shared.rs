@@ -8,19 +8,22 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::file::{Kind, Mesh};
-use longhaul_mesh_model::schedule::Schedule;
+use longhaul_mesh_model::schedule::{OVERHEAD, Schedule};
 use longhaul_units::Nanos;
 
 use super::Options;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
-use crate::folder::{Folder, Members};
+use crate::folder::{Belonging, Folder, Members};
+use crate::link::{self, As};
+use crate::message::Message;
 
-/// The longest test that a site may have forgotten when it starts: its own limit is the most that it takes part in.
+/// A site, for all its threads.
 pub(super) struct Shared {
     pub(super) folder: Folder,
     pub(super) site: String,
     pub(super) identity: Identity,
+    pub(super) coordinator: Belonging,
     pub(super) options: Options,
     gate: Mutex<Gate>,
     view: RwLock<Option<Arc<View>>>,
@@ -50,9 +53,28 @@ impl View {
 }
 
 impl Shared {
-    pub(super) fn new(folder: Folder, site: String, identity: Identity, options: Options) -> Self {
-        let gate = Mutex::new(Gate::new(monotonic(), options.limits.time));
-        Self { folder, site, identity, options, gate, view: RwLock::default(), offset_ns: AtomicI64::new(0) }
+    pub(super) fn new(folder: Folder, coordinator: Belonging, identity: Identity, options: Options) -> Self {
+        let site = coordinator.site.clone();
+        // Its own limit is the longest test that it may have begun before it started.
+        let longest = options.limits.time.saturating_add(OVERHEAD);
+        let gate = Mutex::new(Gate::new(monotonic(), longest));
+        Self {
+            folder,
+            site,
+            identity,
+            coordinator,
+            options,
+            gate,
+            view: RwLock::default(),
+            offset_ns: AtomicI64::new(0),
+        }
+    }
+
+    /// Asks the coordinator.
+    pub(super) fn ask_coordinator(&self, question: &Message) -> Result<Message, Failure> {
+        let key = self.coordinator.key.parse();
+        let key = key.map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))?;
+        link::ask(&self.coordinator.coordinator, &As::Known(&self.identity, key), question)
     }
 
     /// Reads the mesh that was fetched before.

@@ -2,18 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use longhaul_channel::Key;
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
 use longhaul_mesh_model::file::{Kind, TestPlan};
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 use serde::Deserialize;
 
 use super::shared::Shared;
+use crate::beside;
 use crate::error::Failure;
 use crate::folder::random;
 use crate::store::TestResult;
@@ -28,6 +29,8 @@ const GRACE: Duration = Duration::from_secs(20);
 /// A test that was granted.
 pub(super) struct Job<'a> {
     pub(super) test: &'a TestPlan,
+    /// Payload bits a second: the plan's rate, or less on a shared link.
+    pub(super) rate: BitRate,
     pub(super) address: &'a str,
     pub(super) port: u16,
     pub(super) key: &'a str,
@@ -113,17 +116,17 @@ impl Drop for Program {
 
 /// Runs a test that this site began.
 pub(super) fn run(shared: &Shared, job: &Job) -> Result<Counts, Failure> {
-    let Kind::Udp { rate, length } = job.test.kind else {
+    let Kind::Udp { length, .. } = job.test.kind else {
         return Err(Failure::new("this version runs UDP tests alone"));
     };
     // It becomes a file that longhaul reads: nothing but a key goes there.
     let key: Key = job.key.parse().map_err(Failure::new)?;
     let key = KeyFile::write(&shared.folder.file(""), &key.to_text())?;
-    let mut command = Command::new(&shared.options.longhaul);
+    let mut command = beside::command(&shared.options.longhaul).map_err(Failure::new)?;
     command.args(["udp", job.address, "--json", "--port", &job.port.to_string(), "--key"]).arg(&key.0);
     command.args([
         "--rate",
-        &rate.0.to_string(),
+        &job.rate.0.to_string(),
         "--length",
         &length.to_string(),
         "--time",
@@ -177,10 +180,10 @@ fn counts(result: &UdpResult) -> Result<Counts, Failure> {
     })
 }
 
-/// Starts `longhaul serve` for one test of a partner and waits until it listens; its port. It ends with the test, when `over` says so,
-/// or when the test must be over.
+/// Starts `longhaul serve` for one test of a partner and waits until it listens; its port. It ends with the test, when the sender of `over` is
+/// gone, or when the test must be over.
 pub(super) fn serve(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     test: &TestPlan,
     key: &Key,
     held: Nanos,
@@ -189,35 +192,51 @@ pub(super) fn serve(
     let Kind::Udp { rate, length } = test.kind else {
         return Err(Failure::new("this version runs UDP tests alone"));
     };
-    let key = KeyFile::write(&shared.folder.file(""), &key.to_text())?;
-    let mut command = Command::new(&shared.options.longhaul);
-    command.args(["serve", "--once", "--port", "0", "--bind", &shared.options.bind, "--key"]).arg(&key.0);
-    command.args(["--rate-cap", &rate.0.to_string(), "--length-cap", &length.to_string()]);
-    command.args(["--time-cap", &test.time.to_string(), "--host-settings", "refuse"]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let mut child =
-        Program(child.map_err(|error| {
-            Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display()))
-        })?);
-    let Some(errors) = child.0.stderr.take() else { return Err(Failure::new("no output")) };
     let (sender, receiver) = mpsc::channel();
-    let reading = move || {
-        let mut lines = BufReader::new(errors).take(RESULT_BYTES_MOST).lines();
-        let first = lines.next().and_then(Result::ok).unwrap_or_default();
-        let _ = sender.send(first);
-        // Read on, or it would stop when the pipe is full.
-        lines.for_each(drop);
-    };
-    thread::Builder::new().name("serve".into()).spawn(reading).map_err(Failure::new)?;
-    let line = receiver.recv_timeout(LISTENS_WITHIN).unwrap_or_default();
-    let port = line
-        .split_once("listening at ")
-        .and_then(|(_, rest)| rest.split([';', ' ']).next()?.rsplit(':').next()?.parse().ok())
-        .ok_or_else(|| Failure::new("longhaul serve does not listen"))?;
-    let ending = move || {
-        let _ = over.recv_timeout(Duration::from(held));
+    let (shared, key, time) = (Arc::clone(shared), key.to_text(), test.time);
+    // The program ends with the thread that starts it.
+    let serving = move || {
+        let serve = || -> Result<(Program, KeyFile, ChildStderr), Failure> {
+            let key = KeyFile::write(&shared.folder.file(""), &key)?;
+            let mut command = beside::command(&shared.options.longhaul).map_err(Failure::new)?;
+            command.args(["serve", "--once", "--port", "0", "--bind", &shared.options.bind, "--key"]).arg(&key.0);
+            command.args(["--rate-cap", &rate.0.to_string(), "--length-cap", &length.to_string()]);
+            command.args(["--time-cap", &time.to_string(), "--host-settings", "refuse"]);
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+            let mut child = Program(child.map_err(|error| {
+                Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display()))
+            })?);
+            let errors = child.0.stderr.take().ok_or_else(|| Failure::new("no output"))?;
+            Ok((child, key, errors))
+        };
+        let (child, key, errors) = match serve() {
+            Ok(served) => served,
+            Err(failure) => return drop(sender.send(Err(failure))),
+        };
+        let reading = move || {
+            let mut lines = BufReader::new(errors).take(RESULT_BYTES_MOST).lines();
+            let _ = sender.send(Ok(lines.next().and_then(Result::ok).unwrap_or_default()));
+            // Read on, or it would stop when the pipe is full.
+            lines.for_each(drop);
+        };
+        if thread::Builder::new().name("serve".into()).spawn(reading).is_ok() {
+            let _ = over.recv_timeout(Duration::from(held));
+        }
         drop((child, key));
     };
-    thread::Builder::new().name("ending".into()).spawn(ending).map_err(Failure::new)?;
-    Ok(port)
+    thread::Builder::new().name("serving".into()).spawn(serving).map_err(Failure::new)?;
+    let silent = || Failure::new("longhaul serve does not listen");
+    let line = receiver.recv_timeout(LISTENS_WITHIN).map_err(|_| silent())??;
+    let port = line.split_once("listening at ").and_then(|(_, rest)| {
+        let address = rest.split([';', ' ']).next()?;
+        address.rsplit(':').next()?.parse().ok()
+    });
+    port.ok_or_else(silent)
+}
+
+/// Removes the keys of tests that a killed agent left.
+pub(super) fn clean(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let keys = entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_string_lossy().starts_with("key-"));
+    keys.for_each(|entry| drop(std::fs::remove_file(entry.path())));
 }

@@ -170,7 +170,44 @@ pub struct TestPlan {
     pub sample: Option<usize>,
 }
 
+/// Ethernet, IPv6, UDP, preamble and gap beside the payload.
+const HEADER_BYTES: u64 = 14 + 4 + 40 + 8 + 20;
+
+impl Kind {
+    /// What a payload rate is on the wire (L1), and back: payload bytes of a packet and all its bytes. `None` where packets have no one length.
+    fn packet(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Udp { length, .. } => Some((u64::from(length), u64::from(length) + HEADER_BYTES)),
+            _ => None,
+        }
+    }
+
+    /// The rate of UDP probes on the wire (L1); `None` for other kinds.
+    pub fn wire_rate(self) -> Option<BitRate> {
+        let (Self::Udp { rate, .. }, Some((payload, all))) = (self, self.packet()) else { return None };
+        Some(BitRate(
+            (u128::from(rate.0) * u128::from(all)).div_ceil(u128::from(payload)).try_into().unwrap_or(u64::MAX),
+        ))
+    }
+
+    /// The payload rate of UDP probes that take `wire` on the wire (L1), but not more than they are meant to.
+    pub fn payload_rate(self, wire: BitRate) -> Option<BitRate> {
+        let (Self::Udp { rate, .. }, Some((payload, all))) = (self, self.packet()) else { return None };
+        Some(
+            rate.min(BitRate(
+                (u128::from(wire.0) * u128::from(payload) / u128::from(all)).try_into().unwrap_or(u64::MAX),
+            )),
+        )
+    }
+}
+
 impl Mesh {
+    /// Shared links that a path crosses, each with the direction.
+    pub fn crossed(&self, from: SiteId, to: SiteId) -> impl Iterator<Item = (usize, usize, &SharedLink)> {
+        let links = self.links.iter().enumerate();
+        links.filter_map(move |(number, link)| Some((number, link.direction(from, to)?, link)))
+    }
+
     /// The site of that name.
     pub fn site(&self, name: &str) -> Option<SiteId> {
         self.sites.iter().position(|site| site.name == name).map(|index| SiteId(index as u16))

@@ -32,8 +32,6 @@ const SHARE: f64 = 0.05;
 /// TeraGrid's probes were 90 an hour, in 60 s; these are 100 a second of 1250 bytes.
 const UDP_RATE: BitRate = BitRate(1_000_000);
 const UDP_LENGTH: u32 = 1250;
-/// Ethernet, IPv6, UDP, preamble and gap beside the payload.
-const HEADER_BYTES: u64 = 14 + 40 + 8 + 24;
 
 type Members = BTreeMap<String, BTreeSet<SiteId>>;
 
@@ -277,15 +275,14 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
 
 /// A rate that exceeds the share of a link is refused, with the pair.
 fn check_rate(table: &Table, test: &TestPlan, mesh: &Mesh) -> Result<(), MeshError> {
-    let Kind::Udp { rate, length } = test.kind else { return Ok(()) };
-    let on_wire = rate.0 as f64 * (u64::from(length) + HEADER_BYTES) as f64 / f64::from(length);
+    let (Kind::Udp { rate, .. }, Some(on_wire)) = (test.kind, test.kind.wire_rate()) else { return Ok(()) };
     let tightest = test.pairs.iter().map(|(from, to)| (mesh.rate_most(test, *from, *to), *from, *to)).min();
     match tightest {
-        Some((most, from, to)) if on_wire > most.0 as f64 => {
+        Some((most, from, to)) if on_wire > most => {
             let (from, to) = (&mesh.of(from).name, &mesh.of(to).name);
             let message = format!(
                 "{rate} of payload is {} on the wire, but from {from} to {to} this test may take {most}: use a lower rate or a greater share",
-                BitRate(on_wire as u64).rounded()
+                on_wire.rounded()
             );
             Err(table.field("rate").map_or_else(|| table.error(&message), |field| field.error(&message)))
         }

@@ -2,7 +2,7 @@
 
 use longhaul_units::BitRate;
 
-use crate::file::{Kind, Mesh, TestPlan};
+use crate::file::{Mesh, TestPlan};
 use crate::sample::SiteId;
 
 /// Tests that run at the same time.
@@ -40,17 +40,12 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
     let mut loads: Vec<Vec<u64>> = vec![Vec::new(); mesh.links.len() * 2];
     for (from, to) in pairs {
         let crossed: Vec<(usize, u64, BitRate)> = mesh
-            .links
-            .iter()
-            .enumerate()
-            .filter_map(|(link, shared)| {
-                let direction = shared.direction(*from, *to)?;
-                Some((link * 2 + direction, load(mesh, test, *from, *to), shared.leased()))
-            })
+            .crossed(*from, *to)
+            .map(|(link, direction, shared)| (link * 2 + direction, load(mesh, test, *from, *to), shared.leased()))
             .collect();
         let has_room = |slot: usize| {
             crossed.iter().all(|(link, load, most)| {
-                loads[*link].get(slot).is_none_or(|carried| carried + load <= most.0 || *carried == 0)
+                loads[*link].get(slot).is_none_or(|carried| carried.saturating_add(*load) <= most.0 || *carried == 0)
             })
         };
         let ends = [usize::from(from.0), usize::from(to.0)];
@@ -70,7 +65,7 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
             if loads[link].len() <= slot {
                 loads[link].resize(slot + 1, 0);
             }
-            loads[link][slot] += load;
+            loads[link][slot] = loads[link][slot].saturating_add(load);
         }
     }
     slots
@@ -93,9 +88,6 @@ fn first_free(one: &[u64], other: &[u64], has_room: impl Fn(usize) -> bool) -> u
 }
 
 /// What a test takes of a link.
-pub(super) fn load(mesh: &Mesh, test: &TestPlan, from: SiteId, to: SiteId) -> u64 {
-    match test.kind {
-        Kind::Udp { rate, .. } => rate.0,
-        _ => mesh.rate_most(test, from, to).0,
-    }
+fn load(mesh: &Mesh, test: &TestPlan, from: SiteId, to: SiteId) -> u64 {
+    test.kind.wire_rate().unwrap_or_else(|| mesh.rate_most(test, from, to)).0
 }

@@ -9,7 +9,7 @@ use crate::generator::{Fault, Kind, MONTH_DAYS, Month, START, WARM_UP_DAYS};
 
 const HOUR: u64 = 3_600_000_000_000;
 /// Seeds from here on were not looked at while thresholds were chosen.
-const HELD_OUT: u64 = 1_000_000;
+const HELD_OUT: u64 = 2_000_000;
 
 fn alarms(month: &Month) -> Vec<Alarm> {
     let mut locator = Locator::default();
