@@ -12,9 +12,10 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
 
 use super::key::KeyError;
-use super::noise::public_part;
 
 const SECRET_PREFIX: &str = "longhaul-identity-1:";
 const PUBLIC_PREFIX: &str = "longhaul-site-1:";
@@ -61,6 +62,17 @@ impl PublicKey {
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
+}
+
+/// The public part of a secret (RFC 7748).
+fn public_part(secret: [u8; 32]) -> [u8; 32] {
+    let mut public = [0; 32];
+    // The default resolver has this curve.
+    if let Some(mut curve) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
+        curve.set(&secret);
+        public.copy_from_slice(curve.pubkey());
+    }
+    public
 }
 
 fn decoded(text: &str, prefix: &str) -> Result<[u8; 32], KeyError> {

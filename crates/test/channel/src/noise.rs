@@ -46,17 +46,6 @@ pub(super) fn known_handshake(
     }
 }
 
-/// The public part of a secret (RFC 7748).
-pub(super) fn public_part(secret: [u8; 32]) -> [u8; 32] {
-    let mut public = [0; 32];
-    // The default resolver has this curve.
-    if let Some(mut curve) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
-        curve.set(&secret);
-        public.copy_from_slice(curve.pubkey());
-    }
-    public
-}
-
 /// The primitives of `snow` itself, except the random source.
 struct Resolver {
     random: [u8; KEY_BYTES],
