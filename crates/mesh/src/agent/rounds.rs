@@ -58,7 +58,7 @@ impl Rounds {
         let (pair, until) = agenda.next(now)?;
         let plan = view.mesh.tests.get(test)?;
         match begin(shared, view, plan, pair) {
-            Ok(Begun::Tested(result)) => return Some(result),
+            Ok(Begun::Tested(result)) => return Some(*result),
             Ok(Begun::Later(wait)) => {
                 let part = random::<1>().map_or(0.5, |byte| f64::from(byte[0]) / 256.0);
                 agenda.postpone(now, pair, until, wait, (SPREAD, part));
@@ -82,7 +82,7 @@ fn name(view: &View, (from, to): (SiteId, SiteId)) -> String {
 }
 
 enum Begun {
-    Tested(TestResult),
+    Tested(Box<TestResult>),
     Later(Nanos),
     Never(String),
 }
@@ -157,7 +157,7 @@ fn ask_and_test(
             let at = shared.mesh_time();
             let result = testing::run(shared, &job).map(|counts| {
                 let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
-                Begun::Tested(counts.into_result(test.name.clone(), sender, receiver, at_ns))
+                Begun::Tested(Box::new(counts.into_result(test.name.clone(), sender, receiver, at_ns)))
             });
             let _ = link::ask(&with_port(&address, site.port), &known, &Message::Release { number });
             result

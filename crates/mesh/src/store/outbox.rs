@@ -81,14 +81,4 @@ impl Outbox {
         })?;
         Ok(())
     }
-
-    /// Results that wait.
-    ///
-    /// # Errors
-    /// Where the file cannot be read.
-    pub fn len(&mut self) -> Result<u64, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let count: i64 = runtime.block_on(sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(connection))?;
-        Ok(count.unsigned_abs())
-    }
 }

@@ -103,7 +103,7 @@ impl Locator {
             let tests = self.tests_of(suspect, hour + 1 - SITE_HOURS.min(hour + 1));
             if let Some(loss) = group_loss(&tests, hour) {
                 found.push((loss, suspect, Some(self.onset(suspect, hour))));
-            } else if hour % SITE_HOURS == 0
+            } else if hour.is_multiple_of(SITE_HOURS)
                 && let Some(loss) = self.standing(suspect, hour)
             {
                 found.push((loss, suspect, None));

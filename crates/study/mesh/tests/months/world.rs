@@ -241,11 +241,11 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Round { site, number, life } if self.lives(site, life) => self.begin_round(site, number, life),
-            Event::Wake { site, life } if self.lives(site, life) => {
-                if self.hosts[usize::from(site)].wake == Some(self.now) {
-                    self.hosts[usize::from(site)].wake = None;
-                    self.go_on(site);
-                }
+            Event::Wake { site, life }
+                if self.lives(site, life) && self.hosts[usize::from(site)].wake == Some(self.now) =>
+            {
+                self.hosts[usize::from(site)].wake = None;
+                self.go_on(site);
             }
             Event::LeaseAsked { site, life, number } => self.lease_asked(site, life, number),
             Event::LeaseAnswer { site, life, number, granted } if self.lives(site, life) => {
@@ -304,19 +304,20 @@ impl World {
         let now = self.clock(site);
         let life = self.hosts[usize::from(site)].life;
         let host = &mut self.hosts[usize::from(site)];
-        if host.attempt.is_none() && host.gate.is_idle(now) {
-            if let Some((pair, until)) = host.agenda.next(now) {
-                host.numbers += 1;
-                let number = u64::from(life) << 32 | host.numbers;
-                let request = RequestId { initiator: SiteId(site), number };
-                assert!(host.gate.begin(now, request, TEST));
-                let partner = if pair.0.0 == site { pair.1.0 } else { pair.0.0 };
-                let direction = self.mesh.links[0].direction(pair.0, pair.1);
-                let link = direction.map(|direction| (direction, 0));
-                host.attempt = Some(Attempt { request, pair, until, partner, link, testing: false });
-                self.ask(site);
-                return;
-            }
+        if host.attempt.is_none()
+            && host.gate.is_idle(now)
+            && let Some((pair, until)) = host.agenda.next(now)
+        {
+            host.numbers += 1;
+            let number = u64::from(life) << 32 | host.numbers;
+            let request = RequestId { initiator: SiteId(site), number };
+            assert!(host.gate.begin(now, request, TEST));
+            let partner = if pair.0.0 == site { pair.1.0 } else { pair.0.0 };
+            let direction = self.mesh.links[0].direction(pair.0, pair.1);
+            let link = direction.map(|direction| (direction, 0));
+            host.attempt = Some(Attempt { request, pair, until, partner, link, testing: false });
+            self.ask(site);
+            return;
         }
         let host = &self.hosts[usize::from(site)];
         if host.attempt.is_some() {
