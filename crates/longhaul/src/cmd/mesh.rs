@@ -20,7 +20,7 @@ const PROGRAM: &str = "longhaul-mesh";
   longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
   longhaul mesh join --folder site --token geneva coordinator.example     # at each site
   longhaul mesh run --folder site --allow udp=10M
-  longhaul mesh status --folder /var/lib/longhaul-mesh                    # longhaul docs mesh says more")]
+  longhaul mesh status --folder /var/lib/longhaul-mesh")]
 pub(crate) struct Args {
     /// Do this: init, join, run, status or show; each has --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS", required = true)]
