@@ -21,6 +21,8 @@ use longhaul_experiment::faults::spec::Fault;
 use longhaul_experiment::{Experiment, MixExperiment};
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
+use longhaul_mesh_model::file::Mesh;
+use longhaul_mesh_model::schedule::Schedule;
 use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::{DIST_SCALE, Table};
 use longhaul_path::spec::{Change, PathSpec, no_files};
@@ -345,6 +347,27 @@ pub fn saved_result(input: &[u8]) {
     match Saved::parse(&line) {
         Ok(read) => assert_eq!((read.text(), read.caveats), (shown, saved.caveats)),
         Err(error) => panic!("{error}\n{line}"),
+    }
+}
+
+/// A mesh. One that is accepted has a schedule in which no site is twice in a slot, or is refused in one line.
+pub fn mesh_file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let mesh = match Mesh::parse(text) {
+        Ok(mesh) => mesh,
+        Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "{error}"),
+    };
+    let schedule = match Schedule::make(&mesh) {
+        Ok(schedule) => schedule,
+        Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "{error}"),
+    };
+    for round in &schedule.rounds {
+        for slot in round.slots_of(&mesh, 0) {
+            let mut busy: Vec<_> = slot.pairs.iter().flat_map(|(from, to)| [from, to]).collect();
+            busy.sort_unstable();
+            busy.dedup();
+            assert_eq!(busy.len(), slot.pairs.len() * 2, "{text}");
+        }
     }
 }
 

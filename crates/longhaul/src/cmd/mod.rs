@@ -15,6 +15,7 @@ pub(crate) mod key;
 pub(crate) mod lab;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod mesh;
 pub(crate) mod mix;
 pub(crate) mod pace;
 pub(crate) mod paths;

@@ -9,7 +9,7 @@ use crate::common::{printed, root};
 use serde_json::Value;
 
 /// Crates that know no operating system: their time is an argument.
-const PURE: [&str; 17] = [
+const PURE: [&str; 18] = [
     "longhaul-units",
     "longhaul-result",
     "longhaul-wire",
@@ -26,6 +26,7 @@ const PURE: [&str; 17] = [
     "longhaul-diagnosis",
     "longhaul-profile",
     "longhaul-sweep",
+    "longhaul-mesh-model",
     "longhaul-report",
 ];
 /// Crates that know one.
@@ -43,6 +44,7 @@ const IMPURE: &[&str] = &[
     "longhaul-host",
     "longhaul-tune",
     "longhaul-testing",
+    "longhaul-mesh",
     "longhaul",
 ];
 /// Modules of `longhaul-mix` that only describe frames. They are as pure as the crates above.

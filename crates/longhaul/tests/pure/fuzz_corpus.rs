@@ -33,7 +33,11 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 70] = [
+const WORDS: [&str; 74] = [
+    "[[site]]\n",
+    "[[group]]\n",
+    "[[link]]\n",
+    "[[test]]\n",
     "[[both]]\n",
     "[[forward]]\n",
     "[[backward]]\n",
@@ -265,6 +269,7 @@ targets! {
     end_report: targets::end_report;
     key_file: targets::key_file;
     saved_result: targets::saved_result;
+    mesh_file: targets::mesh_file;
     mix_file + "mixes": targets::mix_file;
     capture: targets::capture;
     dissected: targets::dissected;

@@ -5,6 +5,7 @@
 //! server: longhaul/1 keyed │ 00 30 handshake 2 │ length (16), Noise message │ …
 //!
 //! client: longhaul/1 plain │ messages as they are …            where both said --no-auth
+//! client: longhaul/1 known │ 00 60 handshake 1 │ …             where each end has a key of its own
 //! ```
 //!
 //! Each side begins with 16 bytes: protocol, version, and whether it has a key. Both must send the same. The decrypted Noise
@@ -17,14 +18,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use snow::{HandshakeState, TransportState};
 
+use super::identity::{Identity, PublicKey};
 use super::key::Key;
-use super::noise::{MAX_NOISE, TAG, handshake};
+use super::noise::{MAX_NOISE, TAG, handshake, known_handshake};
 use crate::frame::{Deframer, FrameError, PROTOCOL, to_frame};
 
 /// Length of the preamble that each side sends first.
 pub const PREAMBLE_BYTES: usize = 16;
 const KEYED: &[u8; PREAMBLE_BYTES] = b"longhaul/1 keyed";
 const PLAIN: &[u8; PREAMBLE_BYTES] = b"longhaul/1 plain";
+const KNOWN: &[u8; PREAMBLE_BYTES] = b"longhaul/1 known";
 const NAME: &[u8] = b"longhaul/";
 
 /// Which end this is.
@@ -96,8 +99,10 @@ impl ChannelError {
 /// can be sent at once: they wait for the handshake. Memory: one message, one Noise message, and what was not polled.
 pub struct Channel<M> {
     side: Role,
-    keyed: bool,
+    preamble: &'static [u8; PREAMBLE_BYTES],
     stage: Stage,
+    /// Who the other end is, where each has a key of its own.
+    peer: Option<PublicKey>,
     /// Bytes that are not yet a whole preamble or a whole Noise message.
     input: Vec<u8>,
     plaintext: Vec<u8>,
@@ -120,7 +125,7 @@ enum Stage {
 
 impl<M> std::fmt::Debug for Channel<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").field("side", &self.side).field("keyed", &self.keyed).finish_non_exhaustive()
+        f.debug_struct("Channel").field("side", &self.side).field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
@@ -130,19 +135,38 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
     pub fn keyed(side: Role, key: &Key, random: [u8; 32]) -> Self {
         // The library accepts these constants: pattern, key length, primitives.
         let handshake = handshake(side == Role::Client, key, KEYED, random).expect("constant pattern");
-        Self::new(side, true, Stage::Preamble(Some(Box::new(handshake))))
+        Self::new(side, KEYED, Stage::Preamble(Some(Box::new(handshake))))
     }
 
     /// A channel without authentication or encryption, for `--no-auth`.
     pub fn plain(side: Role) -> Self {
-        Self::new(side, false, Stage::Preamble(None))
+        Self::new(side, PLAIN, Stage::Preamble(None))
     }
 
-    fn new(side: Role, keyed: bool, stage: Stage) -> Self {
+    /// A client that has a key of its own and talks to the holder of `theirs` alone. `random` as for [`keyed`](Self::keyed).
+    pub fn to_known(own: &Identity, theirs: &PublicKey, random: [u8; 32]) -> Self {
+        let handshake = known_handshake(own, Some(theirs), KNOWN, random).expect("constant pattern");
+        Self::new(Role::Client, KNOWN, Stage::Preamble(Some(Box::new(handshake))))
+    }
+
+    /// A server that has a key of its own; [`peer`](Self::peer) then says who the client is.
+    pub fn from_known(own: &Identity, random: [u8; 32]) -> Self {
+        let handshake = known_handshake(own, None, KNOWN, random).expect("constant pattern");
+        Self::new(Role::Server, KNOWN, Stage::Preamble(Some(Box::new(handshake))))
+    }
+
+    /// Who the other end is, once the handshake is over, where each end has a key of its own. It is proven with the first message: a
+    /// handshake can be replayed.
+    pub fn peer(&self) -> Option<PublicKey> {
+        self.peer
+    }
+
+    fn new(side: Role, preamble: &'static [u8; PREAMBLE_BYTES], stage: Stage) -> Self {
         let mut channel = Self {
             side,
-            keyed,
+            preamble,
             stage,
+            peer: None,
             input: Vec::new(),
             plaintext: Vec::new(),
             deframer: Deframer::default(),
@@ -162,7 +186,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
     }
 
     fn put_preamble(&mut self) {
-        self.output.extend_from_slice(if self.keyed { KEYED } else { PLAIN });
+        self.output.extend_from_slice(self.preamble);
     }
 
     /// Handles bytes from the other end.
@@ -233,6 +257,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
                 if self.side == Role::Server {
                     put_handshake(&mut handshake, &mut self.output).map_err(|_| ChannelError::WrongKey)?;
                 }
+                self.peer = handshake.get_remote_static().and_then(PublicKey::of);
                 let mut transport = handshake.into_transport_mode().map_err(|_| ChannelError::WrongKey)?;
                 encrypt(&mut transport, &std::mem::take(&mut self.waiting), &mut self.output);
                 self.stage = Stage::Keyed(Box::new(transport));
@@ -250,11 +275,12 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
     }
 
     fn check_preamble(&self, theirs: &[u8]) -> Result<(), ChannelError> {
-        let (ours, other) = if self.keyed { (KEYED, PLAIN) } else { (PLAIN, KEYED) };
-        if theirs == ours {
+        if theirs == self.preamble {
             Ok(())
-        } else if theirs == other {
-            Err(if self.keyed { ChannelError::NoKeyThere } else { ChannelError::KeyRequired })
+        } else if theirs == PLAIN {
+            Err(ChannelError::NoKeyThere)
+        } else if theirs == KEYED || theirs == KNOWN {
+            Err(if self.preamble == PLAIN { ChannelError::KeyRequired } else { ChannelError::WrongKey })
         } else {
             Err(ChannelError::Version)
         }

@@ -8,14 +8,19 @@
 //! With a key the channel speaks the Noise protocol (<https://noiseprotocol.org/noise.html>, revision 34) as `snow` implements it,
 //! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s`: both ends prove that they have the key, and a key that is stolen later does not decrypt
 //! recorded traffic (§9.4, §10.4).
+//!
+//! Where each end has an [`Identity`], it speaks `Noise_IK_25519_ChaChaPoly_BLAKE2s`: the client knows whom it talks to, and the server
+//! learns who the client is.
 
 mod channel;
 mod datagrams;
 mod frame;
+mod identity;
 mod key;
 mod noise;
 
 pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Role};
 pub use datagrams::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, TOKEN_BYTES, decode_secret, encode_secret};
 pub use frame::{Deframer, FrameError, MAX_MESSAGE_BYTES, PROTOCOL, shown, to_frame};
+pub use identity::{Identity, PublicKey};
 pub use key::{KEY_BYTES, Key, KeyError};

@@ -5,9 +5,12 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 
+use super::identity::{Identity, PublicKey};
 use super::key::{KEY_BYTES, Key};
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// The initiator knows the responder's key, and the responder learns the initiator's (§7.5).
+const KNOWN_PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
 /// Longest Noise message (§3).
 pub(super) const MAX_NOISE: usize = 65_535;
@@ -25,6 +28,22 @@ pub(super) fn handshake(
         .psk(0, key.bytes())?
         .prologue(prologue)?;
     if initiator { builder.build_initiator() } else { builder.build_responder() }
+}
+
+/// The same where each end has a key of its own. `theirs`: the responder's, which the initiator knows.
+pub(super) fn known_handshake(
+    own: &Identity,
+    theirs: Option<&PublicKey>,
+    prologue: &[u8],
+    random: [u8; 32],
+) -> Result<HandshakeState, snow::Error> {
+    let builder = Builder::with_resolver(KNOWN_PATTERN.parse()?, Box::new(Resolver { random }))
+        .local_private_key(own.bytes())?
+        .prologue(prologue)?;
+    match theirs {
+        Some(theirs) => builder.remote_public_key(theirs.bytes())?.build_initiator(),
+        None => builder.build_responder(),
+    }
 }
 
 /// The primitives of `snow` itself, except the random source.

@@ -1,6 +1,6 @@
 //! Two channels with each other: keys, no keys, wrong keys.
 
-use longhaul_channel::{ChannelError, Key, MAX_MESSAGE_BYTES, Role};
+use longhaul_channel::{ChannelError, Identity, Key, MAX_MESSAGE_BYTES, Role};
 
 /// Any message type is possible.
 type Channel = longhaul_channel::Channel<String>;
@@ -98,4 +98,36 @@ fn another_version_is_recognised() {
     let mut server = Channel::plain(Role::Server);
     assert_eq!(server.handle_bytes(b"longhaul/2 plain"), Err(ChannelError::Version));
     assert_eq!(server.poll_transmit().unwrap(), b"longhaul/1 plain", "so that the other end learns our version");
+}
+
+fn identity(seed: u8) -> Identity {
+    Identity::from_random(std::array::from_fn(|index| index as u8 ^ seed)).unwrap()
+}
+
+/// Each end learns who the other is, and only the holder of the key that the client knows can answer.
+#[test]
+fn each_end_proves_who_it_is() {
+    let (site, coordinator) = (identity(1), identity(2));
+    let mut client = Channel::to_known(&site, &coordinator.public(), [8; 32]);
+    let mut server = Channel::from_known(&coordinator, [9; 32]);
+    client.send(&"results".to_owned()).unwrap();
+    assert_eq!(carry(&mut client, &mut server, 7), (None, None));
+    assert_eq!(server.poll_message(), Some("results".to_owned()));
+    assert_eq!((server.peer(), client.peer()), (Some(site.public()), Some(coordinator.public())));
+    server.send(&"confirmed".to_owned()).unwrap();
+    assert_eq!(carry(&mut client, &mut server, 7), (None, None));
+    assert_eq!(client.poll_message(), Some("confirmed".to_owned()));
+
+    let mut client = Channel::to_known(&site, &coordinator.public(), [8; 32]);
+    let mut other = Channel::from_known(&identity(3), [9; 32]);
+    client.send(&"results".to_owned()).unwrap();
+    assert_eq!(carry(&mut client, &mut other, 7), (Some(ChannelError::WrongKey), Some(ChannelError::WrongKey)));
+    assert_eq!((other.poll_message(), other.peer()), (None, None));
+}
+
+#[test]
+fn identities_and_shared_keys_do_not_mix() {
+    let mut client = Channel::keyed(Role::Client, &key(1), [8; 32]);
+    let mut server = Channel::from_known(&identity(1), [9; 32]);
+    assert_eq!(carry(&mut client, &mut server, 100), (Some(ChannelError::WrongKey), Some(ChannelError::WrongKey)));
 }

@@ -1,0 +1,48 @@
+//! `longhaul mesh`: starts `longhaul-mesh`, a program of its own, as its database costs minutes of build.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::output::{Failure, Outcome};
+
+const PROGRAM: &str = "longhaul-mesh";
+
+/// Let sites test each other all the time, and say who loses packets
+///
+/// Starts the program longhaul-mesh. init: check a plan, make a token for each site. join: let this site join. run: run a site or the coordinator.
+/// status: who loses packets. show: loss between sites.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+#[command(after_help = "Example:
+  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator
+  longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
+  longhaul mesh join --folder site --token geneva coordinator.example     # at each site
+  longhaul mesh run --folder site --allow udp=10M
+  longhaul mesh status --folder /var/lib/longhaul-mesh")]
+pub(crate) struct Args {
+    /// Do this: init, join, run, status or show; each has --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS", required = true)]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let Some(program) = found() else {
+        let message = format!("there is no {PROGRAM} beside this program, in libexec/longhaul, or in PATH");
+        return Err(Failure::new("no_mesh", message)
+            .remedy("install the package that has it, or build it: cargo build --release -p longhaul-mesh"));
+    };
+    // It becomes that program: signals and exit code are its own.
+    let error = Command::new(&program).args(args.arguments).exec();
+    Err(Failure::new("no_mesh", format!("cannot start {}: {error}", program.display())))
+}
+
+fn found() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let beside = own.with_file_name(PROGRAM);
+    let libexec = own.parent()?.parent()?.join("libexec/longhaul").join(PROGRAM);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+    [beside, libexec].into_iter().chain(in_path).find(|file| file.is_file())
+}

@@ -1,0 +1,151 @@
+//! A site: fetches the mesh, begins the tests that the schedule gives it, answers those of its partners, delivers what came of them.
+
+mod listening;
+mod rounds;
+mod shared;
+mod testing;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_mesh_model::file::{Limits, Mesh};
+
+use crate::coordinator::now_ns;
+use crate::error::Failure;
+use crate::folder::Folder;
+use crate::link;
+use crate::message::{DELIVERY_MOST, Message};
+use crate::store::Outbox;
+use rounds::Rounds;
+use shared::{Shared, View};
+
+/// How often the agenda is looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How to run a site.
+pub(crate) struct Options {
+    /// What this site allows.
+    pub(crate) limits: Limits,
+    /// Where it listens.
+    pub(crate) bind: String,
+    /// The `longhaul` program.
+    pub(crate) longhaul: PathBuf,
+    /// How often it talks to the coordinator.
+    pub(crate) sync: Duration,
+}
+
+/// Runs a site, for ever.
+pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
+    let belonging = folder.belonging()?;
+    let identity = folder.identity()?;
+    let sync = options.sync;
+    testing::clean(&folder.file(""));
+    let mut outbox = Outbox::open(&folder.file("outbox"))?;
+    // What was last fetched: a site begins without its coordinator, too.
+    let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options));
+    if let Err(failure) = shared.load() {
+        eprintln!("{failure}");
+    }
+    let mut heard = String::new();
+    while shared.view().is_none() {
+        say_once(&mut heard, fetch(&shared));
+        if shared.view().is_none() {
+            thread::sleep(sync);
+        }
+    }
+    let port = shared.view().map_or(0, |view| view.mesh.of(view.own).port);
+    let bind = format!("{}:{port}", shared.options.bind);
+    let listener = TcpListener::bind(&bind).map_err(|error| {
+        Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
+    })?;
+    eprintln!("{}: listening at {bind}", belonging.site);
+    let answering = Arc::new(listening::Partner(Arc::clone(&shared)));
+    thread::Builder::new()
+        .name("listen".into())
+        .spawn(move || link::listen(&listener, &identity, &answering))
+        .map_err(Failure::new)?;
+    let talking = Arc::clone(&shared);
+    thread::Builder::new()
+        .name("coordinator".into())
+        .spawn(move || {
+            loop {
+                say_once(&mut heard, fetch(&talking));
+                thread::sleep(sync);
+            }
+        })
+        .map_err(Failure::new)?;
+    let mut rounds = Rounds::default();
+    let mut delivered = std::time::Instant::now();
+    let mut failed = String::new();
+    loop {
+        if let Some(view) = shared.view()
+            && let Some(result) = rounds.go_on(&shared, &view)
+        {
+            say_once(&mut failed, outbox.put(&result).map_err(Failure::from));
+        }
+        if delivered.elapsed() >= sync {
+            say_once(&mut failed, deliver(&shared, &mut outbox));
+            delivered = std::time::Instant::now();
+        }
+        thread::sleep(TICK);
+    }
+}
+
+/// Says what fails when it begins to, not each time again.
+fn say_once(last: &mut String, done: Result<(), Failure>) {
+    match done {
+        Ok(()) => last.clear(),
+        Err(failure) => {
+            let text = failure.to_string();
+            if text != *last {
+                eprintln!("{text}");
+            }
+            *last = text;
+        }
+    }
+}
+
+fn ask(shared: &Shared, question: &Message) -> Result<Message, Failure> {
+    match shared.ask_coordinator(question)? {
+        Message::Refused { message } => Err(Failure::new(format_args!("the coordinator refuses: {message}"))),
+        answer => Ok(answer),
+    }
+}
+
+/// Fetches the mesh, and keeps it for the time in which the coordinator is away.
+fn fetch(shared: &Shared) -> Result<(), Failure> {
+    let have = shared.view().map_or_else(String::new, |view| view.state.clone());
+    let asked = now_ns();
+    let Message::Mesh { state, file, members, now_ns: theirs } = ask(shared, &Message::Fetch { have })? else {
+        return Err(Failure::new("the coordinator answered something else than the mesh"));
+    };
+    // Its clock, as of half of the time that asking took.
+    let middle = asked / 2 + now_ns() / 2;
+    shared.set_offset(theirs as i64 - middle as i64);
+    if let (Some(file), Some(members)) = (file, members) {
+        let mesh = Mesh::parse(&file).map_err(|error| Failure::new(format_args!("the coordinator's mesh: {error}")))?;
+        let view = View::new(state, mesh, members.clone(), &shared.site)?;
+        shared.folder.write("mesh.toml", &file)?;
+        shared.folder.put_members(&members)?;
+        shared.say_refusals(&view);
+        shared.set_view(view);
+    }
+    Ok(())
+}
+
+/// Delivers what waits. The coordinator confirms what is on its disk; only then it goes here.
+fn deliver(shared: &Shared, outbox: &mut Outbox) -> Result<(), Failure> {
+    loop {
+        let results = outbox.oldest(DELIVERY_MOST)?;
+        if results.is_empty() {
+            return Ok(());
+        }
+        match ask(shared, &Message::Deliver { results })? {
+            Message::Confirmed { ids } => outbox.confirmed(&ids)?,
+            _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the threads of a site share.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use longhaul_channel::{Identity, PublicKey};
+use longhaul_kernel::clock::monotonic;
+use longhaul_mesh_model::SiteId;
+use longhaul_mesh_model::admission::Gate;
+use longhaul_mesh_model::file::{Kind, Mesh};
+use longhaul_mesh_model::schedule::{OVERHEAD, Schedule};
+use longhaul_units::Nanos;
+
+use super::Options;
+use crate::coordinator::now_ns;
+use crate::error::Failure;
+use crate::folder::{Belonging, Folder, Members};
+use crate::link::{self, As};
+use crate::message::Message;
+
+/// A site, for all its threads.
+pub(super) struct Shared {
+    pub(super) folder: Folder,
+    pub(super) site: String,
+    pub(super) identity: Identity,
+    pub(super) coordinator: Belonging,
+    pub(super) options: Options,
+    gate: Mutex<Gate>,
+    view: RwLock<Option<Arc<View>>>,
+    offset_ns: AtomicI64,
+}
+
+/// The mesh as this site knows it.
+pub(super) struct View {
+    pub(super) state: String,
+    pub(super) mesh: Mesh,
+    pub(super) schedule: Schedule,
+    pub(super) members: Members,
+    pub(super) own: SiteId,
+}
+
+impl View {
+    pub(super) fn new(state: String, mesh: Mesh, members: Members, site: &str) -> Result<Self, Failure> {
+        let schedule = Schedule::make(&mesh).map_err(Failure::new)?;
+        let own = mesh.site(site).ok_or_else(|| Failure::new(format_args!("the mesh has no site {site} any more")))?;
+        Ok(Self { state, mesh, schedule, members, own })
+    }
+
+    /// The public key of a site, if it has joined.
+    pub(super) fn key_of(&self, site: SiteId) -> Option<PublicKey> {
+        self.members.get(&self.mesh.of(site).name)?.parse().ok()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(folder: Folder, coordinator: Belonging, identity: Identity, options: Options) -> Self {
+        let site = coordinator.site.clone();
+        // Its own limit is the longest test that it may have begun before it started.
+        let longest = options.limits.time.saturating_add(OVERHEAD);
+        let gate = Mutex::new(Gate::new(monotonic(), longest));
+        Self {
+            folder,
+            site,
+            identity,
+            coordinator,
+            options,
+            gate,
+            view: RwLock::default(),
+            offset_ns: AtomicI64::new(0),
+        }
+    }
+
+    /// Asks the coordinator.
+    pub(super) fn ask_coordinator(&self, question: &Message) -> Result<Message, Failure> {
+        let key = self.coordinator.key.parse();
+        let key = key.map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))?;
+        link::ask(&self.coordinator.coordinator, &As::Known(&self.identity, key), question)
+    }
+
+    /// Reads the mesh that was fetched before.
+    pub(super) fn load(&self) -> Result<(), Failure> {
+        if self.folder.has("mesh.toml") {
+            let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+            let view = View::new(String::new(), mesh, self.folder.members()?, &self.site)?;
+            self.set_view(view);
+        }
+        Ok(())
+    }
+
+    pub(super) fn view(&self) -> Option<Arc<View>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_view(&self, view: View) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(view));
+    }
+
+    pub(super) fn set_offset(&self, offset_ns: i64) {
+        self.offset_ns.store(offset_ns, Ordering::Relaxed);
+    }
+
+    /// The coordinator's time, as far as this site knows it. It only says when to ask: gates decide by steady clocks.
+    pub(super) fn mesh_time(&self) -> Nanos {
+        Nanos(now_ns().saturating_add_signed(self.offset_ns.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn gate(&self) -> MutexGuard<'_, Gate> {
+        // Each of its steps is whole.
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which tests this site takes no part in.
+    pub(super) fn say_refusals(&self, view: &View) {
+        for test in &view.mesh.tests {
+            if !matches!(test.kind, Kind::Udp { .. }) {
+                eprintln!("{}: tests of kind {} are not run by this version", test.name, test.kind.name());
+            } else if let Err(refusal) = self.options.limits.check(test, longhaul_units::BitRate(0)) {
+                eprintln!("{}: refused, {} (--allow {}=…)", test.name, refusal.message, refusal.limit);
+            }
+        }
+        for (one, other) in view.mesh.tests.iter().flat_map(|test| &test.untestable) {
+            if one < other && (*one == view.own || *other == view.own) {
+                let name = |site: &SiteId| &view.mesh.of(*site).name;
+                eprintln!("{} and {} cannot be tested: nobody can connect to either", name(one), name(other));
+            }
+        }
+    }
+}

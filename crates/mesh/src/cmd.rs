@@ -1,0 +1,208 @@
+//! Arguments, and what each command does.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use longhaul_channel::Key;
+use longhaul_mesh_model::file::Limits;
+use longhaul_mesh_model::schedule::Schedule;
+use longhaul_units::Nanos;
+
+use crate::error::Failure;
+use crate::folder::{Belonging, Folder, random};
+use crate::link::{self, As};
+use crate::message::Message;
+use crate::{agent, coordinator, shown};
+
+/// The port of a coordinator, beside that of `longhaul serve` and of a site.
+const PORT: u16 = 5212;
+
+/// Let sites test each other all the time, and say who loses packets
+#[derive(Debug, Parser)]
+#[command(name = "longhaul mesh", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Example:
+  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator: a token for each site
+  longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
+  longhaul mesh join --folder site --token geneva coordinator.example     # at each site
+  longhaul mesh run --folder site --allow udp=10M
+  longhaul mesh status --folder /var/lib/longhaul-mesh")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a coordinator's folder of a mesh file, or check and take a changed one; make a token for each site that has not joined
+    #[command(after_help = "Example:\n  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml")]
+    Init {
+        /// The mesh: sites, groups, tests
+        mesh: PathBuf,
+        /// The coordinator's folder
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// Let this site join a mesh, with the token that the coordinator made for it
+    #[command(after_help = "Example:\n  longhaul mesh join --folder site --token geneva coordinator.example")]
+    Join {
+        /// Address of the coordinator, and its port if it is not 5212
+        coordinator: String,
+        /// The file with the token
+        #[arg(long, value_name = "FILE")]
+        token: PathBuf,
+        /// The site's folder; it is made
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// Run a site, or the coordinator, until it is ended
+    #[command(after_help = "Example:\n  longhaul mesh run --folder site --allow udp=10M --allow time=30s")]
+    Run {
+        /// The folder of the site or coordinator
+        #[arg(long)]
+        folder: PathBuf,
+        /// Run the coordinator
+        #[arg(long)]
+        coordinator: bool,
+        /// Listen at this address; the coordinator: with a port
+        #[arg(long, default_value = "0.0.0.0")]
+        bind: String,
+        /// Allow this site's tests no more than this: udp=RATE, time=TIME, or udp=no
+        #[arg(long, value_name = "LIMIT=VALUE", conflicts_with = "coordinator")]
+        allow: Vec<String>,
+        /// Talk to the coordinator this often
+        #[arg(long, value_name = "TIME", default_value = "10s")]
+        sync: Nanos,
+    },
+    /// Print the sites, what they delivered in the last day, and who loses packets
+    #[command(after_help = "Example:\n  longhaul mesh status --folder /var/lib/longhaul-mesh")]
+    Status {
+        /// The coordinator's folder
+        #[arg(long)]
+        folder: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the loss between all sites, or hour by hour between two
+    #[command(after_help = "Example:\n  longhaul mesh show --folder /var/lib/longhaul-mesh ithaca geneva --days 7")]
+    Show {
+        /// The site that sends
+        #[arg(requires = "to")]
+        from: Option<String>,
+        /// The site that receives
+        to: Option<String>,
+        /// The coordinator's folder
+        #[arg(long)]
+        folder: PathBuf,
+        /// Of so many days
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=36500))]
+        days: u32,
+    },
+}
+
+pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.action {
+        Action::Init { mesh, folder } => init(&mesh, &Folder::new(&folder)),
+        Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),
+        Action::Run { folder, coordinator: true, bind, .. } => {
+            let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
+            coordinator::run(&Folder::new(&folder), &bind)
+        }
+        Action::Run { folder, bind, allow, sync, .. } => {
+            let mut limits = Limits::default();
+            for text in &allow {
+                limits.allow(text).map_err(|error| Failure::new(format_args!("--allow {error}")))?;
+            }
+            let sync = Duration::from(sync).max(Duration::from_millis(100));
+            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync };
+            agent::run(&Folder::new(&folder), options)
+        }
+        Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),
+        Action::Show { from, to, folder, days } => shown::show(&Folder::new(&folder), from.zip(to), days),
+    }
+}
+
+/// The `longhaul` that runs the tests: the one beside this program, else the one in PATH.
+fn longhaul() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(Failure::new)?;
+    let beside = own.with_file_name("longhaul");
+    let in_path = || {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).map(|folder| folder.join("longhaul")).find(|file| file.is_file())
+    };
+    Some(beside).filter(|file| file.is_file()).or_else(in_path).ok_or_else(|| {
+        Failure::new("there is no longhaul beside this program, nor in PATH").remedy("install both together")
+    })
+}
+
+fn init(mesh: &Path, folder: &Folder) -> Result<(), Failure> {
+    folder.make()?;
+    let text = longhaul_units::read_text(mesh, 1 << 20)
+        .map_err(|error| Failure::new(format_args!("cannot read {}: {error}", mesh.display())))?;
+    let parsed = longhaul_mesh_model::file::Mesh::parse(&text)
+        .map_err(|error| Failure::new(format_args!("{}:{error}", mesh.display())))?;
+    let schedule =
+        Schedule::make(&parsed).map_err(|error| Failure::new(format_args!("{}: {error}", mesh.display())))?;
+    folder.write("mesh.toml", &text)?;
+    folder.identity()?;
+    let mut members = folder.members()?;
+    // Who is no site any more is no member.
+    members.retain(|site, _| parsed.site(site).is_some());
+    folder.put_members(&members)?;
+    let tokens = Folder::new(&folder.file("tokens"));
+    tokens.make()?;
+    for line in schedule.in_words(&parsed) {
+        println!("{line}");
+    }
+    for test in &parsed.tests {
+        if !test.untestable.is_empty() {
+            let name = |site| &parsed.of(site).name;
+            let (one, other) = test.untestable[0];
+            let more = test.untestable.len() / 2;
+            println!(
+                "{}: {more} pairs of sites behind NAT cannot be tested, such as {} and {}",
+                test.name,
+                name(one),
+                name(other)
+            );
+        }
+    }
+    for site in parsed.sites.iter().filter(|site| !members.contains_key(&site.name)) {
+        if !tokens.has(&site.name) {
+            let key = Key::from_random(random()?).map_err(Failure::new)?;
+            tokens.write(&site.name, &key.to_text())?;
+        }
+        println!("{}: bring {} to this site; it works once", site.name, tokens.file(&site.name).display());
+    }
+    Ok(())
+}
+
+fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure> {
+    let text = longhaul_units::read_text(token, 4096)
+        .map_err(|error| Failure::new(format_args!("cannot read {}: {error}", token.display())))?;
+    let token: Key = text.parse().map_err(|error| Failure::new(format_args!("{}: {error}", token.display())))?;
+    folder.make()?;
+    if folder.has("coordinator.json") {
+        return Err(Failure::new("this folder belongs to a mesh already").remedy("give another --folder"));
+    }
+    let identity = folder.identity()?;
+    let has_port = coordinator.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let address = match (has_port, coordinator.contains(':')) {
+        (true, _) => coordinator.to_owned(),
+        (false, true) => format!("[{coordinator}]:{PORT}"),
+        (false, false) => format!("{coordinator}:{PORT}"),
+    };
+    let question = Message::Join { key: identity.public().to_string() };
+    match link::ask(&address, &As::Token(&token), &question)? {
+        Message::Joined { site, key } => {
+            // Whoever answered has the token: its key is the coordinator's, from now on.
+            let belonging = Belonging { site: site.clone(), coordinator: address, key };
+            folder.write("coordinator.json", &serde_json::to_string_pretty(&belonging).map_err(Failure::new)?)?;
+            println!("this is {site}");
+            Ok(())
+        }
+        Message::Refused { message } => Err(Failure::new(format_args!("the coordinator refuses: {message}"))),
+        _ => Err(Failure::new("the coordinator answered something else")),
+    }
+}

@@ -1,0 +1,185 @@
+//! The coordinator: who belongs to the mesh, what it tests, and what came of it. It runs no tests.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longhaul_channel::{Key, PublicKey};
+use longhaul_kernel::clock::monotonic;
+use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
+use longhaul_mesh_model::file::{Mesh, TestPlan};
+use longhaul_mesh_model::schedule::{self, OVERHEAD, Schedule};
+use longhaul_units::Nanos;
+
+use crate::error::Failure;
+use crate::folder::{Folder, site_of};
+use crate::link::{self, Answering};
+use crate::message::Message;
+use crate::store::Archive;
+
+/// What the coordinator answers with.
+struct Coordinator {
+    folder: Folder,
+    /// One at a time: a join must not use a token twice, and SQLite has one writer.
+    archive: Mutex<Archive>,
+    /// What is leased of each shared link, by its name and direction.
+    leases: Mutex<BTreeMap<(String, usize), Leases>>,
+    started: Nanos,
+}
+
+/// Who does not get a lease asks again after this.
+const RETRY: Nanos = Nanos::from_secs(5);
+
+/// The mesh of a coordinator's folder.
+pub(crate) fn mesh(folder: &Folder) -> Result<(String, Mesh), Failure> {
+    let text = folder.read("mesh.toml")?;
+    let path = folder.file("mesh.toml");
+    let mesh = Mesh::parse(&text).map_err(|error| Failure::new(format_args!("{}:{error}", path.display())))?;
+    Schedule::make(&mesh).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+    Ok((text, mesh))
+}
+
+/// Answers the sites, for ever.
+pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
+    let (_, mesh) = mesh(folder)?;
+    let schedule = Schedule::make(&mesh).map_err(Failure::new)?;
+    for line in schedule.in_words(&mesh) {
+        eprintln!("{line}");
+    }
+    let identity = folder.identity()?;
+    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    let listener = TcpListener::bind(bind).map_err(|error| {
+        Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
+    })?;
+    eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
+    let coordinator =
+        Arc::new(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() });
+    link::listen(&listener, &identity, &coordinator);
+    Ok(())
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Coordinator {
+    fn archive(&self) -> MutexGuard<'_, Archive> {
+        // A transaction that a panic left is rolled back by the next.
+        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn join(&self, site: &str, key: &str) -> Result<Message, Failure> {
+        let _one_at_a_time = self.archive();
+        let key: PublicKey = key.parse().map_err(Failure::new)?;
+        let mut members = self.folder.members()?;
+        if !self.folder.has(&format!("tokens/{site}")) {
+            return Err(Failure::new("this token was used"));
+        }
+        // First the token: a crash between the two costs a new token, and never lets two hosts be one site.
+        self.folder.remove(&format!("tokens/{site}"));
+        members.insert(site.to_owned(), key.to_string());
+        self.folder.put_members(&members)?;
+        eprintln!("{site} joined");
+        Ok(Message::Joined { site: site.to_owned(), key: self.folder.identity()?.public().to_string() })
+    }
+
+    fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
+        let members = self.folder.members()?;
+        let site = site_of(&members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
+        match question {
+            Message::Fetch { have } => {
+                let text = self.folder.read("mesh.toml")?;
+                let mut hasher = DefaultHasher::new();
+                (&text, &members).hash(&mut hasher);
+                let state = format!("{:016x}", hasher.finish());
+                let changed = state != have;
+                let (file, members) = if changed { (Some(text), Some(members)) } else { (None, None) };
+                Ok(Message::Mesh { state, file, members, now_ns: now_ns() })
+            }
+            Message::Deliver { results } => {
+                // A site writes of tests that it was part of, and of no others.
+                let own = |result: &&crate::store::TestResult| {
+                    result.is_sound() && (result.sender == site || result.receiver == site)
+                };
+                let (mut good, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(|result| own(&result));
+                // A site whose clock is far ahead must not make others look old.
+                let now = i64::try_from(now_ns()).unwrap_or(i64::MAX);
+                good.iter_mut().for_each(|result| result.at_ns = result.at_ns.min(now));
+                if !bad.is_empty() {
+                    eprintln!("{site}: {} results are not its own or make no sense; not kept", bad.len());
+                }
+                self.archive().take(&good)?;
+                // Also what is not kept is confirmed: it would come again for ever.
+                Ok(Message::Confirmed { ids: good.into_iter().chain(bad).map(|result| result.id).collect() })
+            }
+            Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
+            Message::Release { number } => {
+                let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+                let initiator =
+                    mesh.site(&site).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
+                self.leases().values_mut().for_each(|leases| leases.give_back(RequestId { initiator, number }));
+                Ok(Message::Released)
+            }
+            _ => Err(Failure::new("the coordinator does not know this question")),
+        }
+    }
+
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Leases>> {
+        // Each of their steps is whole.
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases what a test takes of all shared links on its way, or of none.
+    fn lease(&self, site: &str, number: u64, test: &str, [sender, receiver]: [&str; 2]) -> Result<Message, Failure> {
+        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let unknown = || Failure::new("the mesh has no such test");
+        let initiator = mesh.site(site).ok_or_else(unknown)?;
+        let pair = mesh.site(sender).zip(mesh.site(receiver)).ok_or_else(unknown)?;
+        let test = mesh.tests.iter().find(|plan| plan.name == test).ok_or_else(unknown)?;
+        if !test.pairs.contains(&pair) || schedule::initiator(&mesh, pair) != initiator {
+            return Err(unknown());
+        }
+        let rate = test.kind.wire_rate().unwrap_or_else(|| mesh.rate_most(test, pair.0, pair.1));
+        let lasts = |test: &TestPlan| Nanos(test.time.0 + OVERHEAD.0 + 2 * PATIENCE.0 + MARGIN.0);
+        let longest = mesh.tests.iter().map(lasts).max().unwrap_or_default();
+        let request = RequestId { initiator, number };
+        let mut all = self.leases();
+        let mut given = Vec::new();
+        for (_, direction, link) in mesh.crossed(pair.0, pair.1) {
+            let key = (link.name.clone(), direction);
+            let leases = all.entry(key.clone()).or_insert_with(|| Leases::new(link.leased(), self.started, longest));
+            if leases.ask(monotonic(), request, rate, lasts(test)).is_none() {
+                all.iter_mut()
+                    .filter(|(key, _)| given.contains(*key))
+                    .for_each(|(_, leases)| leases.give_back(request));
+                return Ok(Message::Busy { retry_after_ns: RETRY.0 });
+            }
+            given.push(key);
+        }
+        Ok(Message::Leased)
+    }
+}
+
+fn or_refused(answer: Result<Message, Failure>) -> Message {
+    answer.unwrap_or_else(|failure| Message::Refused { message: failure.to_string() })
+}
+
+impl Answering for Coordinator {
+    fn answer(&self, peer: PublicKey, question: Message) -> Message {
+        or_refused(self.member(peer, question))
+    }
+
+    fn tokens(&self) -> Vec<(String, Key)> {
+        self.folder.tokens()
+    }
+
+    fn answer_token(&self, site: &str, question: Message) -> Message {
+        let Message::Join { key } = question else {
+            return Message::Refused { message: "a token is for joining".into() };
+        };
+        or_refused(self.join(site, &key))
+    }
+}

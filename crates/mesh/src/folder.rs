@@ -1,0 +1,139 @@
+//! The folder in which a coordinator or a site keeps what it must know after a restart.
+//!
+//! ```text
+//! identity           the secret of this host (mode 0600)
+//! mesh.toml          the mesh: at the coordinator as its operator wrote it, at a site as it was last fetched
+//! members.json       public keys by site
+//! coordinator.json   at a site: its own name, where the coordinator is, and its public key
+//! tokens/SITE        at the coordinator: tokens for sites that have not joined
+//! outbox, archive    the stores
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use longhaul_channel::{Identity, Key, PublicKey};
+use longhaul_kernel::new_file::{NewFile, PRIVATE};
+use longhaul_units::read_text;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+
+/// Files of a folder are small.
+const BYTES_MOST: u64 = 1 << 20;
+
+/// A folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder(PathBuf);
+
+/// Whom a site belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Belonging {
+    /// This site's name.
+    pub(crate) site: String,
+    /// Address and port of the coordinator.
+    pub(crate) coordinator: String,
+    /// Its public key, pinned when this site joined.
+    pub(crate) key: String,
+}
+
+/// Public keys by site.
+pub(crate) type Members = BTreeMap<String, String>;
+
+impl Folder {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes the folder, for its owner alone.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| Failure::new(format_args!("cannot make {}: {error}", self.0.display())))
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Result<String, Failure> {
+        let path = self.file(name);
+        read_text(&path, BYTES_MOST)
+            .map_err(|error| Failure::new(format_args!("cannot read {}: {error}", path.display())))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.file(name).exists()
+    }
+
+    /// Replaces a file at once, for its owner alone.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let path = self.file(name);
+        let write = || {
+            let file = NewFile::create(&path, PRIVATE)?;
+            file.file().write_all(text.as_bytes())?;
+            file.file().sync_all()?;
+            file.finish()
+        };
+        write().map_err(|error: std::io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        // What is not there needs no removal.
+        let _ = fs::remove_file(self.file(name));
+    }
+
+    /// The identity of this host, made where there is none.
+    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
+        if !self.has("identity") {
+            let identity = Identity::from_random(random()?).map_err(Failure::new)?;
+            self.write("identity", &identity.to_text())?;
+        }
+        self.read("identity")?.parse().map_err(|error| Failure::new(format_args!("identity: {error}")))
+    }
+
+    pub(crate) fn members(&self) -> Result<Members, Failure> {
+        if !self.has("members.json") {
+            return Ok(Members::new());
+        }
+        serde_json::from_str(&self.read("members.json")?)
+            .map_err(|error| Failure::new(format_args!("members.json: {error}")))
+    }
+
+    pub(crate) fn put_members(&self, members: &Members) -> Result<(), Failure> {
+        self.write("members.json", &serde_json::to_string_pretty(members).map_err(Failure::new)?)
+    }
+
+    pub(crate) fn belonging(&self) -> Result<Belonging, Failure> {
+        let text = self
+            .read("coordinator.json")
+            .map_err(|failure| failure.remedy("let this site join first: longhaul mesh join"))?;
+        serde_json::from_str(&text).map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))
+    }
+
+    /// Tokens that nobody has used, by site.
+    pub(crate) fn tokens(&self) -> Vec<(String, Key)> {
+        let Ok(entries) = fs::read_dir(self.file("tokens")) else { return Vec::new() };
+        let token = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            let key = self.read(&format!("tokens/{name}")).ok()?.parse().ok()?;
+            Some((name, key))
+        };
+        entries.filter_map(Result::ok).filter_map(token).collect()
+    }
+}
+
+/// Whose key this is.
+pub(crate) fn site_of(members: &Members, key: PublicKey) -> Option<String> {
+    let text = key.to_string();
+    members.iter().find(|(_, own)| **own == text).map(|(site, _)| site.clone())
+}
+
+/// Bytes from the system's random source.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format_args!("no random numbers: {error}")))?;
+    Ok(bytes)
+}

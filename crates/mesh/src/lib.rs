@@ -1,0 +1,37 @@
+//! `longhaul mesh`: sites that test each other all the time, and a coordinator that says who loses packets.
+//!
+//! A program of its own, as its database costs minutes of build: `longhaul mesh` starts it. What it decides is in `longhaul-mesh-model`; here are
+//! sockets, clocks, the disk, and the `longhaul` that runs the tests.
+
+mod agent;
+mod beside;
+mod cmd;
+mod coordinator;
+mod error;
+mod folder;
+mod link;
+mod message;
+mod shown;
+pub mod store;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs the command that `arguments` ask for.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|word| word == beside::WORD) {
+        eprintln!("longhaul mesh: {}", beside::become_program(&arguments[2..]));
+        return ExitCode::FAILURE;
+    }
+    let cli = cmd::Cli::parse_from(arguments);
+    match cmd::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("longhaul mesh: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

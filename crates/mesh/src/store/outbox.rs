@@ -1,0 +1,84 @@
+//! What a site has measured and the coordinator has not confirmed.
+
+use std::path::Path;
+
+use sqlx::{Connection, Row};
+
+use super::TestResult;
+use super::database::{Database, StoreError};
+
+const TABLES: &[&str] =
+    &["CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)"];
+/// Results that are kept at most: a year of a mesh of 40 sites. Then the oldest go, so that a disk does not fill.
+const KEPT_MOST: i64 = 400_000;
+
+/// Results that wait for their delivery.
+#[derive(Debug)]
+pub struct Outbox(Database);
+
+impl Outbox {
+    /// Opens or makes it.
+    ///
+    /// # Errors
+    /// Where the file cannot be used, or a newer longhaul wrote it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self(Database::open(path, TABLES)?))
+    }
+
+    /// Keeps a result. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails: the result is not kept.
+    pub fn put(&mut self, result: &TestResult) -> Result<(), StoreError> {
+        let text = serde_json::to_string(result).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        let Database { runtime, connection } = &mut self.0;
+        runtime.block_on(async {
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            sqlx::query("INSERT INTO outbox (id, result) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
+                .bind(&result.id)
+                .bind(text)
+                .execute(&mut *transaction)
+                .await?;
+            sqlx::query("DELETE FROM outbox WHERE number <= (SELECT max(number) FROM outbox) - $1")
+                .bind(KEPT_MOST)
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await
+        })?;
+        Ok(())
+    }
+
+    /// The oldest results, `most` of them.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn oldest(&mut self, most: u32) -> Result<Vec<TestResult>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        let rows = runtime.block_on(
+            sqlx::query("SELECT result FROM outbox ORDER BY number LIMIT $1")
+                .bind(i64::from(most))
+                .fetch_all(connection),
+        )?;
+        let read = |row: sqlx::sqlite::SqliteRow| {
+            serde_json::from_str(&row.try_get::<String, _>(0)?)
+                .map_err(|error| sqlx::Error::Decode(Box::new(error)).into())
+        };
+        rows.into_iter().map(read).collect()
+    }
+
+    /// The coordinator has these.
+    ///
+    /// # Errors
+    /// Where the file cannot be written: they will be delivered again.
+    pub fn confirmed(&mut self, ids: &[String]) -> Result<(), StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        runtime.block_on(async {
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            for id in ids {
+                sqlx::query("DELETE FROM outbox WHERE id = $1").bind(id).execute(&mut *transaction).await?;
+            }
+            transaction.commit().await
+        })?;
+        Ok(())
+    }
+}

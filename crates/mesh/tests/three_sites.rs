@@ -1,0 +1,247 @@
+//! Three sites in a lab, with real traffic: they join, test each other, deliver, and the coordinator says who loses packets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_mesh::store::{Archive, Outbox, TestResult};
+use serde_json::Value;
+
+const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
+/// Two rounds of six tests of a second, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+const PATH: &str = "\
+[[client]]
+name = 'ithaca'
+[[client]]
+name = 'geneva'
+[[server]]
+name = 'chicago'
+[[both]]
+rate = '1Gbit'
+delay = '2ms'
+";
+
+/// The `longhaul` that was built beside this test. `cargo test --workspace` builds it; `cargo test -p longhaul-mesh` does not.
+fn longhaul() -> Option<PathBuf> {
+    Some(Path::new(MESH).with_file_name("longhaul")).filter(|file| file.is_file())
+}
+
+struct Lab {
+    longhaul: PathBuf,
+    name: String,
+    folder: PathBuf,
+}
+
+impl Lab {
+    fn up(longhaul: PathBuf, path: &str) -> Option<Self> {
+        let name = format!("mesh-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).unwrap();
+        let lab = Self { longhaul, name, folder };
+        fs::write(lab.folder.join("path.toml"), path).unwrap();
+        let file = lab.folder.join("path.toml");
+        let up =
+            Command::new(&lab.longhaul).args(["lab", "up"]).arg(file).args(["--name", &lab.name]).output().unwrap();
+        if up.status.success() {
+            return Some(lab);
+        }
+        longhaul_testing::no_judge!("{}", String::from_utf8_lossy(&up.stderr).trim());
+        None
+    }
+
+    fn on(&self, host: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.longhaul);
+        command.args(["lab", "exec", host, "--name", &self.name, "--", MESH]).args(arguments).current_dir(&self.folder);
+        command
+    }
+
+    fn run(&self, host: &str, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.on(host, arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{arguments:?} on {host}: {said}");
+        said
+    }
+
+    fn address(&self, host: &str) -> String {
+        let show = ["lab", "exec", host, "--name", &self.name, "--", "ip", "-4", "-o", "addr", "show", "eth0"];
+        let output = Command::new(&self.longhaul).args(show).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let address = text.split_whitespace().skip_while(|word| *word != "inet").nth(1).unwrap();
+        address.split('/').next().unwrap().to_owned()
+    }
+
+    fn start(&self, host: &str, arguments: &[&str]) -> Running {
+        let log = fs::File::create(self.folder.join(format!("{host}-{}.log", arguments[2].replace('/', "-")))).unwrap();
+        let errors = log.try_clone().unwrap();
+        let child = self.on(host, arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
+        Running(child)
+    }
+
+    fn logs(&self) -> String {
+        let logs = fs::read_dir(&self.folder).unwrap().filter_map(Result::ok).map(|entry| entry.path());
+        let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|path| format!("== {}\n{}", path.display(), fs::read_to_string(&path).unwrap())).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.longhaul).args(["lab", "down", "--name", &self.name]).output();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn has_plan(folder: &Path) -> bool {
+    // The site's keys are written after its plan.
+    fs::read_to_string(folder.join("members.json")).is_ok_and(|text| text.matches("longhaul-site-1").count() == 3)
+}
+
+/// Whether a program of a test still runs for this site: its key lies in the site's folder.
+fn tests_of(site: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).contains(&format!("{site}/key-")))
+}
+
+struct Running(Child);
+
+impl Running {
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn three_sites_join_test_and_deliver() {
+    let Some(longhaul) = longhaul() else {
+        longhaul_testing::skipped!("longhaul is not built: use cargo test --workspace");
+        return;
+    };
+    let Some(lab) = Lab::up(longhaul, PATH) else { return };
+    let hosts = ["ithaca", "geneva", "chicago"];
+    let addresses = hosts.map(|host| lab.address(host));
+    let sites: String = hosts
+        .iter()
+        .zip(&addresses)
+        .map(|(host, address)| format!("[[site]]\nname = '{host}'\naddress = '{address}'\nrate = '1Gbit'\n"))
+        .collect();
+    let test = "[[test]]\nname = 'probes'\nkind = 'udp'\nevery = '60s'\ntime = '1s'\nrate = '4M'\nlength = 1000\n";
+    // Of 8 Mb/s 5.6 are leased; a site that does not reach the coordinator may take 1.2.
+    let link = "[[link]]\nname = 'cable'\nbetween = ['ithaca', 'geneva']\nrate = '100Mbit'\nshare = '8%'\n";
+    fs::write(lab.folder.join("mesh.toml"), format!("name = 'three'\n{sites}{link}{test}")).unwrap();
+    let said = lab.run("chicago", &["init", "--folder", "hub", "mesh.toml"]);
+    assert!(said.contains("probes: 6 tests of 1s in 6 slots take 36 s of every 1.0 min"), "{said}");
+
+    let hub = ["run", "--folder", "hub", "--coordinator"];
+    let mut coordinator = lab.start("chicago", &hub);
+    let joins = |host: &str, folder: &str| {
+        let coordinator = addresses[2].as_str();
+        let token = format!("hub/tokens/{host}");
+        lab.on(host, &["join", "--folder", folder, "--token", &token, coordinator]).output().unwrap()
+    };
+    // The coordinator has to listen first.
+    let begin = Instant::now();
+    fs::copy(lab.folder.join("hub/tokens/geneva"), lab.folder.join("used")).unwrap();
+    for host in hosts {
+        loop {
+            let output = joins(host, host);
+            if output.status.success() {
+                assert_eq!(String::from_utf8_lossy(&output.stdout), format!("this is {host}\n"));
+                break;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{output:?}\n{}", lab.logs());
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+    // A token works once.
+    let again = ["join", "--folder", "thief", "--token", "used", &addresses[2]];
+    let refused = lab.on("ithaca", &again).output().unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+
+    // A site that starts waits for as long as the longest test that it allows: a partner may be in one with it.
+    let allow = ["--allow", "udp=4M", "--allow", "time=1s"];
+    let run = |host: &str| lab.start(host, &[&["run", "--folder", host, "--sync", "1s"][..], &allow].concat());
+    let mut agents = hosts.map(run);
+    let archive = lab.folder.join("hub/archive");
+    let pairs = |all: &[TestResult]| {
+        let mut pairs: Vec<_> = all.iter().map(|result| (&result.sender, &result.receiver)).collect();
+        pairs.sort();
+        pairs.dedup();
+        pairs.len()
+    };
+    let wait_for = |tests: usize| {
+        let begin = Instant::now();
+        loop {
+            let all = Archive::open(&archive).unwrap().since(0).unwrap();
+            if all.len() >= tests {
+                return all;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{} of {tests} tests\n{}", all.len(), lab.logs());
+            thread::sleep(Duration::from_millis(500));
+        }
+    };
+    // As soon as all have the plan the coordinator is killed: a round goes on without it, and nothing is lost.
+    let begin = Instant::now();
+    let in_time = |begin: Instant, what: &str| {
+        assert!(begin.elapsed() < PATIENCE, "{what}\n{}", lab.logs());
+        thread::sleep(Duration::from_millis(300));
+    };
+    while !hosts.iter().all(|host| lab.folder.join(host).join("outbox").exists() && has_plan(&lab.folder.join(host))) {
+        in_time(begin, "the sites fetch no plan");
+    }
+    coordinator.kill();
+    let waiting = || -> Vec<TestResult> {
+        let outbox = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().oldest(1000).unwrap();
+        hosts.iter().flat_map(outbox).collect()
+    };
+    while pairs(&waiting()) < 6 {
+        in_time(begin, "no six pairs without the coordinator");
+    }
+    assert_eq!(Archive::open(&archive).unwrap().since(0).unwrap().len(), 0);
+    // A site is killed, too: its results are still there.
+    agents[0].kill();
+    let begin = Instant::now();
+    while tests_of("ithaca") {
+        in_time(begin, "a killed agent leaves a test behind");
+    }
+    // These were measured without the coordinator, and all arrive.
+    let without = waiting();
+    let _coordinator = lab.start("chicago", &hub);
+    agents[0] = run("ithaca");
+    let begin = Instant::now();
+    let is_shared = |result: &TestResult| result.sender != "chicago" && result.receiver != "chicago";
+    let mut all = wait_for(without.len());
+    while !all.iter().any(|result| is_shared(result) && result.sent > 400) {
+        in_time(begin, "no test over the shared link with a lease");
+        all = wait_for(without.len());
+    }
+    for result in &without {
+        assert!(all.contains(result), "{result:?} is missing in {all:?}");
+    }
+    for result in &all {
+        assert!(result.is_sound());
+        // 4 Mb/s of 1000 bytes for a second: 500 packets. Over the shared link without a lease: 1.2 Mb/s on the wire.
+        let leased = !is_shared(result) || result.sent > 400;
+        let packets = if leased { 450..=550 } else { 120..=150 };
+        assert!(packets.contains(&result.sent), "{result:?}");
+    }
+    assert!(without.iter().filter(|result| is_shared(result)).all(|result| result.sent < 400), "{without:?}");
+    let status: Value = serde_json::from_str(&lab.run("chicago", &["status", "--folder", "hub", "--json"])).unwrap();
+    assert_eq!(status["sites"].as_array().unwrap().len(), 3);
+    assert!(status["sites"].as_array().unwrap().iter().all(|site| site["joined"] == true), "{status}");
+    let shown = lab.run("chicago", &["show", "--folder", "hub"]);
+    assert_eq!(shown.lines().count(), 7, "{shown}");
+    println!("{shown}\n{}", lab.run("chicago", &["status", "--folder", "hub"]));
+    drop(agents);
+}

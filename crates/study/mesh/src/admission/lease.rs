@@ -1,0 +1,93 @@
+//! Shared links: who may load them how much, and until when.
+//!
+//! The coordinator leases a part of a link's share for the time of a test. A lease ends by itself, so that a site that went away keeps nothing.
+//! While the coordinator is away each site has a safe share of its own, which needs no agreement. Some sites may believe that it is away while
+//! others do not: so a link's share is cut in two, one part for leases, one for all safe shares together, and both together never exceed it.
+
+use std::collections::BTreeMap;
+
+use longhaul_units::{BitRate, Nanos};
+
+use super::{DRIFT, MARGIN, RequestId};
+
+/// A lease of a part of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The rate (L1) that is leased.
+    pub rate: BitRate,
+    /// How long it is valid from the moment in which it was asked for, by the asker's steady clock.
+    pub lasts: Nanos,
+}
+
+/// The leases of one direction of one link, at the coordinator.
+#[derive(Debug, Clone)]
+pub struct Leases {
+    most: u64,
+    given: BTreeMap<(u16, u64), (u64, Nanos)>,
+}
+
+impl Leases {
+    /// For a link of which `leased` can be leased ([`SharedLink::leased`](crate::file::SharedLink::leased)). `now`: a coordinator that has just started has forgotten what it leased; it leases
+    /// nothing until the longest of them is over.
+    pub fn new(leased: BitRate, now: Nanos, longest: Nanos) -> Self {
+        let most = leased.0;
+        let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest))));
+        Self { most, given: [forgotten].into() }
+    }
+
+    /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now.
+    pub fn ask(&mut self, now: Nanos, request: RequestId, rate: BitRate, lasts: Nanos) -> Option<Lease> {
+        self.given.retain(|_, (_, until)| *until > now);
+        let key = (request.initiator.0, request.number);
+        if !self.given.contains_key(&key) {
+            let taken: u64 = self.given.values().map(|(rate, _)| rate).sum();
+            if taken.saturating_add(rate.0) > self.most {
+                return None;
+            }
+            self.given.insert(key, (rate.0, now.saturating_add(kept(lasts))));
+        }
+        Some(Lease { rate, lasts })
+    }
+
+    /// The test is over.
+    pub fn give_back(&mut self, request: RequestId) {
+        self.given.remove(&(request.initiator.0, request.number));
+    }
+
+    /// What is leased at `now`.
+    pub fn leased(&self, now: Nanos) -> BitRate {
+        BitRate(self.given.values().filter(|(_, until)| *until > now).map(|(rate, _)| rate).sum())
+    }
+}
+
+/// The coordinator's clock may be fast, the asker's slow.
+fn kept(lasts: Nanos) -> Nanos {
+    Nanos((lasts.saturating_add(MARGIN).0 as f64 * (1.0 + 2.0 * DRIFT)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::SiteId;
+
+    const MBIT: u64 = 1_000_000;
+
+    fn request(number: u64) -> RequestId {
+        RequestId { initiator: SiteId(1), number }
+    }
+
+    /// Of 70 Mb/s two parts of 30 fit, a third does not until one ends by itself.
+    #[test]
+    fn leases_fill_their_part_and_end_by_themselves() {
+        let secs = Nanos::from_secs;
+        let mut leases = Leases::new(BitRate(70 * MBIT), secs(0), secs(60));
+        let mut ask = |at: u64, number| leases.ask(secs(at), request(number), BitRate(30 * MBIT), secs(60)).is_some();
+        assert!(!ask(1, 1), "what was leased before the restart may still be used");
+        assert!(ask(63, 1) && ask(63, 2) && !ask(63, 3));
+        assert!(ask(64, 1), "the same request again is the same lease");
+        assert!(!ask(124, 3) && ask(126, 3));
+        assert_eq!(leases.leased(secs(126)), BitRate(30 * MBIT));
+        leases.give_back(request(3));
+        assert_eq!(leases.leased(secs(126)), BitRate(0));
+    }
+}

@@ -1,0 +1,291 @@
+//! From the text to a mesh.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_units::{BitRate, Nanos};
+use toml::de::DeTable;
+
+use super::error::{MeshError, one_of, shown};
+use super::reader::{Field, Table, position};
+use super::{Kind, Mesh, SharedLink, Site, TestPlan};
+use crate::sample::SiteId;
+
+/// A file that is longer is none.
+const TEXT_BYTES_MOST: usize = 1 << 20;
+/// Sites at most: a full mesh of more takes days a round.
+const SITES_MOST: usize = 1000;
+const GROUPS_MOST: usize = 200;
+const LINKS_MOST: usize = 64;
+const TESTS_MOST: usize = 32;
+/// Addresses and tags of a site, members of a group as written.
+const ADDRESSES_MOST: usize = 8;
+const TAGS_MOST: usize = 32;
+const NAME_LETTERS_MOST: usize = 40;
+/// The port of a site's agent, beside that of `longhaul serve`.
+const PORT: u16 = 5211;
+/// What TeraGrid's probes lasted.
+const TIME: Nanos = Nanos::from_secs(60);
+const TIME_MOST: Nanos = Nanos::from_secs(3600);
+/// Rounds: not so often that nothing else runs, not so seldom that a file is a mistake.
+const EVERY: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(30 * 24 * 3600);
+const SHARE: f64 = 0.05;
+/// TeraGrid's probes were 90 an hour, in 60 s; these are 100 a second of 1250 bytes.
+const UDP_RATE: BitRate = BitRate(1_000_000);
+const UDP_LENGTH: u32 = 1250;
+
+type Members = BTreeMap<String, BTreeSet<SiteId>>;
+
+impl Mesh {
+    /// Reads a mesh file.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, has a key that is none, lacks one, or has a value that is not allowed.
+    pub fn parse(text: &str) -> Result<Self, MeshError> {
+        if text.len() > TEXT_BYTES_MOST {
+            return Err(MeshError::new("mesh", format!("longer than {TEXT_BYTES_MOST} bytes")));
+        }
+        let document = DeTable::parse(text).map_err(|error| MeshError {
+            position: error.span().map(|span| position(text, span.start)),
+            ..MeshError::new("", error.message().split_whitespace().collect::<Vec<_>>().join(" "))
+        })?;
+        let root = Table::root(text, document.get_ref());
+        root.only(&["name", "site", "group", "link", "test"])?;
+        let name = name(&root.needed("name", "\"teragrid\"")?)?;
+        let mut sites: Vec<Site> = Vec::new();
+        for table in root.tables("site", SITES_MOST)? {
+            let read = site(&table)?;
+            if sites.iter().any(|site| site.name == read.name) {
+                return Err(twice(&table, &read.name));
+            }
+            sites.push(read);
+        }
+        if sites.len() < 2 {
+            return Err(root.error(format!("{} [[site]] tables: a mesh has two sites or more", sites.len())));
+        }
+        let members = groups(&root, &sites)?;
+        let links = named(&root, "link", LINKS_MOST, |table| link(table, &members), |link| &link.name)?;
+        let mut mesh = Self { name, sites, links, tests: Vec::new() };
+        let tests = named(&root, "test", TESTS_MOST, |table| test(table, &members, &mesh), |test| &test.name)?;
+        mesh.tests = tests;
+        Ok(mesh)
+    }
+}
+
+fn twice(table: &Table, name: &str) -> MeshError {
+    let error = || format!("{} is there twice: give each a name of its own", shown(name));
+    table.field("name").map_or_else(|| table.error(error()), |field| field.error(error()))
+}
+
+/// Tables that have names, each once.
+fn named<'a, T>(
+    root: &Table<'a>,
+    key: &str,
+    most: usize,
+    read: impl Fn(&Table<'a>) -> Result<T, MeshError>,
+    name: impl Fn(&T) -> &String,
+) -> Result<Vec<T>, MeshError> {
+    let mut all: Vec<T> = Vec::new();
+    for table in root.tables(key, most)? {
+        let item = read(&table)?;
+        if all.iter().any(|other| name(other) == name(&item)) {
+            return Err(twice(&table, name(&item)));
+        }
+        all.push(item);
+    }
+    Ok(all)
+}
+
+fn name(field: &Field) -> Result<String, MeshError> {
+    let text = field.string()?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let good = !text.is_empty()
+        && text.len() <= NAME_LETTERS_MOST
+        && text.chars().all(allowed)
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if good {
+        return Ok(text.to_owned());
+    }
+    let what = "1 to 40 letters, digits, `.`, `_`, `-`, the first a letter or digit";
+    Err(field.error(format!("{}: use {what}", shown(text))))
+}
+
+fn site(table: &Table) -> Result<Site, MeshError> {
+    table.only(&["name", "address", "port", "rate", "tags", "nat"])?;
+    let name = name(&table.needed("name", "\"cornell\"")?)?;
+    let nat = table.field("nat").map_or(Ok(false), |field| field.truth())?;
+    let mut addresses = Vec::new();
+    if let Some(field) = table.field("address") {
+        for (field, text) in field.strings(ADDRESSES_MOST)? {
+            // It becomes an argument of programs, so it is nothing but an address or a name.
+            let allowed = |c: char| c.is_ascii_alphanumeric() || ".:-".contains(c);
+            let good = (1..=253).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('-');
+            if !good {
+                return Err(field.error(format!("{}: use an address or the name of a host", shown(text))));
+            }
+            addresses.push(text.to_owned());
+        }
+    }
+    if addresses.is_empty() && !nat {
+        return Err(
+            table.error("needs address, such as address = \"192.0.2.1\"; or nat = true if nobody can connect to it")
+        );
+    }
+    let rate: BitRate = table.needed("rate", "\"10Gbit\"")?.parsed()?;
+    if rate.0 < 1_000 {
+        return Err(table.error(format!("rate {rate}: use 1kbit or more")));
+    }
+    let port = table.field("port").map_or(Ok(u64::from(PORT)), |field| field.number(1, 65_535))? as u16;
+    let mut tags = Vec::new();
+    if let Some(field) = table.field("tags") {
+        for (field, _) in field.strings(TAGS_MOST)? {
+            tags.push(self::name(&field)?);
+        }
+    }
+    Ok(Site { name, addresses, port, rate, tags, nat })
+}
+
+/// All that a group can be called, with its members: sites, `@tag`, groups, `all`.
+fn groups(root: &Table, sites: &[Site]) -> Result<Members, MeshError> {
+    let mut members = Members::new();
+    for (site, id) in sites.iter().zip(0..) {
+        members.entry(site.name.clone()).or_default().insert(SiteId(id));
+        members.entry("all".into()).or_default().insert(SiteId(id));
+        for tag in &site.tags {
+            members.entry(format!("@{tag}")).or_default().insert(SiteId(id));
+        }
+    }
+    for table in root.tables("group", GROUPS_MOST)? {
+        table.only(&["name", "members"])?;
+        let name = name(&table.needed("name", "\"core\"")?)?;
+        if members.contains_key(&name) {
+            return Err(twice(&table, &name));
+        }
+        let mut own = BTreeSet::new();
+        for (field, text) in table.needed("members", "[\"cornell\", \"@east\"]")?.strings(SITES_MOST)? {
+            own.extend(group(&field, text, &members)?);
+        }
+        members.insert(name, own);
+    }
+    Ok(members)
+}
+
+fn group(field: &Field, text: &str, members: &Members) -> Result<BTreeSet<SiteId>, MeshError> {
+    members.get(text).cloned().ok_or_else(|| {
+        let known = members.keys().map(String::as_str);
+        field.error(format!("{}: no such site, @tag or group above, {}", shown(text), one_of(text, known)))
+    })
+}
+
+/// `between`: one group or two.
+fn between(table: &Table, members: &Members) -> Result<Option<Vec<BTreeSet<SiteId>>>, MeshError> {
+    let Some(field) = table.field("between") else { return Ok(None) };
+    let names = field.strings(2)?;
+    let sets: Vec<_> = names.iter().map(|(field, text)| group(field, text, members)).collect::<Result<_, _>>()?;
+    Ok(Some(sets))
+}
+
+fn link(table: &Table, members: &Members) -> Result<SharedLink, MeshError> {
+    table.only(&["name", "between", "rate", "share"])?;
+    let name = name(&table.needed("name", "\"atlantic\"")?)?;
+    let needed = table.needed("between", "[\"core\", \"@europe\"]")?;
+    let Some([one, other]) = between(table, members)?.and_then(|sets| <[_; 2]>::try_from(sets).ok()) else {
+        return Err(needed.error("use two groups: the link lies between them"));
+    };
+    if one.intersection(&other).next().is_some() {
+        return Err(needed.error("a site is at both ends of the link: use groups without a common member"));
+    }
+    let rate: BitRate = table.needed("rate", "\"10Gbit\"")?.parsed()?;
+    let ends = [one, other].map(|set| set.into_iter().collect());
+    Ok(SharedLink { name, ends, rate, share: share(table)? })
+}
+
+fn share(table: &Table) -> Result<f64, MeshError> {
+    let Some(field) = table.field("share") else { return Ok(SHARE) };
+    let text = field.string()?;
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err(field.error(format!("{}: use above 0% and 100% at most, such as \"5%\"", shown(text)))),
+    }
+}
+
+fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshError> {
+    let kind_field = table.needed("kind", "\"udp\"")?;
+    let kind_name = kind_field.string()?;
+    let common = ["name", "kind", "between", "every", "time", "share", "pairs"];
+    let (kind, keys): (Kind, Vec<&str>) = match kind_name {
+        "udp" => {
+            let keys = [&common[..], &["rate", "length"]].concat();
+            let rate = table.field("rate").map_or(Ok(UDP_RATE), |field| field.parsed())?;
+            let length = table.field("length").map_or(Ok(u64::from(UDP_LENGTH)), |field| field.number(64, 8900))?;
+            (Kind::Udp { rate, length: length as u32 }, keys)
+        }
+        "rtt" => (Kind::Rtt, vec!["name", "kind", "between"]),
+        "tcp" => (Kind::Tcp, common.to_vec()),
+        "diagnose" => (Kind::Diagnose, vec!["name", "kind", "between", "time", "share"]),
+        other => {
+            let allowed = one_of(other, ["udp", "rtt", "tcp", "diagnose"]);
+            return Err(kind_field.error(format!("{}: {allowed}", shown(other))));
+        }
+    };
+    table.only(&keys)?;
+    let name = name(&table.needed("name", "\"probes\"")?)?;
+    let every = match (kind, table.field("every")) {
+        (Kind::Rtt | Kind::Diagnose, _) => None,
+        (_, None) => return Err(table.error("needs every, such as every = \"1h\"")),
+        (_, Some(field)) => {
+            let every: Nanos = field.parsed()?;
+            if !EVERY.contains(&every) {
+                return Err(field.error(format!("{every}: use 10s to 720h")));
+            }
+            Some(every)
+        }
+    };
+    let time = match table.field("time") {
+        None => TIME,
+        Some(field) => {
+            let time: Nanos = field.parsed()?;
+            if !(Nanos::from_secs(1)..=TIME_MOST).contains(&time) {
+                return Err(field.error(format!("{time}: use 1s to 1h")));
+            }
+            time
+        }
+    };
+    let sets = between(table, members)?.unwrap_or_else(|| vec![members["all"].clone()]);
+    let (from, to) = (&sets[0], sets.last().unwrap_or(&sets[0]));
+    let mut pairs = BTreeSet::new();
+    for one in from {
+        for other in to.iter().filter(|other| *other != one) {
+            pairs.extend([(*one, *other), (*other, *one)]);
+        }
+    }
+    let closed = |(from, to): &(SiteId, SiteId)| mesh.of(*from).nat && mesh.of(*to).nat;
+    let (untestable, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().partition(closed);
+    if pairs.is_empty() {
+        return Err(table.error("has no pair that can be tested: name two sites or more, and not all behind NAT"));
+    }
+    let sample = match table.field("pairs") {
+        None => None,
+        Some(field) => Some(field.number(1, 1_000_000)? as usize).filter(|sample| *sample < pairs.len()),
+    };
+    let test = TestPlan { name, kind, pairs, untestable, every, time, share: share(table)?, sample };
+    check_rate(table, &test, mesh)?;
+    Ok(test)
+}
+
+/// A rate that exceeds the share of a link is refused, with the pair.
+fn check_rate(table: &Table, test: &TestPlan, mesh: &Mesh) -> Result<(), MeshError> {
+    let (Kind::Udp { rate, .. }, Some(on_wire)) = (test.kind, test.kind.wire_rate()) else { return Ok(()) };
+    let tightest = test.pairs.iter().map(|(from, to)| (mesh.rate_most(test, *from, *to), *from, *to)).min();
+    match tightest {
+        Some((most, from, to)) if on_wire > most => {
+            let (from, to) = (&mesh.of(from).name, &mesh.of(to).name);
+            let message = format!(
+                "{rate} of payload is {} on the wire, but from {from} to {to} this test may take {most}: use a lower rate or a greater share",
+                on_wire.rounded()
+            );
+            Err(table.field("rate").map_or_else(|| table.error(&message), |field| field.error(&message)))
+        }
+        _ => Ok(()),
+    }
+}

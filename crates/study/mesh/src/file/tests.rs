@@ -1,0 +1,155 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const TEXT: &str = r#"
+name = "three"
+[[site]]
+name = "ithaca"
+address = ["192.0.2.1", "2001:db8::1"]
+rate = "10Gbit"
+tags = ["east"]
+[[site]]
+name = "chicago"
+address = "chicago.example"
+rate = "1Gbit"
+[[site]]
+name = "geneva"
+nat = true
+rate = "10Gbit"
+tags = ["europe"]
+[[site]]
+name = "zurich"
+nat = true
+rate = "10Gbit"
+tags = ["europe"]
+[[group]]
+name = "america"
+members = ["@east", "chicago"]
+[[link]]
+name = "atlantic"
+between = ["america", "@europe"]
+rate = "1Gbit"
+share = "10%"
+[[test]]
+name = "probes"
+kind = "udp"
+every = "1h"
+time = "60s"
+rate = "1M"
+[[test]]
+name = "bulk"
+kind = "tcp"
+between = ["america", "@europe"]
+every = "6h"
+share = "50%"
+[[test]]
+name = "delay"
+kind = "rtt"
+"#;
+
+#[test]
+fn a_mesh_reads_as_it_is_written() {
+    let mesh = Mesh::parse(TEXT).unwrap();
+    let [ithaca, chicago, geneva, zurich] =
+        ["ithaca", "chicago", "geneva", "zurich"].map(|name| mesh.site(name).unwrap());
+    assert_eq!(mesh.of(ithaca).addresses, ["192.0.2.1", "2001:db8::1"]);
+    let probes = &mesh.tests[0];
+    // Twelve ordered pairs, two of them between sites that nobody can connect to.
+    assert_eq!(probes.untestable, [(geneva, zurich), (zurich, geneva)]);
+    assert_eq!(probes.pairs.len(), 10);
+    let bulk = &mesh.tests[1];
+    assert_eq!(bulk.pairs.len(), 8);
+    assert!(!bulk.pairs.contains(&(ithaca, chicago)));
+    // Half of 10 Gb/s, 70 % of a tenth of the shared 1 Gb/s, half of 1 Gb/s.
+    assert_eq!(mesh.rate_most(bulk, ithaca, geneva), BitRate(70_000_000));
+    assert_eq!(mesh.rate_most(bulk, ithaca, chicago), BitRate(500_000_000));
+    assert_eq!(mesh.links[0].direction(geneva, chicago), Some(1));
+    assert_eq!(mesh.links[0].direction(geneva, zurich), None);
+}
+
+/// Each wrong line, and what is said of it.
+#[test]
+fn errors_say_where_what_and_what_is_allowed() {
+    for (good, wrong, said) in [
+        (
+            "kind = \"tcp\"",
+            "kind = \"tpc\"",
+            "38:8: test[1].kind: `tpc`: did you mean tcp? use udp, rtt, tcp, diagnose",
+        ),
+        (
+            "nat = true",
+            "natt = true",
+            "14:1: site[2].`natt`: no such key, did you mean nat? use name, address, port, rate, tags, nat",
+        ),
+        ("rate = \"1Gbit\"\n[[site]]", "rate = \"1Gbyte\"\n[[site]]", "11:8: site[1].rate: `1Gbyte`: unknown unit"),
+        (
+            "\"chicago\"]",
+            "\"chicgo\"]",
+            "24:21: group[0].members[1]: `chicgo`: no such site, @tag or group above, did you mean chicago?",
+        ),
+        ("share = \"10%\"", "share = \"110%\"", "29:9: link[0].share: `110%`: use above 0% and 100% at most"),
+        ("every = \"1h\"\n", "", "test[0]: needs every, such as every = \"1h\""),
+        ("every = \"1h\"", "every = \"1s\"", "33:9: test[0].every: 1s: use 10s to 720h"),
+        (
+            "rate = \"1M\"",
+            "rate = \"100M\"",
+            "35:8: test[0].rate: 100Mbit of payload is 106.88 Mbit/s on the wire, but from ithaca to chicago this test may take 50Mbit",
+        ),
+        ("name = \"zurich\"", "name = \"geneva\"", "18:8: site[3].name: `geneva` is there twice"),
+        ("name = \"zurich\"", "name = \"-zurich\"", "18:8: site[3].name: `-zurich`: use 1 to 40 letters"),
+        ("\"chicago.example\"", "\"-evil\"", "10:11: site[1].address: `-evil`: use an address or the name of a host"),
+        ("\"@europe\"]\nrate", "\"@east\"]\nrate", "27:11: link[0].between: a site is at both ends of the link"),
+        ("name = \"three\"", "name = three", "2:8: "),
+    ] {
+        let text = TEXT.replacen(good, wrong, 1);
+        assert_ne!(text, TEXT, "{good}");
+        let error = Mesh::parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}\n{said}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_site_refuses_what_exceeds_its_limits() {
+    let mesh = Mesh::parse(TEXT).unwrap();
+    let mut limits = Limits::default();
+    assert_eq!(limits.check(&mesh.tests[0], BitRate(0)), Ok(()));
+    assert_eq!(limits.check(&mesh.tests[1], BitRate(0)).unwrap_err().message, "this site allows no tests of TCP");
+    limits.allow("tcp=90M").unwrap();
+    limits.allow("udp=500k").unwrap();
+    assert_eq!(limits.check(&mesh.tests[0], BitRate(0)).unwrap_err().message, "1Mbit asked, this site allows 500kbit");
+    let refused = limits.check(&mesh.tests[1], BitRate(100_000_000)).unwrap_err();
+    assert_eq!((refused.limit, refused.message.as_str()), ("tcp", "100Mbit asked, this site allows 90Mbit"));
+    limits.allow("udp=1M").unwrap();
+    limits.allow("time=10s").unwrap();
+    assert_eq!(limits.check(&mesh.tests[0], BitRate(0)).unwrap_err().message, "60s asked, this site allows 10s");
+    for (text, said) in [
+        ("tpc=1M", "`tpc`: no such limit, did you mean tcp? use udp, tcp, rtt, diagnose, time, busy"),
+        ("udp", "`udp`: use LIMIT=VALUE, such as udp=100M"),
+        ("busy=101%", "busy=`101%`: use 0% to 100%"),
+    ] {
+        assert_eq!(limits.allow(text).unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
+fn leases_and_safe_shares_together_are_the_share() {
+    let mesh = Mesh::parse(TEXT).unwrap();
+    let link = &mesh.links[0];
+    assert_eq!((link.allowed(), link.leased()), (BitRate(100_000_000), BitRate(70_000_000)));
+    // Four sites: 7.5 Mb/s each.
+    assert!((7_499_998..=7_500_000).contains(&link.safe_share().0), "{}", link.safe_share());
+}
+
+proptest! {
+    /// A changed letter is never a panic, nor an error of several lines.
+    #[test]
+    fn no_text_panics(at in 0..TEXT.len(), with in "\\PC{0,3}") {
+        let mut text = TEXT.to_owned();
+        text.replace_range(at..=at, &with);
+        if let Err(error) = Mesh::parse(&text) {
+            prop_assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+}

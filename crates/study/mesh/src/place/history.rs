@@ -1,0 +1,171 @@
+//! The tests of one path over the last days, and what it usually loses.
+
+use std::collections::VecDeque;
+
+use longhaul_units::Nanos;
+
+use crate::sample::Sample;
+
+/// An hour.
+pub(super) const HOUR: Nanos = Nanos(3_600_000_000_000);
+/// The fault that is looked for: what one site of TeraGrid lost.
+pub(super) const FAULT_LOSS: f64 = 0.0044;
+/// How far back a path's usual loss is taken from: a week has all hours and days once.
+const USUAL_HOURS: u64 = 7 * 24;
+/// The latest tests are not part of what is usual: they are what is judged.
+const JUDGED_HOURS: u64 = 24;
+/// Tests that are kept for a path at most: one an hour, and some more.
+const KEPT_MOST: usize = 512;
+/// What a path is thought to lose before it was tested, and how many packets that is worth: little, or paths that lose would look clean.
+const PRIOR_LOSS: f64 = 5e-5;
+const PRIOR_PACKETS: f64 = 2_000.0;
+/// Loss of a weekday beside the mean of the week, where the weekend has half.
+const WEEKDAY: f64 = 7.0 / 6.0;
+/// Packets that are lost together, about.
+const RUN: f64 = 1.5;
+/// Packets that the mean of all hours is worth beside those of the same time of day.
+const NEAR_PACKETS: f64 = 2_000.0;
+/// Nobody knows of less: a week of thin tests has 17,000 packets.
+const USUAL_LEAST: f64 = 3e-5;
+/// Tests before a path can be judged: two days of tests an hour.
+const TESTS_LEAST: usize = 48;
+/// What one test can say at most for or against a fault, natural logarithm: a burst is one test and must not be an alarm.
+const LIKELIHOOD_MOST: f64 = 3.0;
+
+/// One test as it is judged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    pub(super) sample: Sample,
+    /// Whole hours since 1970.
+    pub(super) hour: u64,
+    /// Lost packets, bounded.
+    pub(super) bounded: f64,
+    /// Share that the path usually loses at this time of day.
+    pub(super) usual: f64,
+    /// How much more likely the loss is with the fault than without: natural logarithm, bounded.
+    pub(super) likelihood: f64,
+    /// Belongs to a fault that was named, not to what is usual.
+    pub(super) of_fault: bool,
+    /// Whether the path was known long enough.
+    pub(super) known: bool,
+}
+
+/// The tests of a path.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    tests: VecDeque<Judged>,
+}
+
+impl History {
+    /// Takes a test. `of_fault`: a fault is named that explains its losses. Tests come in order of time; an older one than the last is
+    /// taken as if it was of the same hour.
+    pub(super) fn push(&mut self, sample: Sample, of_fault: bool) {
+        let hour = (sample.at.0 / HOUR.0).max(self.tests.back().map_or(0, |last| last.hour));
+        let (usual, known) = self.usual(hour);
+        let sent = f64::from(sample.sent.max(1));
+        // Three times what the fault loses in a test, rounded up.
+        let bounded = f64::from(sample.lost).min((3.0 * FAULT_LOSS * sent).ceil());
+        let likelihood = likelihood(sent, f64::from(sample.lost), usual);
+        self.tests.push_back(Judged { sample, hour, bounded, usual, likelihood, of_fault, known });
+        // What is usual stays known as long as a fault lasts.
+        let oldest = hour.saturating_sub(USUAL_HOURS + JUDGED_HOURS);
+        while !of_fault && self.tests.front().is_some_and(|test| test.hour < oldest) {
+            self.tests.pop_front();
+        }
+        if self.tests.len() > KEPT_MOST {
+            let drop = self.tests.iter().position(|test| test.of_fault && test.hour + JUDGED_HOURS < hour).unwrap_or(0);
+            self.tests.remove(drop);
+        }
+    }
+
+    /// The share that is usually lost at this time of day, and whether that is known. Load follows the day: it is the mean of two hours around
+    /// this one, drawn to that of all hours where few packets say it.
+    fn usual(&self, hour: u64) -> (f64, bool) {
+        let mut all = (PRIOR_LOSS * PRIOR_PACKETS, PRIOR_PACKETS);
+        let mut near = all;
+        let mut tests = 0;
+        for test in self.tests.iter().filter(|test| test.hour + JUDGED_HOURS <= hour && !test.of_fault) {
+            let sent = f64::from(test.sample.sent);
+            tests += 1;
+            all = (all.0 + test.bounded, all.1 + sent);
+            let apart = (hour - test.hour) % 24;
+            if apart <= 2 || apart >= 22 {
+                near = (near.0 + test.bounded, near.1 + sent);
+            }
+        }
+        let all_day = all.0 / all.1;
+        let near_packets = near.1 - PRIOR_PACKETS + NEAR_PACKETS;
+        let near = (near.0 - PRIOR_LOSS * PRIOR_PACKETS + all_day * NEAR_PACKETS) / near_packets;
+        let mean = near.max(USUAL_LEAST);
+        // A standard error more, as what few packets say of a path that loses in runs is uncertain.
+        let error = (mean * RUN / (near_packets + all.1 / 4.0)).sqrt();
+        (mean * WEEKDAY + error, tests >= TESTS_LEAST)
+    }
+
+    /// Tests from this hour on, the latest first.
+    pub(super) fn since(&self, hour: u64) -> impl Iterator<Item = &Judged> {
+        self.tests.iter().rev().take_while(move |test| test.hour >= hour)
+    }
+
+    /// All tests that are kept, the latest first.
+    #[cfg(test)]
+    fn all(&self) -> impl Iterator<Item = &Judged> {
+        self.tests.iter().rev()
+    }
+
+    /// A fault is named that explains what was lost from this hour on.
+    pub(super) fn mark(&mut self, hour: u64) {
+        self.tests.iter_mut().rev().take_while(|test| test.hour >= hour).for_each(|test| test.of_fault = true);
+    }
+}
+
+/// How much more likely `lost` of `sent` packets are with the fault than with the usual loss alone: the logarithm of the ratio of two Poisson
+/// probabilities, bounded.
+fn likelihood(sent: f64, lost: f64, usual: f64) -> f64 {
+    let ratio = lost * ((usual + FAULT_LOSS) / usual).ln() - FAULT_LOSS * sent;
+    ratio.clamp(-LIKELIHOOD_MOST, LIKELIHOOD_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::SiteId;
+
+    fn sample(hour: u64, lost: u32) -> Sample {
+        Sample { at: Nanos(hour * HOUR.0), from: SiteId(0), to: SiteId(1), sent: 1000, lost, placed: None }
+    }
+
+    /// 1000 packets: the fault loses 4.4 of them. Two lost where 0.01 % is usual: 2 · ln(0.0045 / 0.0001) - 4.4 = 3.2.
+    #[test]
+    fn likelihoods_by_hand() {
+        assert!((likelihood(100.0, 0.0, 1e-4) + 0.44).abs() < 1e-12);
+        assert!((likelihood(100.0, 1.0, 1e-3) - (5.4f64.ln() - 0.44)).abs() < 1e-12);
+        assert_eq!([likelihood(1000.0, 2.0, 1e-4), likelihood(1000.0, 0.0, 1e-4)], [3.0, -3.0]);
+    }
+
+    #[test]
+    fn usual_is_what_a_week_had_without_its_last_day() {
+        let mut history = History::default();
+        for hour in 0..200 {
+            history.push(sample(hour, u32::from(hour >= 190) * 50), false);
+        }
+        let last = history.all().next().unwrap();
+        assert!(last.known && last.usual < 1e-4 && last.likelihood == 3.0, "{last:?}");
+        // A day later it is.
+        for hour in 200..240 {
+            history.push(sample(hour, 50), false);
+        }
+        assert!(history.all().next().unwrap().usual > 5e-4);
+    }
+
+    #[test]
+    fn a_named_fault_is_never_usual_and_memory_is_bounded() {
+        let mut history = History::default();
+        for hour in 0..10_000 {
+            history.push(sample(hour, u32::from(hour >= 300) * 5), hour >= 300);
+        }
+        assert!(history.tests.len() <= KEPT_MOST);
+        let last = history.all().next().unwrap();
+        assert!(last.known && last.usual < 1e-4, "{last:?}");
+    }
+}

@@ -1,0 +1,309 @@
+//! From the tests of all paths to alarms, hour by hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_units::Nanos;
+
+use super::alarm::{Alarm, Place, Suspect};
+use super::history::{FAULT_LOSS, HOUR, History, Judged};
+use crate::sample::{Sample, SiteId};
+
+/// Hours over which a site is judged.
+const SITE_HOURS: u64 = 6;
+/// The worst of them do not count: a burst of an hour lies in two.
+const BURST_HOURS: usize = 2;
+/// A site that was away in the other hours is judged by so many.
+const SITE_HOURS_LEAST: usize = 2;
+/// Loss above the usual of all tests of a site in one direction in the others: below half of the fault, as its worst hours do not count.
+const SITE_LOSS_LEAST: f64 = 0.0014;
+/// Partners that show it, of all: a median.
+const PARTNERS_SHARE: f64 = 0.5;
+/// A site that was always so is named after three days.
+const STANDING_HOURS: u64 = 72;
+/// What it loses at least.
+const STANDING_LOSS: f64 = 0.002;
+/// Hours over which a path is judged, and the windows that they are cut into: a path that loses for some hours is not broken.
+const PATH_HOURS: u64 = 24;
+const WINDOWS: u64 = 4;
+/// So many windows must show the loss.
+const WINDOWS_LEAST: usize = 3;
+/// What the tests of these hours must say together, natural logarithm.
+const PATH_LIKELIHOOD: f64 = 8.0;
+/// An alarm ends when this many hours say that the loss is over.
+const QUIET_HOURS: u64 = 12;
+/// How far back the begin of a loss is looked for.
+const ONSET_HOURS: u64 = 48;
+/// Partners with tests in an hour, else a site is not judged by it.
+const PARTNERS_LEAST: usize = 3;
+/// A group of paths with fewer tests in an hour than this share of its paths says nothing.
+const TESTED_SHARE: f64 = 0.3;
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Somebody loses packets.
+    Raised(Alarm),
+    /// It is over.
+    Over(Suspect, Nanos),
+}
+
+/// Names who loses packets. Memory: 512 tests a path at most.
+#[derive(Debug, Default)]
+pub struct Locator {
+    paths: BTreeMap<(SiteId, SiteId), History>,
+    /// Paths that each shared link carries, forward and backward.
+    links: Vec<[BTreeSet<(SiteId, SiteId)>; 2]>,
+    open: BTreeMap<Suspect, Alarm>,
+    /// The first hour that was not judged.
+    next: Option<u64>,
+}
+
+impl Locator {
+    /// A locator for a mesh whose shared links carry these paths, forward and backward.
+    pub fn new(links: Vec<[BTreeSet<(SiteId, SiteId)>; 2]>) -> Self {
+        Self { links, ..Self::default() }
+    }
+
+    /// Takes a test.
+    pub fn push(&mut self, sample: Sample) {
+        if sample.from == sample.to || sample.sent == 0 {
+            return;
+        }
+        let path = (sample.from, sample.to);
+        let explained = self.open.keys().any(|suspect| self.carries(*suspect, path));
+        self.paths.entry(path).or_default().push(sample, explained);
+    }
+
+    /// Alarms that are open.
+    pub fn open(&self) -> impl Iterator<Item = &Alarm> {
+        self.open.values()
+    }
+
+    /// Judges all hours that are over at `now`.
+    pub fn advance(&mut self, now: Nanos) -> Vec<Step> {
+        let over = now.0 / HOUR.0;
+        let mut steps = Vec::new();
+        // After a long silence only the last hours can say anything new.
+        let from = self.next.unwrap_or(over).max(over.saturating_sub(PATH_HOURS));
+        for hour in from..over {
+            self.judge(hour, &mut steps);
+        }
+        self.next = Some(over);
+        steps
+    }
+
+    /// `hour` is the last one that is over.
+    fn judge(&mut self, hour: u64, steps: &mut Vec<Step>) {
+        self.close(hour, steps);
+        let mut found: Vec<(f64, Suspect, Option<u64>)> = Vec::new();
+        for suspect in self.groups() {
+            if self.open.contains_key(&suspect) {
+                continue;
+            }
+            let tests = self.tests_of(suspect, hour + 1 - SITE_HOURS.min(hour + 1));
+            if let Some(loss) = group_loss(&tests, hour) {
+                found.push((loss, suspect, Some(self.onset(suspect, hour))));
+            } else if hour.is_multiple_of(SITE_HOURS)
+                && let Some(loss) = self.standing(suspect, hour)
+            {
+                found.push((loss, suspect, None));
+            }
+        }
+        // The one that explains most goes first; the others are judged again with it, in the next hour.
+        found.sort_by(|one, other| other.0.total_cmp(&one.0));
+        if let Some((loss, suspect, since)) = found.into_iter().next() {
+            self.raise(suspect, loss, since, hour, steps);
+        }
+        let explained: Vec<Suspect> = self.open.keys().copied().collect();
+        let free = |path: (SiteId, SiteId)| !explained.iter().any(|suspect| self.carries(*suspect, path));
+        let broken: Vec<((SiteId, SiteId), f64)> = self
+            .paths
+            .iter()
+            .filter(|(path, _)| free(**path))
+            .filter_map(|(path, history)| Some((*path, path_loss(history, hour)?)))
+            .collect();
+        for ((from, to), loss) in broken {
+            let suspect = Suspect::Path(from, to);
+            let since = self.onset(suspect, hour);
+            self.raise(suspect, loss, Some(since), hour, steps);
+        }
+    }
+
+    /// Sites by direction, and links by direction.
+    fn groups(&self) -> BTreeSet<Suspect> {
+        let sites = self.paths.keys().flat_map(|(from, to)| [Suspect::Sender(*from), Suspect::Receiver(*to)]);
+        let links =
+            (0..self.links.len() as u16).flat_map(|link| [Suspect::LinkForward(link), Suspect::LinkBackward(link)]);
+        sites.chain(links).collect()
+    }
+
+    fn carries(&self, suspect: Suspect, path: (SiteId, SiteId)) -> bool {
+        let link = |link: u16, direction: usize| {
+            self.links.get(usize::from(link)).is_some_and(|paths| paths[direction].contains(&path))
+        };
+        match suspect {
+            Suspect::Receiver(site) => path.1 == site,
+            Suspect::Sender(site) => path.0 == site,
+            Suspect::Path(from, to) => path == (from, to),
+            Suspect::LinkForward(number) => link(number, 0),
+            Suspect::LinkBackward(number) => link(number, 1),
+        }
+    }
+
+    fn paths_of(&self, suspect: Suspect) -> BTreeSet<(SiteId, SiteId)> {
+        self.paths.keys().copied().filter(|path| self.carries(suspect, *path)).collect()
+    }
+
+    /// Tests from `first` on of each path that `suspect` carries and nobody else explains.
+    fn tests_of(&self, suspect: Suspect, first: u64) -> Vec<Vec<Judged>> {
+        let others: Vec<Suspect> = self.open.keys().copied().filter(|open| *open != suspect).collect();
+        let own = |path: &(SiteId, SiteId)| {
+            self.carries(suspect, *path) && !others.iter().any(|other| self.carries(*other, *path))
+        };
+        let paths = self.paths.iter().filter(|(path, _)| own(path));
+        paths.map(|(_, history)| history.since(first).copied().collect()).collect()
+    }
+
+    /// What a site loses that never was better.
+    fn standing(&self, suspect: Suspect, hour: u64) -> Option<f64> {
+        let first = (hour + 1).checked_sub(STANDING_HOURS)?;
+        let tests = self.tests_of(suspect, first);
+        let by_path = tests.iter().filter(|tests| tests.len() as u64 >= STANDING_HOURS / 4).map(|tests| {
+            let sent: f64 = tests.iter().map(|test| f64::from(test.sample.sent)).sum();
+            tests.iter().map(|test| test.bounded).sum::<f64>() / sent
+        });
+        let mut rates: Vec<f64> = by_path.collect();
+        rates.sort_by(f64::total_cmp);
+        let lower_quarter = *rates.get(rates.len() / 4)?;
+        (rates.len() >= PARTNERS_LEAST && lower_quarter >= STANDING_LOSS).then(|| rates[rates.len() / 2])
+    }
+
+    /// The hour in which the loss began: where the likelihood of all hours since is greatest.
+    fn onset(&self, suspect: Suspect, hour: u64) -> u64 {
+        let first = (hour + 1).saturating_sub(ONSET_HOURS);
+        let mut by_hour: BTreeMap<u64, f64> = BTreeMap::new();
+        for test in self.tests_of(suspect, first).iter().flatten() {
+            *by_hour.entry(test.hour).or_default() += test.likelihood;
+        }
+        let mut sum = 0.0;
+        let mut best = (f64::NEG_INFINITY, hour);
+        for (at, likelihood) in by_hour.into_iter().rev().filter(|(at, _)| *at <= hour) {
+            sum += likelihood;
+            if sum > best.0 {
+                best = (sum, at);
+            }
+        }
+        best.1
+    }
+
+    fn raise(&mut self, suspect: Suspect, loss: f64, since: Option<u64>, hour: u64, steps: &mut Vec<Step>) {
+        let first = since.unwrap_or((hour + 1).saturating_sub(STANDING_HOURS));
+        let tests: Vec<Judged> = self.tests_of(suspect, first).into_iter().flatten().collect();
+        let likelihood: f64 = tests.iter().map(|test| test.likelihood).sum();
+        // Only what carries exactly the same tested paths cannot be told apart.
+        let own = self.paths_of(suspect);
+        let mut suspects = vec![suspect];
+        let paths = own.iter().map(|(from, to)| Suspect::Path(*from, *to)).filter(|_| own.len() == 1);
+        let alike = self.groups().into_iter().chain(paths);
+        suspects.extend(alike.filter(|other| *other != suspect && self.paths_of(*other) == own));
+        let alarm = Alarm {
+            place: place(suspect, &tests),
+            suspects,
+            raised: Nanos((hour + 1) * HOUR.0),
+            since: since.map(|hour| Nanos(hour * HOUR.0)),
+            loss,
+            log10_odds: (likelihood / std::f64::consts::LN_10).clamp(0.0, 99.0),
+        };
+        for path in own {
+            if let Some(history) = self.paths.get_mut(&path) {
+                history.mark(first);
+            }
+        }
+        self.open.insert(suspect, alarm.clone());
+        steps.push(Step::Raised(alarm));
+    }
+
+    /// Ends alarms whose loss is over.
+    fn close(&mut self, hour: u64, steps: &mut Vec<Step>) {
+        let first = (hour + 1).saturating_sub(QUIET_HOURS);
+        let is_over = |suspect: &Suspect, alarm: &Alarm| {
+            let tests: Vec<Judged> = self.tests_of(*suspect, first).into_iter().flatten().collect();
+            // A site that was away has not mended.
+            let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
+            let sent: f64 = tests.iter().map(|test| f64::from(test.sample.sent)).sum();
+            let usual: f64 = if alarm.since.is_some() {
+                tests.iter().map(|test| test.usual * f64::from(test.sample.sent)).sum()
+            } else {
+                0.0
+            };
+            let above: f64 = tests.iter().map(|test| test.bounded).sum::<f64>() - usual;
+            alarm.raised.0 / HOUR.0 + QUIET_HOURS <= hour
+                && tests.len() as f64 >= tested.max(1.0)
+                && above / sent < alarm.loss.min(FAULT_LOSS) / 4.0
+        };
+        let over: Vec<Suspect> =
+            self.open.iter().filter(|(suspect, alarm)| is_over(suspect, alarm)).map(|(suspect, _)| *suspect).collect();
+        for suspect in over {
+            self.open.remove(&suspect);
+            steps.push(Step::Over(suspect, Nanos((hour + 1) * HOUR.0)));
+        }
+    }
+}
+
+/// Loss above the usual over the paths of a group in the six hours that end with `hour`, if it is more than chance and bursts make.
+fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
+    let least = PARTNERS_LEAST.max((paths.len() as f64 * TESTED_SHARE).ceil() as usize);
+    let mut by_hour: BTreeMap<u64, (f64, f64, usize)> = BTreeMap::new();
+    for test in paths.iter().flatten().filter(|test| test.hour <= hour && test.known) {
+        let sent = f64::from(test.sample.sent);
+        let (above, all, tests) = by_hour.entry(test.hour).or_default();
+        (*above, *all, *tests) = (*above + test.bounded - test.usual * sent, *all + sent, *tests + 1);
+    }
+    let mut rates: Vec<f64> =
+        by_hour.values().filter(|(_, _, tests)| *tests >= least).map(|(above, sent, _)| above / sent).collect();
+    rates.sort_by(|one, other| other.total_cmp(one));
+    let counted = rates.get(BURST_HOURS..).filter(|rates| rates.len() >= SITE_HOURS_LEAST)?;
+    let loss = counted.iter().sum::<f64>() / counted.len() as f64;
+    let showing = paths.iter().filter(|tests| tests.iter().map(|test| test.likelihood).sum::<f64>() > 0.0).count();
+    (loss >= SITE_LOSS_LEAST && showing as f64 >= paths.len() as f64 * PARTNERS_SHARE)
+        .then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+}
+
+/// The same for one path in the day that ends with `hour`.
+fn path_loss(history: &History, hour: u64) -> Option<f64> {
+    let first = (hour + 1).checked_sub(PATH_HOURS)?;
+    let mut windows = [0.0; WINDOWS as usize];
+    let (mut above, mut sent) = (0.0, 0.0);
+    for test in history.since(first).filter(|test| test.hour <= hour && test.known) {
+        windows[((test.hour - first) / (PATH_HOURS / WINDOWS)) as usize] += test.likelihood;
+        let packets = f64::from(test.sample.sent);
+        above += test.bounded - test.usual * packets;
+        sent += packets;
+    }
+    let showing = windows.iter().filter(|likelihood| **likelihood > 0.0).count();
+    (showing >= WINDOWS_LEAST && windows.iter().sum::<f64>() >= PATH_LIKELIHOOD).then(|| above / sent)
+}
+
+/// Where at a site, by what its host saw of its own drops.
+fn place(suspect: Suspect, tests: &[Judged]) -> Place {
+    let at_receiver = match suspect {
+        Suspect::Receiver(_) => true,
+        Suspect::Sender(_) => false,
+        Suspect::Path(..) | Suspect::LinkForward(_) | Suspect::LinkBackward(_) => return Place::Network,
+    };
+    let seen = tests.iter().filter_map(|test| Some((test.sample.lost, test.sample.placed?)));
+    let (mut lost, mut placed) = (0, 0);
+    let mut tests_seen = 0;
+    for (of_test, evidence) in seen {
+        tests_seen += 1;
+        lost += u64::from(of_test);
+        placed += u64::from(if at_receiver { evidence.at_receiver } else { evidence.at_sender });
+    }
+    if tests_seen * 2 < tests.len() {
+        Place::HostOrAccessLink
+    } else if placed * 2 >= lost {
+        Place::Host
+    } else {
+        Place::AccessLink
+    }
+}

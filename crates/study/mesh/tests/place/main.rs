@@ -1,0 +1,4 @@
+//! Where packets are lost, judged on generated months with a known truth.
+
+mod generator;
+mod judge;
