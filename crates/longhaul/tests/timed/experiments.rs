@@ -240,7 +240,8 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     }
     let captured = &only_runs(&series[3])[0]["packets"];
     let mean = captured["sent"]["mean_bps"].as_f64().unwrap();
-    assert!((35e6..50e6).contains(&mean) && captured["sent"]["intervals"].as_u64() > Some(500), "{captured:#}");
+    // The path has 50 Mb/s; slow start is in the mean.
+    assert!((25e6..50e6).contains(&mean) && captured["sent"]["intervals"].as_u64() > Some(500), "{captured:#}");
     let acks = [&captured["acks_at_receiver"]["count"], &captured["acks_at_sender"]["count"]];
     assert!(acks.iter().all(|acks| acks.as_u64() > Some(300)), "{captured:#}");
     let iperf3 = &only_runs(&series[4])[0];
