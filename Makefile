@@ -16,7 +16,7 @@ units = $(DESTDIR)$(PREFIX)/lib/systemd/system
 # Where Node is missing pages have still figures.
 build:
 	@scripts/web.sh
-	cargo build --release
+	cargo build --release --workspace --bin longhaul
 
 # The binary without its debug info, man pages, completions, and units for `serve` and `log`. Does not build: root may have no cargo.
 install:

@@ -119,19 +119,27 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
             thread::sleep(Duration::from_millis(100));
             continue;
         };
+        let counted = Counted(Arc::clone(&open));
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MOST {
-            open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (answering, identity, count) = (Arc::clone(answering), identity.clone(), Arc::clone(&open));
+        let (answering, identity) = (Arc::clone(answering), identity.clone());
         let serve = move || {
+            let _counted = counted;
             // What one connection does wrong is its own affair.
             let _ = serve(stream, &identity, &*answering);
-            count.fetch_sub(1, Ordering::Relaxed);
         };
-        if thread::Builder::new().name("link".into()).spawn(serve).is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
+        // Without a thread the connection is closed.
+        let _ = thread::Builder::new().name("link".into()).spawn(serve);
+    }
+}
+
+/// One of the connections that are open, also one whose thread panics.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
