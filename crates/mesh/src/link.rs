@@ -160,7 +160,7 @@ fn serve(mut stream: TcpStream, identity: &Identity, answering: &impl Answering)
     link.send(&answer)
 }
 
-/// A client that has a token, one of those that are left. It does not say which: the one that fits its first message.
+/// Answers a client with a token. The client does not say which one it has: each unused token is tried on its first message.
 fn serve_token(mut stream: TcpStream, preamble: &[u8], answering: &impl Answering) -> Result<(), Failure> {
     // Length, ephemeral key, tag.
     let mut first = [0; 2 + 32 + 16];

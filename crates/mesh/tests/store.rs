@@ -1,4 +1,4 @@
-//! Nothing is lost and nothing doubled: a writer is killed at a random moment, again and again, and delivery goes on.
+//! Nothing is lost and nothing is stored twice: a writer is killed at a random moment, again and again, and delivery goes on.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ const ADDRESSES_MOST: usize = 8;
 const TAGS_MOST: usize = 32;
 const NAME_LETTERS_MOST: usize = 40;
 /// The port of a site's agent, beside that of `longhaul serve`.
-const PORT: u16 = 5211;
+const PORT: u16 = 5213;
 /// What TeraGrid's probes lasted.
 const TIME: Nanos = Nanos::from_secs(60);
 const TIME_MOST: Nanos = Nanos::from_secs(3600);
