@@ -240,3 +240,21 @@ fn a_killed_command_leaves_nothing() {
         println!("killed each of {} commands {} times", CASES.len(), round + 1);
     }
 }
+
+/// Otherwise the kernel keeps the connections for minutes, and with them the namespace and a congestion control of BPF.
+#[test]
+fn a_killed_test_over_a_cut_path_leaves_no_connection() {
+    let _alone = alone();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
+        return;
+    }
+    let world = World::new("reset");
+    let connections = || world.sh("near", "ss -Htan state connected exclude time-wait").lines().count();
+    let mut client = world.spawn("near", &world.words("tcp 10.96.0.1 -p 7001 --key KEY -t 60 -P 2", 0));
+    world.until("a control connection and two flows", || connections() >= 3);
+    world.sh("far", "ip link set lf1 down");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    world.until("the end of all connections", || connections() == 0);
+}

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use longhaul_channel::{Channel, ChannelError, FrameError};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, set_reset_on_close};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
@@ -73,7 +73,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Reads `stream` in a thread, which sends what arrives to `events` and ends with the connection.
+    /// Reads `stream` in a thread, which sends what arrives to `events` and ends with the connection. `stream` is reset if this process is
+    /// killed.
     ///
     /// # Errors
     /// Where the system has no thread or descriptor left.
@@ -83,6 +84,7 @@ impl Control {
         events: &Sender<E>,
     ) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
+        set_reset_on_close(&stream, true)?;
         let mut reading = stream.try_clone()?;
         let events = events.clone();
         let (go_on, may_go_on) = sync_channel(1);
@@ -92,6 +94,10 @@ impl Control {
                 let event = match reading.read(&mut buffer) {
                     Ok(0) => ControlEvent::Lost("closed by the other end".into()),
                     Ok(count) => ControlEvent::Bytes(buffer[..count].to_vec()),
+                    // It was killed.
+                    Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                        ControlEvent::Lost("closed by the other end".into())
+                    }
                     Err(error) => ControlEvent::Lost(error.to_string()),
                 };
                 let over = matches!(event, ControlEvent::Lost(_));
@@ -212,6 +218,8 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
+        // What is queued still goes out.
+        let _ = set_reset_on_close(&self.stream, false);
         self.hang_up();
     }
 }

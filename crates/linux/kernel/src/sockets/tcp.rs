@@ -290,6 +290,16 @@ pub fn set_patience(socket: &TcpStream, time: Nanos) -> io::Result<()> {
     socket.set_write_timeout(Some(time.into()))
 }
 
+/// Whether closing `socket` drops what is not sent yet, resets the connection and frees it at once (`SO_LINGER` of 0 s, socket(7)). A killed
+/// process closes its sockets, too. Without this the kernel keeps such a connection for minutes where the other end does not answer, and with
+/// it the network namespace and the congestion control.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_reset_on_close(socket: impl AsFd, reset: bool) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_linger(socket, reset.then_some(std::time::Duration::ZERO))?)
+}
+
 /// Takes up to `most` bytes out of `socket` without copying them anywhere (`MSG_TRUNC`); 0 at the end of the stream.
 ///
 /// # Errors

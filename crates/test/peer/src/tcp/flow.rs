@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_kernel::tcp::set_reset_on_close;
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 
@@ -28,7 +29,10 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// `socket` is reset if this process is killed.
     pub(super) fn new(id: TcpStreamId, sends: bool, socket: TcpStream) -> Self {
+        // Without it a killed test is only longer in going.
+        let _ = set_reset_on_close(&socket, true);
         Self { id, sends, socket: Arc::new(socket), counts: Arc::default(), threads: Vec::new(), sent: false }
     }
 
@@ -98,5 +102,11 @@ impl Flow {
             }
         }
         true
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let _ = set_reset_on_close(&*self.socket, false);
     }
 }
