@@ -19,11 +19,38 @@ const LEFT_OUT: [&str; 2] = ["index", "commands"];
 fn main() {
     manual().unwrap_or_else(|error| panic!("docs: {error}"));
     println!("cargo::rerun-if-changed=build.rs");
+    fold_functions();
     println!("cargo::rerun-if-env-changed=LONGHAUL_COMMIT");
     let said = env::var("LONGHAUL_COMMIT").ok();
     let release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = said.or_else(|| if release { of_git() } else { Some("development build".into()) });
     println!("cargo::rustc-env=LONGHAUL_COMMIT={}", commit.as_deref().unwrap_or("commit unknown"));
+}
+
+/// Has the linker keep one of functions with equal code, where a trial shows that it can.
+fn fold_functions() {
+    const OPTION: &str = "-Wl,--icf=all";
+    let release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    if release && links_with(OPTION).unwrap_or(false) {
+        println!("cargo::rustc-link-arg-bins={OPTION}");
+    }
+}
+
+/// Whether an empty program can be linked so, as cargo links this one.
+fn links_with(option: &str) -> Option<bool> {
+    let out = PathBuf::from(env::var_os("OUT_DIR")?);
+    let source = out.join("trial.rs");
+    fs::write(&source, "fn main() {}").ok()?;
+    let mut rustc = Command::new(env::var_os("RUSTC")?);
+    rustc.arg(source).arg("-o").arg(out.join("trial")).arg("--target").arg(env::var_os("TARGET")?);
+    rustc.args(env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default().split('\u{1f}').filter(|flag| !flag.is_empty()));
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut set = std::ffi::OsString::from("linker=");
+        set.push(linker);
+        rustc.arg("-C").arg(set);
+    }
+    let output = rustc.arg("-C").arg(format!("link-arg={option}")).output().ok()?;
+    Some(output.status.success())
 }
 
 /// The commit that is checked out, where this is a repository and git is there.

@@ -6,6 +6,7 @@ mod common;
 
 mod goes_away;
 mod killed;
+mod quota;
 mod soak;
 mod state;
 mod strangers;

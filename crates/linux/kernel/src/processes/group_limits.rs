@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 /// Groups above each other that are looked at.
 const LEVELS_MOST: usize = 32;
+/// Processes that are asked for their mounts: this one, and those above it.
+const ANCESTORS_MOST: usize = 32;
 /// A limit of version 1 from here on is none: it is the greatest number of pages.
 const NO_LIMIT: u64 = 1 << 62;
 
@@ -65,8 +67,18 @@ impl GroupLimits {
     pub fn read() -> Self {
         let text = |path: &Path| std::fs::read_to_string(path).ok();
         let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
-        let mounts = text(Path::new("/proc/self/mountinfo")).unwrap_or_default();
-        Self::of(&groups, &mounts, text)
+        // `ip netns exec` mounts a /sys of its own, without control groups: the process that started it still has them.
+        let mut process = Some("self".to_owned());
+        for _ in 0..ANCESTORS_MOST {
+            let Some(folder) = process.map(|process| Path::new("/proc").join(process)) else { break };
+            let mounts = text(&folder.join("mountinfo")).unwrap_or_default();
+            if mounts.lines().any(|line| Mount::parse(line).is_some()) {
+                let there = |path: &Path| text(&folder.join("root").join(path.strip_prefix("/").ok()?));
+                return Self::of(&groups, &mounts, there);
+            }
+            process = text(&folder.join("status")).and_then(|status| parent(&status));
+        }
+        Self::default()
     }
 
     fn of(groups: &str, mounts: &str, text: impl Fn(&Path) -> Option<String>) -> Self {
@@ -168,6 +180,12 @@ impl<'a> Mount<'a> {
         let own = if below.is_empty() { top } else { top.join(below) };
         own.ancestors().take((depth + 1).min(LEVELS_MOST)).map(Path::to_owned).collect()
     }
+}
+
+/// The parent of a process, by its `/proc/PID/status`; `None` of the first.
+fn parent(status: &str) -> Option<String> {
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
+    (parent != "0").then(|| parent.to_owned())
 }
 
 /// `QUOTA PERIOD` of `cpu.max`; `None` for `max`.

@@ -70,6 +70,9 @@ fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     }
     if by.application >= MOST_OF_THE_TIME || by.application == most && most > 0.0 {
         let share = by.application;
+        if let Some(bound) = starved(run, Role::Sender, share) {
+            return Some(bound);
+        }
         return Some(Bound {
             code: Code::SenderApplication,
             place: None,
@@ -96,17 +99,32 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
+/// The part of its time that a thread ran, and the part that it waited for a CPU.
+fn shares(cpu: CpuFacts) -> (f64, f64) {
+    let share = |ns: u64| ns as f64 / cpu.elapsed_ns.max(1) as f64;
+    (share(cpu.cpu_time_ns), share(cpu.run_delay_ns))
+}
+
 fn processor(run: &TcpFacts) -> Option<Bound> {
-    let share = |cpu: &CpuFacts, part: u64| part as f64 / cpu.elapsed_ns.max(1) as f64;
     let ends = [(Role::Sender, run.sender_cpu), (Role::Receiver, run.receiver_cpu)];
-    let (role, cpu, waits) = ends.into_iter().find_map(|(role, cpu)| {
+    ends.into_iter().find_map(|(role, cpu)| {
         let cpu = cpu?;
-        let (used, delayed) = (share(&cpu, cpu.cpu_time_ns), share(&cpu, cpu.run_delay_ns));
+        let (used, delayed) = shares(cpu);
         // A thread that waits and uses what it gets wants more than it has.
         let waits = delayed >= WAITING;
-        (used >= BUSY || waits && used + delayed >= BUSY).then_some((role, cpu, waits))
-    })?;
-    let (used, delayed) = (share(&cpu, cpu.cpu_time_ns), share(&cpu, cpu.run_delay_ns));
+        (used >= BUSY || waits && used + delayed >= BUSY).then(|| of_cpu(run, role, cpu, waits))
+    })
+}
+
+/// A program that was too slow for `share` of the time, and waited for a CPU at least as long: it is not to blame.
+fn starved(run: &TcpFacts, role: Role, share: f64) -> Option<Bound> {
+    let cpu = if role == Role::Sender { run.sender_cpu } else { run.receiver_cpu }?;
+    let (_, delayed) = shares(cpu);
+    (delayed >= share && delayed >= WAITING).then(|| of_cpu(run, role, cpu, true))
+}
+
+fn of_cpu(run: &TcpFacts, role: Role, cpu: CpuFacts, waits: bool) -> Bound {
+    let (used, delayed) = shares(cpu);
     let text = format!(
         "the {}'s thread ran for {} of the time and waited for a CPU for {}",
         role.name(),
@@ -118,7 +136,7 @@ fn processor(run: &TcpFacts) -> Option<Bound> {
     } else {
         "use several flows, larger packets and offloads, or a faster core"
     };
-    Some(Bound {
+    Bound {
         code: Code::Cpu,
         place: None,
         host: Some(role),
@@ -129,7 +147,7 @@ fn processor(run: &TcpFacts) -> Option<Bound> {
             remedy,
             "taskset -c CPU COMMAND; systemctl set-property SLICE CPUWeight=",
         )],
-    })
+    }
 }
 
 fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
@@ -141,6 +159,9 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
     let reader = run.receiver_limited_by.is_some_and(|by| by.application > by.receive_window && by.application > 0.25);
     if reader {
         let share = run.receiver_limited_by.map_or(0.0, |by| by.application);
+        if let Some(bound) = starved(run, Role::Receiver, share) {
+            return bound;
+        }
         evidence.push(Line::new(
             format!("unread data filled the window for {} of the time: the program reads too slowly", percent(share)),
             "ss -tn at the receiver: a large Recv-Q",

@@ -147,7 +147,10 @@ fn a_full_window_is_the_buffers_or_the_readers() {
     let worth = diagnose(&with(run.clone(), runs())).causes[0].worth_bps;
     assert!((140 * MBIT..155 * MBIT).contains(&worth.middle()), "{worth:?}");
     run.receiver_limited_by = Some(ReceiverLimitedBy { application: 0.8, receive_window: 0.1, ..Default::default() });
-    assert_eq!(named(&with(run, runs())), [(Code::ReceiverApplication, None, Some(Role::Receiver))]);
+    assert_eq!(named(&with(run.clone(), runs())), [(Code::ReceiverApplication, None, Some(Role::Receiver))]);
+    // A reader that waits for a CPU leaves data unread, too.
+    run.receiver_cpu = Some(CpuFacts { cpu_time_ns: 5, run_delay_ns: 85, elapsed_ns: 100 });
+    assert_eq!(named(&with(run, runs())), [(Code::Cpu, None, Some(Role::Receiver))]);
 }
 
 #[test]
@@ -191,7 +194,13 @@ fn buffers_and_programs_of_the_sender() {
     assert_eq!(named(&with(run.clone(), clear_path())), [(Code::SenderApplication, None, Some(Role::Sender))]);
     // A writer that waits for a CPU looks like one that does not write.
     run.sender_cpu = Some(CpuFacts { cpu_time_ns: 30, run_delay_ns: 70, elapsed_ns: 100 });
-    assert_eq!(named(&with(run, clear_path())), [(Code::Cpu, None, Some(Role::Sender))]);
+    assert_eq!(named(&with(run.clone(), clear_path())), [(Code::Cpu, None, Some(Role::Sender))]);
+    // It wrote too little for as long as it waited for a CPU, or for longer.
+    run.sender_cpu = Some(CpuFacts { cpu_time_ns: 5, run_delay_ns: 65, elapsed_ns: 100 });
+    for (application, expected) in [(0.6, Code::Cpu), (0.8, Code::SenderApplication)] {
+        run.limited_by = LimitedBy { application, congestion_window: 1.0 - application, ..LimitedBy::default() };
+        assert_eq!(named(&with(run.clone(), clear_path())), [(expected, None, Some(Role::Sender))], "{application}");
+    }
 }
 
 #[test]
