@@ -200,7 +200,10 @@ fn the_experiment_has_both_emulators_or_says_what_is_missing() {
 
     let (json, said) = exits[2].output.split_once('\n').unwrap();
     let found = object(json.as_bytes());
-    assert!(said.starts_with("Left out are Constant delay, 10, netem: netem cannot be used on this machine: tc "), "{said}");
+    assert!(
+        said.starts_with("Left out are Constant delay, 10, netem: netem cannot be used on this machine: tc "),
+        "{said}"
+    );
     let points = found["result"]["udp"][0]["points"].as_array().unwrap();
     assert!(points.len() == 1 && points[0]["label"] == "10, longhaul", "{points:?}");
     assert!(found["caveats"].to_string().contains("netem_missing"), "{}", found["caveats"]);
