@@ -10,7 +10,7 @@ use longhaul_testing::no_judge;
 use serde_json::Value;
 
 use crate::common::captures::Folder;
-use crate::common::{longhaul, object};
+use crate::common::{longhaul, object, root};
 
 /// client (10.1.1.1) ── r0, router, r1 ── server (10.1.2.1). The shell of busybox takes its own ip and tc where no path is given.
 const ROUTER: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
@@ -171,8 +171,13 @@ fn mean(result: &Value, name: &str, emulator: &str, quantity: &str) -> f64 {
 /// The experiment's smallest form, with both emulators in one kernel; then without netem, which is said before anything starts.
 #[test]
 fn the_experiment_has_both_emulators_or_says_what_is_missing() {
-    const RUN: &str = "longhaul lab run emulators --repeat 1 --json --only";
+    const RUN: &str = "longhaul lab run /emulators.toml --repeat 1 --tries 1 --json --only";
     let Some(guest) = guest(&[env!("CARGO_BIN_EXE_longhaul")]) else { return };
+    let (folder, whole) = (Folder::new("emulators-run"), root().join("experiments/emulators.toml"));
+    let small = fs::read_to_string(whole).unwrap().replace("packets = 10000", "packets = 2000");
+    let file = folder.file("emulators.toml");
+    fs::write(&file, small.replace("packets = 2000\nemulator", "packets = 500\nemulator")).unwrap();
+    let guest = guest.with_file(&file, "/emulators.toml");
     let both = format!("{RUN} constant,percent,50th >/tmp/result 2>/tmp/said; cat /tmp/result");
     let without = format!("{RUN} constant >/tmp/result 2>/tmp/said; cat /tmp/result; cat /tmp/said");
     let exits = run(&guest, &[&both, "rmmod sch_netem", &without]);
@@ -186,15 +191,19 @@ fn the_experiment_has_both_emulators_or_says_what_is_missing() {
         println!("{emulator}: error of each delay {errors:?} us, {dropped:.3} % dropped, {miscounted} miscounted");
         // Never early; timers and code take less in virtual time than a tenth of a millisecond.
         assert!(errors[0] >= 0.0 && errors[1] < 100.0 && errors[2] < 1_000.0, "{emulator}: {errors:?}");
-        assert!((1.4..2.6).contains(&dropped) && miscounted == 0.0, "{emulator}: {dropped} {miscounted}");
+        // Of 500 packets 10 are lost, give or take four standard deviations.
+        assert!((0.0..4.6).contains(&dropped) && miscounted == 0.0, "{emulator}: {dropped} {miscounted}");
         assert_eq!(of(delay, "lost_percent"), 0.0);
     }
     let each = |quantity: &str| mean(result, "Each 50th packet lost", "50", quantity);
-    assert!(each("miscounted_packets") == 0.0 && (1.99..=2.0).contains(&each("dropped_percent")), "{result}");
+    assert!(each("miscounted_packets") == 0.0 && (1.95..=2.0).contains(&each("dropped_percent")), "{result}");
     for finding in result["findings"].as_array().unwrap() {
         let says = finding["says"].as_str().unwrap();
-        let wanted = if says.contains("jitter") { "not_decided" } else { "reappeared" };
-        assert_eq!(finding["verdict"], wanted, "{finding}");
+        let is_run = !says.contains("jitter");
+        assert_eq!(finding["verdict"] != "not_decided", is_run, "{finding}");
+        // What chance or fewer packets decide is for the whole experiment.
+        let sure = is_run && !says.contains("each 50th") && !says.contains("chance");
+        assert!(!sure || finding["verdict"] == "reappeared", "{finding}");
     }
     assert!(!found["caveats"].to_string().contains("netem_missing"), "{}", found["caveats"]);
 

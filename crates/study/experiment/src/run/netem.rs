@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::sysctl::{self, SysctlError};
 use longhaul_lab::Lab;
 use longhaul_path::spec::PathSpec;
 use longhaul_profile::Netem;
@@ -33,8 +34,8 @@ pub(super) struct Counts {
 pub fn missing() -> Option<Caveat> {
     let tried = || -> Result<(), String> {
         let namespace = NetNamespace::create().map_err(|error| error.to_string())?;
-        make_bridge(&namespace)?;
-        run(&namespace, "tc", &["qdisc", "add", "dev", BRIDGE, "root", "netem", "delay", "1ms"], None).map(drop)
+        run(&namespace, "tc", &["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"], None)?;
+        make_bridge(&namespace)
     };
     let why = tried().err()?;
     let remedy = "load the modules sch_netem and bridge, and install iproute2; a kernel of a distribution has both";
@@ -88,8 +89,14 @@ fn ports(lab: &Lab) -> Result<[String; 2], String> {
 
 /// A bridge that sends nothing of its own. Without STP its ports forward at once.
 fn make_bridge(namespace: &NetNamespace) -> Result<(), String> {
-    let words = ["link", "add", "name", BRIDGE, "addrgenmode", "none", "type", "bridge"];
-    run(namespace, "ip", &[&words[..], &["stp_state", "0", "mcast_snooping", "0"]].concat(), None).map(drop)
+    let words = ["link", "add", "name", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"];
+    run(namespace, "ip", &words, None)?;
+    let silent = || sysctl::write(&format!("net.ipv6.conf.{BRIDGE}.disable_ipv6"), "1");
+    match namespace.enter(silent).map_err(|error| error.to_string())? {
+        // A kernel without IPv6 has no such key.
+        Ok(()) | Err(SysctlError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What `program` prints in `namespace`. `tc` looks for its tables in `tables`.
@@ -107,6 +114,7 @@ fn run(namespace: &NetNamespace, program: &str, words: &[&str], tables: Option<&
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word");
+        let said = said.trim_end_matches('.');
         let said: String = said.chars().filter(|letter| !letter.is_control()).take(SAID_MOST).collect();
         return Err(format!("{program} {}: {said}", words.iter().take(3).copied().collect::<Vec<_>>().join(" ")));
     }

@@ -161,7 +161,7 @@ fn ways_are_never_mixed_silently() {
         row.backward_ns = row.backward_ns.map(|ns| ns + 2_000_000);
     }
     measured.way_changes = vec![changed(-5.0, 61), changed(30.0, 59), changed(45.0, 60)];
-    let copy = profile(&measured);
+    let copy = Profile::of(&measured, &ProfileOptions { same_clock: true, ..ProfileOptions::default() }).unwrap();
     let steps: Vec<Option<bool>> =
         copy.way_changes.iter().map(|change| change.rtt_ns.map(|ns| (ns - 2e6).abs() < 2e5)).collect();
     assert_eq!(steps, [Some(true), None], "{:?}", copy.way_changes);
