@@ -218,3 +218,31 @@ fn the_experiment_has_both_emulators_or_says_what_is_missing() {
     assert!(found["caveats"].to_string().contains("netem_missing"), "{}", found["caveats"]);
     assert!(found["parameters"]["note"].as_str().unwrap().starts_with("Left out are Constant delay"), "{found}");
 }
+
+#[test]
+fn a_path_that_netem_cannot_express_is_refused_in_its_line() {
+    let folder = Folder::new("netem-refused");
+    let file = folder.file("e.toml");
+    for (path, said) in [
+        (
+            "path = 'lan'\nchange = ['forward.loss=every(50)']",
+            "e.toml:6: udp[0].emulator: netem cannot express forward: the law of loss",
+        ),
+        (
+            "path = 'lan'\nchange = ['forward.outages=1s,50ms']",
+            "6: udp[0].emulator: netem cannot express forward: outages",
+        ),
+        (
+            "path = 'two-clients'\n",
+            "6: udp[0].emulator: netem cannot express hosts: delay and rate of their own access",
+        ),
+        ("path = 'lan'\nchange = ['jitter=pareto(10us)']", ""),
+    ] {
+        let series = "[[udp]]\nname = 'a'\nemulator = ['longhaul', 'netem']\nrates = ['1M']\n";
+        fs::write(&file, format!("title = 'x'\n{path}\n{series}")).unwrap();
+        let planned = longhaul(&["lab", "run", &file, "--plan"]);
+        let error = String::from_utf8(planned.stderr).unwrap();
+        assert_eq!(planned.status.success(), said.is_empty(), "{path}: {error}");
+        assert!(error.contains(said) && error.lines().count() <= 1, "{path}: {error}");
+    }
+}
