@@ -194,7 +194,8 @@ pub fn control_messages(input: &[u8]) {
     });
     let parameters: TestParameters =
         if tcp { TcpParameters::default().into() } else { UdpParameters::default().into() };
-    let mut client = ClientSession::new(now, ClientConfig { parameters, nonce: 1, report_bytes: 1 << 16 });
+    let mut client =
+        ClientSession::new(now, ClientConfig { parameters, nonce: 1, measurement: None, report_bytes: 1 << 16 });
     for message in messages {
         let Ok(frame) = to_frame(&message) else { continue };
         let mut again: Vec<Message> = Vec::new();

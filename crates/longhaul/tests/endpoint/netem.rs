@@ -7,9 +7,10 @@ use std::path::Path;
 
 use longhaul_testing::guest::{Exit, Guest, Kernel};
 use longhaul_testing::no_judge;
+use serde_json::Value;
 
 use crate::common::captures::Folder;
-use crate::common::{longhaul, object};
+use crate::common::{longhaul, object, root};
 
 /// client (10.1.1.1) ── r0, router, r1 ── server (10.1.2.1). The shell of busybox takes its own ip and tc where no path is given.
 const ROUTER: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
@@ -25,7 +26,7 @@ const ROUTER: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
 fn guest(programs: &[&str]) -> Option<Guest> {
     match Guest::new(Kernel::Linux6_12) {
         Ok(guest) => {
-            let guest = guest.with_module("veth").with_module("sch_netem");
+            let guest = guest.with_module("veth").with_module("sch_netem").with_module("bridge");
             let programs = [&["/usr/sbin/ip", "/usr/sbin/tc", "/usr/bin/ping"], programs].concat();
             Some(programs.iter().fold(guest, |guest, program| guest.with_program(program)))
         }
@@ -156,4 +157,92 @@ fn emulators_side_by_side() {
     // Never early, and as exact as the kernel's own.
     assert!(ours[0] >= 4.0 && netem[0] >= 4.0, "{} {}", ours[0], netem[0]);
     assert!(ours[PROBES / 2] < 4.5, "{}", ours[PROBES / 2]);
+}
+
+/// A mean of a point of series `name`, whose label ends with `emulator`.
+fn mean(result: &Value, name: &str, emulator: &str, quantity: &str) -> f64 {
+    let series = result["udp"].as_array().unwrap().iter().find(|series| series["name"] == name);
+    let points = series.unwrap_or_else(|| panic!("no {name}: {result}"))["points"].as_array().unwrap();
+    let point = points.iter().find(|point| point["label"].as_str().unwrap().ends_with(emulator));
+    let mean = &point.unwrap_or_else(|| panic!("no {emulator}: {points:?}"))["means"][quantity]["mean"];
+    mean.as_f64().unwrap_or_else(|| panic!("no {quantity} of {name}, {emulator}: {}", point.unwrap()["means"]))
+}
+
+/// The experiment's smallest form, with both emulators in one kernel; then without netem, which is said before anything starts.
+#[test]
+fn the_experiment_has_both_emulators_or_says_what_is_missing() {
+    const RUN: &str = "longhaul lab run /emulators.toml --repeat 1 --tries 1 --json --only";
+    let Some(guest) = guest(&[env!("CARGO_BIN_EXE_longhaul")]) else { return };
+    let (folder, whole) = (Folder::new("emulators-run"), root().join("experiments/emulators.toml"));
+    let small = fs::read_to_string(whole).unwrap().replace("packets = 10000", "packets = 2000");
+    let file = folder.file("emulators.toml");
+    fs::write(&file, small.replace("packets = 2000\nemulator", "packets = 500\nemulator")).unwrap();
+    let guest = guest.with_file(&file, "/emulators.toml");
+    let both = format!("{RUN} constant,percent,50th >/tmp/result 2>/tmp/said; cat /tmp/result");
+    let without = format!("{RUN} constant >/tmp/result 2>/tmp/said; cat /tmp/result; cat /tmp/said");
+    let exits = run(&guest, &[&both, "rmmod sch_netem", &without]);
+    let found = object(exits[0].output.as_bytes());
+    let result = &found["result"];
+    for emulator in ["longhaul", "netem"] {
+        let [delay, chance] = ["Constant delay", "Two percent lost by chance"];
+        let of = |series: &str, quantity: &str| mean(result, series, emulator, quantity);
+        let errors = ["min", "p50", "p99"].map(|at| of(delay, &format!("delay_error_{at}_ns")) / 1e3);
+        let [dropped, miscounted] = ["dropped_percent", "miscounted_packets"].map(|quantity| of(chance, quantity));
+        println!("{emulator}: error of each delay {errors:?} us, {dropped:.3} % dropped, {miscounted} miscounted");
+        // Never early; timers and code take less in virtual time than a tenth of a millisecond.
+        assert!(errors[0] >= 0.0 && errors[1] < 100.0 && errors[2] < 1_000.0, "{emulator}: {errors:?}");
+        // Of 500 packets 10 are lost, give or take four standard deviations.
+        assert!((0.0..4.6).contains(&dropped) && miscounted == 0.0, "{emulator}: {dropped} {miscounted}");
+        assert_eq!(of(delay, "lost_percent"), 0.0);
+    }
+    let each = |quantity: &str| mean(result, "Each 50th packet lost", "50", quantity);
+    assert!(each("miscounted_packets") == 0.0 && (1.95..=2.0).contains(&each("dropped_percent")), "{result}");
+    for finding in result["findings"].as_array().unwrap() {
+        let says = finding["says"].as_str().unwrap();
+        let is_run = !says.contains("jitter");
+        assert_eq!(finding["verdict"] != "not_decided", is_run, "{finding}");
+        // What chance or fewer packets decide is for the whole experiment.
+        let sure = is_run && !says.contains("each 50th") && !says.contains("chance");
+        assert!(!sure || finding["verdict"] == "reappeared", "{finding}");
+    }
+    assert!(!found["caveats"].to_string().contains("netem_missing"), "{}", found["caveats"]);
+
+    let (json, said) = exits[2].output.split_once('\n').unwrap();
+    let found = object(json.as_bytes());
+    assert!(
+        said.starts_with("Left out are Constant delay, 10, netem: netem cannot be used on this machine: tc "),
+        "{said}"
+    );
+    let points = found["result"]["udp"][0]["points"].as_array().unwrap();
+    assert!(points.len() == 1 && points[0]["label"] == "10, longhaul", "{points:?}");
+    assert!(found["caveats"].to_string().contains("netem_missing"), "{}", found["caveats"]);
+    assert!(found["parameters"]["note"].as_str().unwrap().starts_with("Left out are Constant delay"), "{found}");
+}
+
+#[test]
+fn a_path_that_netem_cannot_express_is_refused_in_its_line() {
+    let folder = Folder::new("netem-refused");
+    let file = folder.file("e.toml");
+    for (path, said) in [
+        (
+            "path = 'lan'\nchange = ['forward.loss=every(50)']",
+            "e.toml:6: udp[0].emulator: netem cannot express forward: the law of loss",
+        ),
+        (
+            "path = 'lan'\nchange = ['forward.outages=1s,50ms']",
+            "6: udp[0].emulator: netem cannot express forward: outages",
+        ),
+        (
+            "path = 'two-clients'\n",
+            "6: udp[0].emulator: netem cannot express hosts: delay and rate of their own access",
+        ),
+        ("path = 'lan'\nchange = ['jitter=pareto(10us)']", ""),
+    ] {
+        let series = "[[udp]]\nname = 'a'\nemulator = ['longhaul', 'netem']\nrates = ['1M']\n";
+        fs::write(&file, format!("title = 'x'\n{path}\n{series}")).unwrap();
+        let planned = longhaul(&["lab", "run", &file, "--plan"]);
+        let error = String::from_utf8(planned.stderr).unwrap();
+        assert_eq!(planned.status.success(), said.is_empty(), "{path}: {error}");
+        assert!(error.contains(said) && error.lines().count() <= 1, "{path}: {error}");
+    }
 }

@@ -42,6 +42,23 @@ impl Drop for Server {
     }
 }
 
+/// Nobody tells the server that the old address is gone: what it sends there is dropped silently.
+#[test]
+fn a_session_of_the_old_address_gives_way_to_the_new_one() {
+    let Some((routers, _server)) = served() else { return };
+    let found = measured(&routers, &["--no-auth", "-t", "6s"], || {
+        run(&routers.near, "ip route add blackhole 10.1.0.1/32");
+        run(&routers.client, "ip address del 10.1.0.1/24 dev l1");
+        run(&routers.client, "ip address add 10.1.0.77/24 dev l1");
+        run(&routers.client, "ip route add default via 10.1.0.2");
+    });
+    let gap = found["result"]["gaps"].as_array().unwrap().iter().find(|gap| gap["why"] == "address_changed");
+    let gap = gap.unwrap_or_else(|| panic!("{found}"));
+    let lasted = gap["to_ns"].as_i64().unwrap() - gap["from_ns"].as_i64().unwrap();
+    println!("away for {:.2} s", lasted as f64 / 1e9);
+    assert!(lasted < 3_000_000_000 && found["result"]["received"].as_u64() > Some(300), "{found}");
+}
+
 /// Probes for `time`, 100 a second, and does `meanwhile` once they run.
 fn measured(routers: &Routers, arguments: &[&str], meanwhile: impl FnOnce()) -> Value {
     let running = routers.spawn(LONGHAUL, &[&["rtt", "10.9.0.1", "--json", "-i", "10ms"], arguments].concat());

@@ -12,4 +12,5 @@ mod help;
 mod layout;
 mod manners;
 mod planted;
+mod profile;
 mod ticks;

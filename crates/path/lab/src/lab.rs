@@ -85,7 +85,7 @@ pub struct Lab {
     hosts: Vec<Host>,
     /// Where the emulator's interfaces are.
     core: NetNamespace,
-    /// Taken out when the lab goes down.
+    /// Taken out when the lab goes down; `None` where something else connects the ports.
     emulator: Option<Running>,
 }
 
@@ -116,6 +116,24 @@ impl Lab {
     /// # Errors
     /// Where the right is missing, or something of the kernel's; nothing stays behind.
     pub fn up(spec: LabSpec, path: PathSpec) -> Result<Self, LabError> {
+        let mut lab = Self::without_emulator(spec, path)?;
+        let attach = |Host { plan, .. }: &Host| Attachment {
+            interface: plan.port.clone(),
+            host: plan.name.clone(),
+            mac: Some(plan.mac),
+        };
+        let attachments = lab.hosts.iter().map(attach).collect();
+        let (options, schedule) = (lab.spec.engine_options(), lab.spec.schedule());
+        lab.emulator = Some(Running::start(lab.path.clone(), attachments, options, schedule, Some(&lab.core))?);
+        Ok(lab)
+    }
+
+    /// Makes the hosts of `path` and their ports in [`Lab::core`], with nothing between the ports: who calls this connects them. Such a lab has
+    /// no status, its path cannot be changed, and it ends by [`Lab::end`].
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn without_emulator(spec: LabSpec, path: PathSpec) -> Result<Self, LabError> {
         let core = NetNamespace::create()?;
         let plans = plan::hosts(&path, spec.mtu_bytes);
         let mut hosts = Vec::new();
@@ -133,11 +151,7 @@ impl Lab {
             host.namespace.enter(wait_until_reported)?;
             host.dropped_before = host.not_taken_frames();
         }
-        let attach =
-            |plan: &HostPlan| Attachment { interface: plan.port.clone(), host: plan.name.clone(), mac: Some(plan.mac) };
-        let attachments = plans.iter().map(attach).collect();
-        let emulator = Running::start(path.clone(), attachments, spec.engine_options(), spec.schedule(), Some(&core))?;
-        Ok(Self { spec, path, hosts, core, emulator: Some(emulator) })
+        Ok(Self { spec, path, hosts, core, emulator: None })
     }
 
     /// How it was made.
@@ -203,9 +217,18 @@ impl Lab {
         if let Ok(status) = &mut status {
             self.add_what_ports_missed(status);
         }
+        self.end()?;
+        Ok(status?)
+    }
+
+    /// The same for a lab without an emulator.
+    ///
+    /// # Errors
+    /// Where programs do not end; the lab has ended even so.
+    pub fn end(self) -> Result<(), LabError> {
         let namespaces = self.hosts.iter().map(|host| host.namespace.id()).collect::<Result<Vec<_>, _>>()?;
         programs::end(&namespaces)?;
-        Ok(status?)
+        Ok(())
     }
 }
 

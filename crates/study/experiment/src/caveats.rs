@@ -13,4 +13,6 @@ caveat_codes! {
     NOT_CAPTURED = "not_captured";
     /// A program of an experiment did not run, or its output cannot be read.
     PROGRAM = "program";
+    /// Points that need netem were left out: this machine cannot use it.
+    NETEM_MISSING = "netem_missing";
 }

@@ -10,10 +10,11 @@ mod machine;
 mod run;
 mod spec;
 
+pub use run::netem::missing as netem_missing;
 pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
-    Experiment, ExperimentError, Finding, HostSettings, Parser, Program, Repeats, Setting, TcpFlows, TcpSeries,
-    TcpTest, UdpSeries, UdpTest, names,
+    Emulator, Experiment, ExperimentError, Finding, HostSettings, Parser, Program, Repeats, Setting, TcpFlows,
+    TcpSeries, TcpTest, UdpSeries, UdpTest, names,
 };

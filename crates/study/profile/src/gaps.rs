@@ -34,6 +34,10 @@ impl Probes {
             kept.push(row);
         }
         self.rows = kept;
+        for change in &mut self.way_changes {
+            let set = crossed.iter().filter(|gap| gap.to_ns <= change.at_ns).map(|gap| gap.step_ns);
+            change.at_ns = change.at_ns.saturating_sub(set.fold(0, i64::saturating_add));
+        }
         if !crossed.is_empty() {
             self.notes.push(said(&crossed, left_out));
         }

@@ -16,6 +16,7 @@ mod ping;
 mod probes;
 mod simulate;
 mod verify;
+mod way_changes;
 
 pub use bunches::Bunches;
 pub use capacity::SlowestQueue;
@@ -29,3 +30,4 @@ pub use ping::{PingError, read_ping};
 pub use probes::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
 pub use simulate::{simulate, simulate_ways};
 pub use verify::{Lateness, Verification, VerifiedWay, WayName, verify, verify_measured};
+pub use way_changes::WayChange;

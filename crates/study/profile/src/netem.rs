@@ -1,4 +1,4 @@
-//! A profile as Linux's netem has it: tables of delay, and the `tc` commands that load them.
+//! A path as Linux's netem has it: tables of delay, and the `tc` commands that load them.
 //!
 //! A table (`.dist`) is signed 16-bit integers, at most 16,384; netem draws one of them for each packet and adds `jitter × integer / 8192` to
 //! the delay (`net/sched/sch_netem.c`, `tabledist`). So a table reaches 4 jitters to each side. Where a delay lies farther out than 4 standard
@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use longhaul_path::law::{DIST_SCALE, Law};
-use longhaul_path::spec::{DelaySteps, HopSpec, JitterSpec, LossSpec, Order, QueueLimit};
+use longhaul_path::spec::{DelaySteps, HopSpec, JitterSpec, Layer, LossSpec, Order, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Nanos};
 
 use crate::path_file::Profile;
@@ -29,35 +29,66 @@ const UNLIMITED_PACKETS: u64 = 1_000_000;
 /// A rate that delays nothing: with any rate netem keeps packets in order.
 const NO_RATE: BitRate = BitRate(1_000_000_000_000);
 
-/// A profile for netem.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A path for netem.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Netem {
     /// The name of each table's file without `.dist`, and its text.
     pub tables: Vec<(&'static str, String)>,
+    /// What follows `netem` at the interface towards the server: a word for each option and each value. Empty without a hop.
+    pub forward: Vec<String>,
+    /// The same at the interface towards the client.
+    pub backward: Vec<String>,
     /// A script that loads them: its arguments are the interface towards the server and the one towards the client.
     pub script: String,
     /// What netem cannot express, each a sentence without its end.
     pub not_expressed: Vec<String>,
+    /// Those of them without which the path is another one: a law of loss, hops, a policer. What only gets coarser is not among them.
+    pub missing: Vec<String>,
 }
 
 impl Netem {
     /// Of a profile.
     pub fn of(profile: &Profile) -> Self {
-        let mut netem = Self { tables: Vec::new(), script: String::new(), not_expressed: Vec::new() };
+        Self::of_path(&profile.path, Some(Nanos(profile.interval_ns)))
+    }
+
+    /// Of a path. Bursts of loss, which last for a time, become as many packets as there are `interval` apart; without `interval` they are missing.
+    pub fn of_path(path: &PathSpec, interval: Option<Nanos>) -> Self {
+        let mut netem = Self::default();
         netem.not_expressed.push(
             "both ways at one interface: netem delays what an interface sends, so the script takes one for each".into(),
         );
-        let path = &profile.path;
-        let ways = [("forward", "$1", &path.forward), ("backward", "$2", &path.backward)];
+        netem.forward = netem.way("forward", &path.forward, interval);
+        netem.backward = netem.way("backward", &path.backward, interval);
+        if path.clients.iter().chain(&path.servers).any(|host| host.delay > Nanos::ZERO || host.rate.is_some()) {
+            netem.lacks("hosts", "delay and rate of their own access");
+        }
+        if path.clients.len() > 1 || path.servers.len() > 1 {
+            netem.lacks("hosts", "several on a side");
+        }
+        netem.script = netem.written();
+        netem
+    }
+
+    /// The options of a direction, each a word.
+    fn way(&mut self, name: &'static str, hops: &[HopSpec], interval: Option<Nanos>) -> Vec<String> {
+        if hops.len() > 1 {
+            self.lacks(name, &format!("{} hops: an interface has one netem", hops.len()));
+        }
+        let options = hops.first().map(|hop| self.options(name, hop, interval)).unwrap_or_default();
+        options.split_ascii_whitespace().map(str::to_owned).collect()
+    }
+
+    fn written(&self) -> String {
+        let ways = [("$1", &self.forward), ("$2", &self.backward)];
         let commands: Vec<String> = ways
             .into_iter()
-            .flat_map(|(name, interface, hops)| hops.iter().map(move |hop| (name, interface, hop)))
-            .map(|(name, interface, hop)| {
-                let options = netem.options(name, hop, profile.interval_ns);
-                format!("tc qdisc add dev \"{interface}\" root netem{options}\nmade=\"$made {interface}\"")
+            .filter(|(_, options)| !options.is_empty())
+            .map(|(interface, options)| {
+                format!("tc qdisc add dev \"{interface}\" root netem {}\nmade=\"$made {interface}\"", options.join(" "))
             })
             .collect();
-        netem.script = format!(
+        format!(
             "#!/bin/sh\n\
              # Made by longhaul profile. Usage: sh netem.sh INTERFACE-TO-SERVER INTERFACE-TO-CLIENT, as root on a host between both.\n\
              # Undo it on each: tc qdisc del dev INTERFACE root\n\
@@ -71,100 +102,118 @@ impl Netem {
              trap 'for interface in $made; do tc qdisc del dev \"$interface\" root; done' EXIT\n\
              {}\n\
              trap - EXIT\n",
-            netem
-                .not_expressed
+            self.not_expressed
                 .iter()
                 .map(|sentence| format!("# netem cannot express: {sentence}.\n"))
                 .collect::<String>(),
             commands.join("\n")
-        );
-        netem
+        )
     }
 
     /// What follows `netem`.
-    fn options(&mut self, name: &'static str, hop: &HopSpec, interval_ns: u64) -> String {
+    fn options(&mut self, name: &'static str, hop: &HopSpec, interval: Option<Nanos>) -> String {
         let mut options = format!(" limit {} delay {}", limit(hop), time(hop.delay.0 as f64));
         // Writing to a string cannot fail.
         if let Some(jitter) = &hop.jitter {
-            if let Some(stddev) = self.table(name, jitter) {
-                let _ = write!(options, " {} distribution {name}", time(stddev));
-            }
+            let stddev = self.table(name, jitter);
+            let _ = write!(options, " {} distribution {name}", time(stddev));
             if jitter.correlation.is_some() {
                 self.cannot(name, "over what time delays change: each packet draws anew, as netem's correlation would change the distribution");
             }
         }
-        match &hop.loss {
-            LossSpec::None => {}
-            LossSpec::Random(chance) => {
-                let _ = write!(options, " loss random {}", percent(chance.0));
-            }
-            LossSpec::Bursts(bursts) if bursts.every > bursts.lasting => {
-                // A chain in continuous time as it is seen once an interval.
-                let [to_good, to_bad] =
-                    [bursts.lasting, Nanos(bursts.every.0 - bursts.lasting.0)].map(|time| 1.0 / time.0 as f64);
-                let leaves = 1.0 - (-(to_good + to_bad) * interval_ns as f64).exp();
-                let [to_bad, to_good] = [to_bad, to_good].map(|rate| rate / (to_good + to_bad) * leaves);
-                let _ = write!(options, " loss gemodel {} {}", percent(to_bad), percent(to_good));
-                if bursts.lost.0 < 1.0 {
-                    let _ = write!(options, " {}", percent(bursts.lost.0));
-                }
-                let apart = Nanos(interval_ns);
-                self.cannot(
-                    name,
-                    &format!(
-                        "how long bursts of loss last: they last for as many packets as at {apart} between packets"
-                    ),
-                );
-            }
-            _ => self.cannot(name, "the law of loss"),
-        }
+        options += &self.loss(name, hop, interval);
         if hop.coalesce.is_some() {
-            self.cannot(name, "packets that arrive in bunches");
+            self.lacks(name, "packets that arrive in bunches");
         }
         if hop.delay_steps != DelaySteps::default() {
-            self.cannot(name, "shifts of the delay");
+            self.lacks(name, "shifts of the delay");
         }
         if !hop.outages.is_empty() {
-            self.cannot(name, "outages");
+            self.lacks(name, "outages");
+        }
+        if hop.mtu.is_some() {
+            self.lacks(name, "an MTU of the hop");
+        }
+        if hop.policer.is_some() {
+            self.lacks(name, "a policer");
         }
         if hop.duplicate.0 > 0.0 {
             let _ = write!(options, " duplicate {}", percent(hop.duplicate.0));
         }
+        if hop.corrupt.0 > 0.0 {
+            let _ = write!(options, " corrupt {}", percent(hop.corrupt.0));
+        }
+        options + &self.rate(name, hop)
+    }
+
+    fn loss(&mut self, name: &'static str, hop: &HopSpec, interval: Option<Nanos>) -> String {
+        match (&hop.loss, interval) {
+            (LossSpec::None, _) => String::new(),
+            (LossSpec::Random(chance), _) => format!(" loss random {}", percent(chance.0)),
+            (LossSpec::GilbertElliott { p, r, h, k }, _) => {
+                let [p, r, bad, good] = [p.0, r.0, 1.0 - h.0, 1.0 - k.0].map(percent);
+                format!(" loss gemodel {p} {r} {bad} {good}")
+            }
+            (LossSpec::Bursts(bursts), Some(interval)) if bursts.every > bursts.lasting => {
+                // A chain in continuous time as it is seen once an interval.
+                let [to_good, to_bad] =
+                    [bursts.lasting, Nanos(bursts.every.0 - bursts.lasting.0)].map(|time| 1.0 / time.0 as f64);
+                let leaves = 1.0 - (-(to_good + to_bad) * interval.0 as f64).exp();
+                let [to_bad, to_good] = [to_bad, to_good].map(|rate| rate / (to_good + to_bad) * leaves);
+                self.cannot(
+                    name,
+                    &format!(
+                        "how long bursts of loss last: they last for as many packets as at {interval} between packets"
+                    ),
+                );
+                let lost = if bursts.lost.0 < 1.0 { format!(" {}", percent(bursts.lost.0)) } else { String::new() };
+                format!(" loss gemodel {} {}{lost}", percent(to_bad), percent(to_good))
+            }
+            _ => {
+                self.lacks(name, "the law of loss");
+                String::new()
+            }
+        }
+    }
+
+    fn rate(&mut self, name: &'static str, hop: &HopSpec) -> String {
+        let order = hop.jitter.as_ref().map(|jitter| jitter.order);
         match hop.rate {
             Some(rate) => {
-                let _ = write!(options, " rate {}bit {L1_BYTES}", rate.0);
                 if hop.queue != QueueLimit::Unlimited {
                     self.cannot(
                         name,
                         "a queue of bytes: the limit counts packets, and is right for frames of 1,514 bytes",
                     );
                 }
-                if hop.jitter.as_ref().is_some_and(|jitter| jitter.order == Order::Free) {
+                if order == Some(Order::Free) {
                     self.cannot(name, "packets that overtake each other at a rate: with one it keeps their order");
                 }
+                let overhead = if hop.layer == Layer::L1 { L1_BYTES } else { 0 };
+                format!(" rate {}bit {overhead}", rate.0)
             }
-            None if hop.jitter.as_ref().is_some_and(|jitter| jitter.order == Order::Fifo) => {
-                let _ = write!(options, " rate {}bit", NO_RATE.0);
-            }
-            None => {}
+            None if order == Some(Order::Fifo) => format!(" rate {}bit", NO_RATE.0),
+            None => String::new(),
         }
-        options
     }
 
     /// Adds a table; the jitter whose 8192nd is its unit, in nanoseconds.
-    fn table(&mut self, name: &'static str, jitter: &JitterSpec) -> Option<f64> {
-        let Law::Table(law) = &jitter.law else { return None };
+    fn table(&mut self, name: &'static str, jitter: &JitterSpec) -> f64 {
         let stddev = jitter.stddev.0 as f64;
-        let quantiles = law.quantiles();
+        let count = match &jitter.law {
+            Law::Table(table) => table.quantiles().len().min(ENTRIES_MOST),
+            _ => ENTRIES_MOST,
+        };
+        // Entries of a table that fits are its own: between two of them, a quantile would be their mean.
+        let quantiles: Vec<f64> = match &jitter.law {
+            Law::Table(table) if count == table.quantiles().len() => table.quantiles().to_vec(),
+            law => (0..count).map(|nth| law.quantile((nth as f64 + 0.5) / count as f64)).collect(),
+        };
         let farthest = quantiles.iter().map(|value| value.abs()).fold(0.0, f64::max);
         let most = REACH / DIST_SCALE;
         let wanted = stddev * (farthest / most).max(1.0);
-        let unit = wanted.min(JITTER_MOST_NS).round();
-        let scaled = |value: f64| value * stddev / unit * DIST_SCALE;
-        let entries: Vec<f64> = match quantiles.len() {
-            0..=ENTRIES_MOST => quantiles.iter().copied().map(scaled).collect(),
-            _ => (0..ENTRIES_MOST).map(|nth| scaled(law.quantile((nth as f64 + 0.5) / ENTRIES_MOST as f64))).collect(),
-        };
+        let unit = wanted.min(JITTER_MOST_NS).round().max(1.0);
+        let entries: Vec<f64> = quantiles.iter().map(|value| value * stddev / unit * DIST_SCALE).collect();
         let cut = entries.iter().filter(|entry| entry.round().abs() > REACH).count();
         if cut > 0 {
             let (share, reach) = (cut as f64 / entries.len() as f64, time(unit * most));
@@ -189,11 +238,16 @@ impl Netem {
             let _ = writeln!(text, "{}", line.join(" "));
         }
         self.tables.push((name, text));
-        Some(unit)
+        unit
     }
 
     fn cannot(&mut self, name: &str, what: &str) {
         self.not_expressed.push(format!("{name}: {what}"));
+    }
+
+    fn lacks(&mut self, name: &str, what: &str) {
+        self.cannot(name, what);
+        self.missing.push(format!("{name}: {what}"));
     }
 }
 

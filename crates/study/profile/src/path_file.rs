@@ -18,6 +18,7 @@ use crate::delay::Way;
 use crate::delay::levels::{DelayShift, Levels, Samples, without};
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
+use crate::way_changes::{self, WayChange};
 
 /// Answers below which nothing is fitted.
 const LEAST_ANSWERS: usize = 20;
@@ -96,6 +97,8 @@ pub struct Profile {
     pub backward: Option<Way>,
     /// Delay went to other levels, as after changes of the route; only of probes.
     pub delay_shifts: Vec<DelayShift>,
+    /// Changes of the way during the measurement, by time, each with the step of the delay that came with it.
+    pub way_changes: Vec<WayChange>,
     /// How delay was split.
     pub split: Split,
     /// How the server's clock went beside this one's, where two clocks were laid over each other.
@@ -140,8 +143,14 @@ struct Still {
 }
 
 impl Still {
-    fn of(rtts: &Samples, ways: &[Samples; 2], began_ns: i64, interval_ns: u64) -> (Self, Vec<DelayShift>) {
-        let levels = Levels::of(rtts);
+    fn of(
+        rtts: &Samples,
+        ways: &[Samples; 2],
+        known: &[i64],
+        began_ns: i64,
+        interval_ns: u64,
+    ) -> (Self, Vec<DelayShift>) {
+        let levels = Levels::of(rtts, known);
         let known = ways.iter().all(|way| !way.is_empty());
         let of_ways = ways.each_ref().map(|way| levels.of_way(way));
         let told = if known { of_ways.each_ref().map(|way| Some(&way[..])) } else { [None; 2] };
@@ -209,9 +218,10 @@ impl Profile {
         let [forward, backward] = [of_way(&ways[0], 0), of_way(&ways[1], 1)];
         let of_probes = probes.ways.is_none() && probes.losses.is_none();
         // Packets of others fill queues, and so shift the delay themselves.
+        let began_ns = probes.rows.first().map_or(0, |row| row.sent_ns);
         let (still, delay_shifts) = if of_probes {
-            let began_ns = probes.rows.first().map_or(0, |row| row.sent_ns);
-            Still::of(&rtts, &ways, began_ns, interval_ns)
+            let known: Vec<i64> = probes.way_changes.iter().map(|change| change.at_ns).collect();
+            Still::of(&rtts, &ways, &known, began_ns, interval_ns)
         } else {
             let rtt = Way::of(&rtts, interval_ns);
             (Still { rtt, ways: [forward.clone(), backward.clone()], ..Still::default() }, Vec::new())
@@ -233,6 +243,7 @@ impl Profile {
             rtt,
             forward,
             backward,
+            way_changes: WayChange::all(&probes.way_changes, began_ns, &delay_shifts),
             delay_shifts,
             split,
             clocks,
@@ -322,6 +333,7 @@ impl Profile {
 
     fn unknown(&self, probes: &Probes, queues: &[Result<SlowestQueue, String>; 2]) -> Vec<String> {
         let mut said = probes.notes.clone();
+        said.extend(way_changes::not_known(&self.way_changes, self.still.unknown));
         match self.split {
             Split::OneClock => {}
             Split::ShortestHalved => said.push(
@@ -389,6 +401,9 @@ impl Profile {
             Nanos(self.interval_ns),
             self.losses().iter().map(|fit| fit.lost_packets).sum::<u64>()
         );
+        for sentence in way_changes::comments(&self.way_changes) {
+            let _ = writeln!(text, "# {sentence}");
+        }
         for sentence in &self.not_known {
             let _ = writeln!(text, "# Not known: {sentence}.");
         }

@@ -1,6 +1,7 @@
 //! What was measured: a row for each probe.
 
 use longhaul_flows::compare::clocks::ClockFit;
+use longhaul_rtt::PathChange;
 
 /// The most probes that are read: two days of 10 ms probes, 1 GB of memory.
 pub const PROBES_MAX: usize = 20_000_000;
@@ -60,6 +61,8 @@ pub struct Probes {
     pub clocks: Option<ClockFit>,
     /// What was lost, where the rows do not tell it: they are then answered packets alone.
     pub losses: Option<LossesSeen>,
+    /// Changes of the way that the host saw while it probed, by time.
+    pub way_changes: Vec<PathChange>,
     /// Bytes of a probe's frame at L2, without FCS.
     pub frame_bytes: u32,
     /// What could not be read or had to be assumed, each a sentence.

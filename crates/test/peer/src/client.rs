@@ -9,7 +9,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_rtt::{Observed, RttParameters};
 use longhaul_session::EndReport;
 use longhaul_session::{
-    Caps, ClientConfig, ClientSession, DataEvent, Message, Output, SessionError, TestEnd, TestParameters,
+    Caps, ClientConfig, ClientSession, DataEvent, MeasurementId, Message, Output, SessionError, TestEnd, TestParameters,
 };
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
@@ -127,7 +127,7 @@ pub fn measure(
     stop: Option<Stop>,
     live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    run_with(target, parameters.into(), stop, serve, live, |_| {})
+    run_with(target, parameters.into(), None, stop, serve, live, |_| {})
 }
 
 /// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals, and a server that is lost, as in [`measure`].
@@ -140,12 +140,36 @@ pub fn probe(
     stop: Option<Stop>,
     mut observe: impl FnMut(Observed),
 ) -> Result<TestEnd, SessionError> {
-    run_with(target, parameters.into(), stop, serve_or_echo, |_| {}, &mut observe)
+    run_with(target, parameters.into(), None, stop, serve_or_echo, |_| {}, &mut observe)
+}
+
+/// The same in a session of `measurement`, which has several: where the server still holds the one before, as this host has left it without
+/// a word, it ends that one.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_on(
+    target: &Target,
+    measurement: MeasurementId,
+    parameters: RttParameters,
+    stop: Option<Stop>,
+    mut observe: impl FnMut(Observed),
+) -> Result<TestEnd, SessionError> {
+    run_with(target, parameters.into(), Some(measurement), stop, serve_or_echo, |_| {}, &mut observe)
+}
+
+/// The name of a new measurement.
+///
+/// # Errors
+/// The kernel gives no random numbers.
+pub fn new_measurement() -> Result<MeasurementId, SessionError> {
+    Ok(MeasurementId([u64::from_ne_bytes(random()?), u64::from_ne_bytes(random()?)]))
 }
 
 fn run_with(
     target: &Target,
     mut parameters: TestParameters,
+    measurement: Option<MeasurementId>,
     stop: Option<Stop>,
     remedy: Remedy,
     live: impl FnMut(&Live),
@@ -166,8 +190,8 @@ fn run_with(
     let _signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
     let mut control = Control::new(stream, channel, &sender).map_err(io)?;
     control.establish(&receiver)?;
-    let config =
-        ClientConfig { parameters, nonce: u64::from_ne_bytes(random()?), report_bytes: Caps::default().report.0 };
+    let (nonce, report_bytes) = (u64::from_ne_bytes(random()?), Caps::default().report.0);
+    let config = ClientConfig { parameters, nonce, measurement, report_bytes };
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
     let place = Place::Client { server: target.address.ip(), source: target.source };

@@ -29,6 +29,8 @@ pub(crate) trait Session {
     fn handle_data(&mut self, now: Nanos, event: DataEvent);
     /// Probes of a measurement of round trips, at the client.
     fn handle_observed(&mut self, _observed: Observed) {}
+    /// At the server: the client goes on in another session.
+    fn handle_taken_over(&mut self) {}
     fn handle_report(&mut self, now: Nanos, report: EndReport);
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, now: Nanos, error: SessionError);
@@ -242,6 +244,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
         (Event::Control(ControlEvent::Interrupt), _) => session.handle_interrupt(now),
         (Event::Probe { stream, from, bytes }, _) => session.handle_data_probe(now, stream, from, &bytes),
         (Event::Observed(observed), _) => session.handle_observed(*observed),
+        (Event::TakenOver, _) => session.handle_taken_over(),
         (Event::AskAgain, _) => session.handle_admission(now, None),
         (Event::DataOpened, Some(data)) => match data.finish_opening() {
             Ok(()) => session.handle_data_opened(now, data),

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     StreamSent(u8),
     /// Another client's test ended: ask for admission once more.
     AskAgain,
+    /// The client goes on with its measurement in another session.
+    TakenOver,
 }
 
 impl From<ControlEvent> for Event {

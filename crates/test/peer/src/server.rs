@@ -1,17 +1,19 @@
 //! The server: answers tests until a signal.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use longhaul_channel::Key;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::tcp::save_syn;
+use longhaul_kernel::wait::sleep_until;
 use longhaul_session::{
-    Admission, BusyPolicy, Caps, DataEvent, EndReport, Message, Output, Randomness, ServerConfig, ServerSession,
-    SessionError, TestEnd, Ticket, Verdict,
+    Admission, BusyPolicy, Caps, DataEvent, EndReport, MeasurementId, Message, Output, Randomness, ServerConfig,
+    ServerSession, SessionError, TestEnd, Ticket, Verdict,
 };
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
@@ -27,6 +29,10 @@ pub use crate::data::DataPort;
 
 /// How long sessions have to end when the server stops.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a session has to end whose client goes on in another one.
+const TAKEN_OVER_WITHIN: Nanos = Nanos::from_secs(2);
+/// How often to look whether it has.
+const TURN_LOOK: Nanos = Nanos::from_millis(2);
 
 /// How to serve.
 #[derive(Debug, Clone)]
@@ -64,9 +70,33 @@ struct Shared {
     admission: Mutex<Admission>,
     /// Where data connections go that arrive at the control port: the test that has its turn.
     testing: Mutex<Option<Sender<Event>>>,
+    /// The sessions of measurements that run.
+    measuring: Mutex<HashMap<MeasurementId, Held>>,
+}
+
+/// A session that a measurement has.
+#[derive(Debug)]
+struct Held {
+    sender: Sender<Event>,
+    /// As long as the session has its turn.
+    turn: Weak<()>,
 }
 
 impl Shared {
+    /// Ends the session that `measurement` has, and waits until its turn is over.
+    fn take_over(&self, measurement: MeasurementId) {
+        let Some(Held { sender, turn }) = self.measuring().remove(&measurement) else { return };
+        let _ = sender.send(Event::TakenOver);
+        let until = monotonic() + TAKEN_OVER_WITHIN;
+        while turn.strong_count() > 0 && monotonic() < until {
+            sleep_until(monotonic() + TURN_LOOK);
+        }
+    }
+
+    fn measuring(&self) -> MutexGuard<'_, HashMap<MeasurementId, Held>> {
+        self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn admission<T>(&self, work: impl FnOnce(&mut Admission) -> T) -> T {
         // It stays right whatever panicked while it held the lock: single insertions and removals.
         work(&mut self.admission.lock().unwrap_or_else(PoisonError::into_inner))
@@ -90,7 +120,13 @@ impl Server {
         }
         let at_once = if options.data_port == DataPort::Any { options.at_once } else { 1 };
         let admission = Mutex::new(Admission::new(at_once, options.policy));
-        let shared = Shared { options, seats: Arc::default(), admission, testing: Mutex::default() };
+        let shared = Shared {
+            options,
+            seats: Arc::default(),
+            admission,
+            testing: Mutex::default(),
+            measuring: Mutex::default(),
+        };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -154,7 +190,15 @@ fn serve(
     let control = seat.control(stream, options.key.as_ref())?;
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
-    let mut session = Serving { session, seat, tested, shared: Arc::clone(shared), ticket: None, ends: Nanos::ZERO };
+    let mut session = Serving {
+        session,
+        seat,
+        tested,
+        shared: Arc::clone(shared),
+        ticket: None,
+        ends: Nanos::ZERO,
+        turn: Arc::default(),
+    };
     let place =
         Place::Server { own, peer: peer.ip(), host_settings: options.caps.host_settings, data_port: options.data_port };
     drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
@@ -187,6 +231,8 @@ struct Serving<'a> {
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     ends: Nanos,
+    /// Goes with this session, after its turn.
+    turn: Arc<()>,
 }
 
 impl Serving<'_> {
@@ -195,6 +241,10 @@ impl Serving<'_> {
         self.seat.know();
         *self.tested = true;
         *self.shared.testing() = Some(self.seat.sender.clone());
+        if let Some(measurement) = self.session.measurement() {
+            let held = Held { sender: self.seat.sender.clone(), turn: Arc::downgrade(&self.turn) };
+            self.shared.measuring().insert(measurement, held);
+        }
     }
 }
 
@@ -204,6 +254,13 @@ impl Drop for Serving<'_> {
             if *self.tested {
                 // Nobody else had a turn before this.
                 *self.shared.testing() = None;
+            }
+            if let Some(measurement) = self.session.measurement() {
+                // One that was taken over is no longer there; its successor may be.
+                let mut measuring = self.shared.measuring();
+                if measuring.get(&measurement).is_some_and(|held| held.turn.ptr_eq(&Arc::downgrade(&self.turn))) {
+                    measuring.remove(&measurement);
+                }
             }
             self.shared.admission(|admission| admission.leave(ticket));
             self.shared.seats.tell_all(|| Event::AskAgain);
@@ -248,7 +305,13 @@ impl Session for Serving<'_> {
     fn handle_timeout(&mut self, now: Nanos) {
         self.session.handle_timeout(now);
     }
+    fn handle_taken_over(&mut self) {
+        self.session.handle_taken_over();
+    }
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>) {
+        if let (Some(measurement), Some(_), None) = (self.session.measurement(), longest, self.ticket) {
+            self.shared.take_over(measurement);
+        }
         let verdict = self.shared.admission(|admission| match (longest, self.ticket) {
             (Some(longest), None) => {
                 self.ends = now.saturating_add(longest);

@@ -8,10 +8,10 @@ use longhaul_result::Caveat;
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
-use super::kind::{Cut, EndReport, TestEnd, TestParameters, rtt, tcp, udp};
+use super::kind::{Cut, DONT_FRAGMENT, EndReport, TRAFFIC_CLASS, TestEnd, TestParameters, rtt, tcp, udp};
 use super::limits::{PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
-use super::message::{Accept, Hello, Message, SessionError, caveats_of_peer};
+use super::message::{Accept, Hello, MeasurementId, Message, SessionError, caveats_of_peer};
 use super::output::{DataPlan, Output};
 use super::transfer::{DataEvent, Transfer, report_deadline};
 
@@ -22,6 +22,8 @@ pub struct ClientConfig {
     pub parameters: TestParameters,
     /// Random number that names the session in logs.
     pub nonce: u64,
+    /// The measurement that the session is a part of: the server ends its session before.
+    pub measurement: Option<MeasurementId>,
     /// Largest report that is accepted from the server, bytes.
     pub report_bytes: u64,
 }
@@ -79,7 +81,8 @@ impl ClientSession {
     /// A session over a control channel that was established at `now`.
     pub fn new(now: Nanos, config: ClientConfig) -> Self {
         let mut line = Line::new(now);
-        let hello = Hello { version: PROTOCOL.into(), nonce: config.nonce, features: Vec::new() };
+        let ClientConfig { nonce, measurement, .. } = config;
+        let hello = Hello { version: PROTOCOL.into(), nonce, features: Vec::new(), measurement };
         line.say(now, Message::Hello(hello));
         // A test that every server knows is proposed before the server answers.
         if config.parameters.kind().needs().is_empty() {
@@ -162,6 +165,8 @@ impl ClientSession {
             kind @ (tcp::FEATURE | rtt::FEATURE) => format!("the server does not know {} tests", kind.to_uppercase()),
             udp::RECEIVE_SETTINGS => "the server cannot change settings of its interface for a test".into(),
             udp::EACH_PACKET => "the server cannot report when each packet arrived".into(),
+            DONT_FRAGMENT => "the server does not know packets that must not be fragmented (`dont_fragment`)".into(),
+            TRAFFIC_CLASS => "the server does not know packets with a traffic class (`traffic_class`)".into(),
             other => format!("the server does not know `{other}`"),
         };
         self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul on the server"));

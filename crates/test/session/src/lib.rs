@@ -43,7 +43,7 @@ pub use client::{ClientConfig, ClientSession};
 pub use error::TOO_LONG;
 pub use kind::{Cut, EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
-pub use message::{Accept, Hello, Message, Progress, Refusal, SessionError};
+pub use message::{Accept, Hello, MeasurementId, Message, Progress, Refusal, SessionError};
 pub use output::{DataPlan, Output};
 pub use progress::{DroppedData, PacketsByLocation};
 pub use randomness::Randomness;

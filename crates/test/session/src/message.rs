@@ -78,6 +78,20 @@ pub struct Hello {
     pub nonce: u64,
     /// What this end supports beyond the protocol's first form. Unknown features are ignored.
     pub features: Vec<String>,
+    /// A client's: the measurement that this session is a part of. Its session before ends at once, which the server may still take for
+    /// one that runs. Older servers ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<MeasurementId>,
+}
+
+/// Names a measurement of several sessions, one after the other. It is random and a secret of the client: who knows it can end the session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MeasurementId(pub [u64; 2]);
+
+impl std::fmt::Debug for MeasurementId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MeasurementId(…)")
+    }
 }
 
 /// A test that a server grants.

@@ -13,7 +13,7 @@ use super::error::TOO_LONG;
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
 use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_LOOK, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
-use super::message::{Accept, Hello, Message, Refusal, SessionError};
+use super::message::{Accept, Hello, MeasurementId, Message, Refusal, SessionError};
 use super::output::{DataPlan, Output};
 use super::randomness::Randomness;
 use super::transfer::{DataEvent, Transfer, report_deadline};
@@ -32,6 +32,7 @@ pub struct ServerConfig {
 pub struct ServerSession {
     config: ServerConfig,
     random: Randomness,
+    measurement: Option<MeasurementId>,
     line: Line,
     state: State,
 }
@@ -82,7 +83,7 @@ impl ServerSession {
     /// A session over a connection that was accepted at `now`. Its setup time begins here, before any authentication.
     pub fn new(now: Nanos, config: ServerConfig, random: Randomness) -> Self {
         let state = State::Setup { greeted: false, deadline: now.saturating_add(SETUP_TIMEOUT) };
-        Self { config, random, line: Line::new(now), state }
+        Self { config, random, measurement: None, line: Line::new(now), state }
     }
 
     /// Handles a message of the client.
@@ -95,9 +96,10 @@ impl ServerSession {
             (_, Message::Error(error)) => return self.handle_connection_lost(error.of_peer()),
             (State::Setup { greeted, .. }, Message::Hello(hello)) if !*greeted => {
                 *greeted = true;
+                self.measurement = hello.measurement;
                 let (version, nonce) = (PROTOCOL.into(), self.random.nonce());
                 let features = FEATURES.map(Into::into).into();
-                self.line.say(now, Message::Hello(Hello { version, nonce, features }));
+                self.line.say(now, Message::Hello(Hello { version, nonce, features, measurement: None }));
                 if hello.version != PROTOCOL {
                     let error = version_mismatch("client", &hello.version).of_peer();
                     self.refuse(now, Refusal { error, retry_after: None });
@@ -119,6 +121,16 @@ impl ServerSession {
             (_, message) => self.line.unexpected(now, &message),
         }
         self.clean_up();
+    }
+
+    /// The measurement that the client says this session is a part of.
+    pub fn measurement(&self) -> Option<MeasurementId> {
+        self.measurement
+    }
+
+    /// The client goes on in another session: it has left this one, and does not hear why it ends.
+    pub fn handle_taken_over(&mut self) {
+        self.handle_connection_lost(SessionError::new("taken_over", "the client went on in another session", ""));
     }
 
     fn proposed(&mut self, now: Nanos, parameters: TestParameters) {

@@ -26,6 +26,9 @@ use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_na
 /// The script of `--netem`.
 const SCRIPT: &str = "netem.sh";
 
+/// Changes of the way that are printed.
+const WAYS_MOST: usize = 10;
+
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # ping -i 0.01 -c 60000 far > far.txt
@@ -204,6 +207,13 @@ fn text(profile: &Profile) -> String {
     let _ = writeln!(text, "\ndelay       {split}");
     for shift in &profile.delay_shifts {
         let _ = writeln!(text, "shift       {:+.3} ms at {:.2} s", shift.rtt_ns / 1e6, shift.at_ns as f64 / 1e9);
+    }
+    for change in profile.way_changes.iter().take(WAYS_MOST) {
+        let _ = writeln!(text, "way         changed {}", change.told());
+    }
+    let more = profile.way_changes.len().saturating_sub(WAYS_MOST);
+    if more > 0 {
+        let _ = writeln!(text, "way         changed {more} times more");
     }
     for (fit, way) in profile.losses().into_iter().zip(["", " on the way back"]) {
         let _ = writeln!(text, "loss        {} of {}{way}: {}", fit.lost_packets, fit.sent_packets, loss(&fit.law));

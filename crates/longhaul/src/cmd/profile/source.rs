@@ -67,9 +67,10 @@ impl Measured {
             return Err(failure.remedy("measure without --sizes: what the size adds would count as jitter"));
         }
         let mut probes = Probes { frame_bytes: HEADER_BYTES + about.payload_bytes, ..Probes::default() };
-        let mut gaps = reader.take_gaps();
+        let (mut gaps, mut changes) = (reader.take_gaps(), reader.take_path_changes());
         while let Some(row) = reader.next() {
             gaps.extend(reader.take_gaps());
+            changes.extend(reader.take_path_changes());
             match row {
                 Ok(_) if probes.rows.len() == PROBES_MAX => {
                     return Err(Failure::new("too_long", format!("{}: more than {PROBES_MAX} probes", path.display()))
@@ -81,6 +82,8 @@ impl Measured {
                 Err(error) => probes.notes.push(format!("what came later, as the log is damaged there: {error}")),
             }
         }
+        changes.sort_by_key(|change| change.at_ns);
+        probes.way_changes = changes;
         probes.leave_out(&gaps);
         if about.kind == ProbeKind::Tcp {
             probes.notes.push("what the other end took to accept a connection: it is part of each round trip".into());

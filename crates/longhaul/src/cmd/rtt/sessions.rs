@@ -42,6 +42,8 @@ pub(crate) fn probe(
     measured: &mut Measured,
 ) -> Result<Ends, SessionError> {
     let (began, first) = (monotonic(), asked.first_sequence);
+    // Where this host gets another address, the server ends the session of the one before.
+    let measurement = client::new_measurement()?;
     let mut ends = Ends::default();
     let mut longest = Nanos::MAX;
     // Why the session before ended, and this host's address then.
@@ -56,7 +58,7 @@ pub(crate) fn probe(
         let asked_ns = if let Amount::DurationNs(ns) = session.amount { Nanos(ns) } else { Nanos::MAX };
         let next = measured.next;
         let mut first_of_session = true;
-        let ended = client::probe(target, session, Some(stop), |observed| {
+        let ended = client::probe_on(target, measurement, session, Some(stop), |observed| {
             if std::mem::take(&mut first_of_session)
                 && let Some((why, before)) = between.take()
             {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env::temp_dir;
 use std::fmt::Display;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_capture::{CaptureSpec, LogTargets, Running, SpoolSpec};
@@ -34,11 +34,15 @@ pub(super) struct Capturing {
     ends: [(Running, Folder); 2],
 }
 
-/// A folder that goes with this value.
-struct Folder(PathBuf);
+/// The name of a folder, which goes with this value.
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(end: &str) -> Self {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn new(end: &str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self(temp_dir().join(format!("longhaul-run-{}-{number}-{end}", std::process::id())))

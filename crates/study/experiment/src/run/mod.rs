@@ -1,8 +1,10 @@
 //! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
 mod captured;
+mod exact;
 mod hosts;
 mod mix;
+pub(crate) mod netem;
 pub(crate) mod plan;
 mod program;
 mod steps;
@@ -41,7 +43,7 @@ use crate::faults::Programs;
 use crate::machine::Machine;
 use crate::spec::finding::name;
 use crate::spec::mix::MixExperiment;
-use crate::spec::{Experiment, Setting, TcpTest, UdpTest};
+use crate::spec::{Emulator, Experiment, Setting, TcpTest, UdpTest};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -391,7 +393,8 @@ impl Runner<'_> {
             let (mut kept, mut disturbed) = (0, 0);
             while kept < 2 && self.stop.requested().is_none() {
                 let run = Planned { series: 0, point: 0, repeat: kept + 1, time: WARM_UP };
-                let test = |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, None, &mut None);
+                let test =
+                    |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
                 let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
                 let (why, run, whole) = self.in_lab(place, run, test);
                 match (run.run.error, why) {
@@ -430,8 +433,8 @@ impl Runner<'_> {
                 let losses = format!("losses-{}-{}-{}{again}", series + 1, point + 1, run.repeat);
                 let wanted = &udp.tests[point];
                 let place = Place { path: &udp.path, setting: &wanted.setting, has_programs: false };
-                let (rejected, run, whole) =
-                    self.in_lab(place, run, |lab| self.run_udp_test(lab, wanted, Some(&losses), &mut ran.hosts));
+                let (rejected, run, whole) = self
+                    .in_lab(place, run, |lab| self.run_udp_test(lab, wanted, &udp.path, Some(&losses), &mut ran.hosts));
                 (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
             None => {
@@ -474,13 +477,7 @@ impl Runner<'_> {
         let machine = Machine::begins();
         let mut done = test(Ok(Ground::Lab(&lab)));
         let taken = taken(&machine, place);
-        let (emulator, late) = match lab.down() {
-            Ok(status) => {
-                let late = status.caveats(self.spec.lateness_bound);
-                (serde_json::to_value(&status).ok(), late)
-            }
-            Err(error) => (None, vec![lab_failed(&error)]),
-        };
+        let (emulator, late) = self.end(lab, place.setting.emulator);
         let spoiling = spoiling(&done);
         // A test that was stopped, or that failed, would not be better another time.
         let is_whole = self.stop.requested().is_none() && done.has_result();
@@ -496,13 +493,35 @@ impl Runner<'_> {
         let offload = hosts.offloads.unwrap_or(self.spec.offload);
         let wire = place.setting.wire || self.spec.wire;
         let spec = LabSpec { mtu_bytes, offload, wire, seed, ..self.spec.clone() };
-        let lab = Lab::up(spec, place.path.clone()).and_then(|lab| {
+        let up = match place.setting.emulator {
+            Emulator::Longhaul => Lab::up,
+            Emulator::Netem => Lab::without_emulator,
+        };
+        let lab = up(spec, place.path.clone()).and_then(|lab| {
             poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
             Ok(lab)
         });
         let lab = lab.map_err(|error| lab_failed(&error))?;
         hosts::set(&lab, hosts)?;
+        if place.setting.emulator == Emulator::Netem {
+            netem::connect(&lab, place.path).map_err(|error| lab_failed(&error))?;
+        }
         Ok(lab)
+    }
+
+    /// Ends `lab`: the counters of longhaul's emulator, and what of them speaks against the run.
+    fn end(&self, lab: Lab, emulator: Emulator) -> (Option<Value>, Vec<Caveat>) {
+        let ended = match emulator {
+            Emulator::Longhaul => lab.down().map(Some),
+            Emulator::Netem => lab.end().map(|()| None),
+        };
+        match ended {
+            Ok(status) => {
+                let late = status.as_ref().map(|status| status.caveats(self.spec.lateness_bound));
+                (status.and_then(|status| serde_json::to_value(&status).ok()), late.unwrap_or_default())
+            }
+            Err(error) => (None, vec![lab_failed(&error)]),
+        }
     }
 
     /// The test of `run` for a moment: programs are then in memory, BPF programs compiled, CPUs awake.
@@ -529,7 +548,7 @@ impl Runner<'_> {
             let _ = test(Ground::Real(target), host, parameters, false, self.stop);
         } else if let Ok(lab) = self.raise(place, self.spec.seed) {
             let _ = test(Ground::Lab(&lab), host, parameters, place.setting.ipv6, self.stop);
-            let _ = lab.down();
+            self.end(lab, place.setting.emulator);
         }
     }
 

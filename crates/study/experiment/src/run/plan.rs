@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::spec::finding::name;
-use crate::spec::{Experiment, ExperimentError, Repeats, Setting, TcpTest};
+use crate::spec::{Emulator, Experiment, ExperimentError, Repeats, Setting, TcpTest};
 
 /// Runs of each point of a quick look: the fewest that have an interval worth the name.
 const QUICK_RUNS: u32 = 3;
@@ -32,13 +32,15 @@ pub struct Choice {
     pub only: Vec<String>,
     /// Between real hosts: without the points that need a lab, and each test once.
     pub real: bool,
+    /// Without the points whose path netem emulates.
+    pub without_netem: bool,
 }
 
 /// The points that are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     points: Vec<PlannedPoint>,
-    /// Points that need a lab where there is none, or are the same test as another there.
+    /// Points that need a lab where there is none, or are the same test as another there; or that need netem.
     left_out: Vec<String>,
     seed: u64,
 }
@@ -91,9 +93,10 @@ impl Plan {
             let usual = if choice.quick { QUICK_RUNS.min(outline.repeats.count) } else { outline.repeats.count };
             let quick = |point: &usize| !choice.quick || outline.repeats.quick.contains(point);
             let mut taken = Vec::new();
-            for (point, (label, time, test)) in outline.points.iter().enumerate().filter(|(point, _)| quick(point)) {
+            for (point, outlined) in outline.points.iter().enumerate().filter(|(point, _)| quick(point)) {
+                let OutlinedPoint { label, time, test, netem } = outlined;
                 let is_new = test.as_ref().is_some_and(|test| !seen.contains(test));
-                if choice.real && !is_new {
+                if choice.real && !is_new || choice.without_netem && *netem {
                     left_out.push(name(outline.name, label));
                     continue;
                 }
@@ -118,13 +121,16 @@ impl Plan {
         if points.is_empty() && choice.real {
             return Err(ExperimentError::at("--server", "each point of the experiment needs a lab"));
         }
+        if points.is_empty() && choice.without_netem && !left_out.is_empty() {
+            return Err(ExperimentError::new("each of these points needs netem, which this machine cannot use"));
+        }
         if points.is_empty() {
             return Err(ExperimentError::at("--quick", "none of these series has a quick point"));
         }
         Ok(Self { points, left_out, seed })
     }
 
-    /// The points that are left out between real hosts.
+    /// The points that are left out between real hosts, or without netem.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -199,8 +205,17 @@ fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> N
 struct Outline<'a> {
     name: &'a str,
     repeats: &'a Repeats,
-    /// Label and time of a run, and what it is between real hosts: `None` where it needs a lab.
-    points: Vec<(String, Nanos, Option<String>)>,
+    points: Vec<OutlinedPoint>,
+}
+
+struct OutlinedPoint {
+    label: String,
+    /// Of a run.
+    time: Nanos,
+    /// What it is between real hosts: `None` where it needs a lab.
+    test: Option<String>,
+    /// Whether netem emulates its path.
+    netem: bool,
 }
 
 /// The series of either kind.
@@ -211,8 +226,13 @@ fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
         points: (series.tests.iter())
             .map(|test| {
                 let UdpParameters { amount, payload_bytes, .. } = test.parameters;
-                let real = (test.setting == Setting::default()).then(|| format!("{:?}", test.parameters));
-                (test.label.clone(), time(amount, payload_bytes, test.rate(), &series.path), real)
+                let of_labs = test.setting != Setting::default() || test.exact;
+                OutlinedPoint {
+                    label: test.label.clone(),
+                    time: time(amount, payload_bytes, test.rate(), &series.path),
+                    test: (!of_labs).then(|| format!("{:?}", test.parameters)),
+                    netem: test.setting.emulator == Emulator::Netem,
+                }
             })
             .collect(),
     });
@@ -226,8 +246,12 @@ fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
                 let rate = own.into_iter().chain(shared).min().unwrap_or(ASSUMED_RATE);
                 let TcpTest { setting, flows, program, capture, beside, .. } = test;
                 let of_labs = *setting != Setting::default() || program.is_some() || *capture || beside.is_some();
-                let real = (!of_labs).then(|| format!("{:?}", flows.parameters));
-                (test.label.clone(), time(flows.parameters.amount, 0, rate.min(ASSUMED_RATE), &series.path), real)
+                OutlinedPoint {
+                    label: test.label.clone(),
+                    time: time(flows.parameters.amount, 0, rate.min(ASSUMED_RATE), &series.path),
+                    test: (!of_labs).then(|| format!("{:?}", flows.parameters)),
+                    netem: setting.emulator == Emulator::Netem,
+                }
             })
             .collect(),
     });

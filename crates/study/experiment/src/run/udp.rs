@@ -1,11 +1,13 @@
 //! The UDP tests of an experiment.
 
+use longhaul_path::spec::PathSpec;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
 use longhaul_udp::locate::Loss;
 
+use super::exact::Passed;
 use super::{Ground, Hosts, Runner, hosts, no_report, test};
 use crate::spec::{UdpSeries, UdpTest};
 
@@ -29,6 +31,7 @@ impl Runner<'_> {
         &self,
         ground: Result<Ground<'_>, Caveat>,
         wanted: &UdpTest,
+        path: &PathSpec,
         losses_file: Option<&str>,
         hosts: &mut Option<Hosts>,
     ) -> Run {
@@ -40,13 +43,24 @@ impl Runner<'_> {
             result: None,
             error: None,
             caveats: Vec::new(),
+            exactness: None,
         };
         let ground = match ground {
             Ok(ground) => ground,
             Err(error) => return Run { error: Some(error), ..run },
         };
+        let lab = if let Ground::Lab(lab) = ground { Some(lab).filter(|_| wanted.exact) } else { None };
+        let before = match lab.map(|lab| Passed::of(lab, setting.emulator)).transpose() {
+            Ok(before) => before,
+            Err(error) => return Run { error: Some(error), ..run },
+        };
         match test(ground, "client", parameters.clone(), setting.ipv6, self.stop) {
             Ok(end) => {
+                match before.zip(lab).map(|(before, lab)| before.until_now(lab, path, setting.emulator, &end)) {
+                    Some(Ok(exactness)) => run.exactness = Some(exactness),
+                    Some(Err(error)) => return Run { error: Some(error), ..run },
+                    None => {}
+                }
                 hosts.get_or_insert_with(|| Hosts::of(&end));
                 let mut save = self.save_losses.zip(losses_file).map(|(save, losses_file)| {
                     move |ending: &str, losses: &mut dyn Iterator<Item = Loss>| {

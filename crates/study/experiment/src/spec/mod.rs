@@ -33,7 +33,7 @@ use serde::Deserialize;
 pub use error::ExperimentError;
 pub use finding::Finding;
 pub use program::{Parser, Program};
-pub use setting::{HostSettings, Setting};
+pub use setting::{Emulator, HostSettings, Setting};
 pub use tcp::{TcpFlows, TcpSeries, TcpTest};
 pub use udp::{UdpSeries, UdpTest};
 
@@ -62,6 +62,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("datatag-one-against-n", include_str!("../../../../../experiments/datatag-one-against-n.toml")),
     ("tapee", include_str!("../../../../../experiments/tapee.toml")),
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
+    ("emulators", include_str!("../../../../../experiments/emulators.toml")),
+    ("emulators-tcp", include_str!("../../../../../experiments/emulators-tcp.toml")),
 ];
 
 /// What `lab run` knows by name.
@@ -157,6 +159,13 @@ impl Experiment {
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
         format!("{alike:?}")
+    }
+
+    /// Whether netem emulates the path of a point.
+    pub fn needs_netem(&self) -> bool {
+        let udp = self.udp.iter().flat_map(|series| series.tests.iter().map(|test| &test.setting));
+        let tcp = self.tcp.iter().flat_map(|series| series.tests.iter().map(|test| &test.setting));
+        udp.chain(tcp).any(|setting| setting.emulator == Emulator::Netem)
     }
 
     /// The commands that it runs beside longhaul's own tests, each with its series.

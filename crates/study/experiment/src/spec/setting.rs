@@ -5,6 +5,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use longhaul_path::spec::PathSpec;
+use longhaul_profile::Netem;
 use longhaul_terms::SoftirqPlacement;
 use longhaul_units::Nanos;
 use serde::Deserialize;
@@ -31,6 +33,29 @@ pub struct Setting {
     pub ipv6: bool,
     /// Each packet travels alone through the emulator.
     pub wire: bool,
+    /// What emulates the path.
+    pub emulator: Emulator,
+}
+
+/// What emulates a path between the hosts of a lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Emulator {
+    /// longhaul's own.
+    #[default]
+    Longhaul,
+    /// Linux's netem, at the two ports of a bridge (`run/netem.rs`).
+    Netem,
+}
+
+impl Emulator {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Longhaul => "longhaul",
+            Self::Netem => "netem",
+        }
+    }
 }
 
 /// Settings of both hosts; what is not said is as in any lab.
@@ -73,6 +98,7 @@ impl Setting {
         words.extend(self.ipv6.then(|| "IPv6".to_owned()));
         words.extend(self.poll_interval.map(polled));
         words.extend(self.softirq.map(placed));
+        words.extend((self.emulator == Emulator::Netem).then(|| "netem".to_owned()));
         words
     }
 }
@@ -99,6 +125,7 @@ pub(super) struct SettingText {
     pub(super) poll_interval: Axis<PollText>,
     pub(super) softirq: Axis<SoftirqPlacement>,
     pub(super) ip: Axis<u8>,
+    pub(super) emulator: Axis<Emulator>,
 }
 
 /// `hosts = { … }`.
@@ -129,9 +156,13 @@ impl<'de> Deserialize<'de> for PollText {
 }
 
 impl SettingText {
-    /// The settings of all points, each with the words that set it apart from the others.
-    pub(super) fn settings(&self, place: &str) -> Result<Vec<(Vec<String>, Setting)>, ExperimentError> {
-        let Self { hosts, poll_interval, softirq, ip } = self;
+    /// The settings of all points over `path`, each with the words that set it apart from the others.
+    pub(super) fn settings(
+        &self,
+        place: &str,
+        path: &PathSpec,
+    ) -> Result<Vec<(Vec<String>, Setting)>, ExperimentError> {
+        let Self { hosts, poll_interval, softirq, ip, emulator } = self;
         let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
         if let Some(mtu) = hosts.mtu.0.iter().find(|mtu| !(68..=65_535).contains(*mtu)) {
             return Err(at("hosts.mtu", format!("{mtu}: 68 to 65535")));
@@ -151,6 +182,12 @@ impl SettingText {
         {
             let allowed = format!("{interval}: {} to {}, or none", POLL_INTERVALS.start(), POLL_INTERVALS.end());
             return Err(at("poll_interval", allowed));
+        }
+        if emulator.0.contains(&Emulator::Netem) {
+            let missing = Netem::of_path(path, None).missing;
+            if !missing.is_empty() {
+                return Err(at("emulator", format!("netem cannot express {}", missing.join("; "))));
+            }
         }
         let all = vec![(Vec::new(), Setting::default())];
         let all = hosts.mtu.each(all, |mtu| format!("MTU {mtu}"), |to, mtu| to.hosts.mtu = Some(*mtu));
@@ -172,7 +209,7 @@ impl SettingText {
         let poll = |poll: &PollText| poll.0.map_or_else(|| "not polled".to_owned(), polled);
         let all = poll_interval.each(all, poll, |to, poll| to.poll_interval = poll.0);
         let all = softirq.each(all, |placement| placed(*placement), |to, placement| to.softirq = Some(*placement));
-        Ok(all)
+        Ok(emulator.each(all, |emulator| emulator.name().to_owned(), |to, emulator| to.emulator = *emulator))
     }
 }
 

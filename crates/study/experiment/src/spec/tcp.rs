@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
-use super::setting::{Axis, HostsText, PollText, Setting, SettingText};
+use super::setting::{Axis, Emulator, HostsText, PollText, Setting, SettingText};
 use super::{Repeats, apply, check_name};
 
 /// Tests of a series at most.
@@ -87,6 +87,8 @@ pub(super) struct TcpText {
     softirq: Axis<SoftirqPlacement>,
     #[serde(default)]
     ip: Axis<u8>,
+    #[serde(default)]
+    emulator: Axis<Emulator>,
     pace: Option<BitRate>,
     mss: Option<u32>,
     beside: Option<BesideText>,
@@ -148,9 +150,9 @@ impl TcpSeries {
         };
         let own = host("host", &written.host)?;
         let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
-        let (softirq, ip) = (written.softirq, written.ip);
-        let setting = SettingText { hosts: written.hosts, poll_interval: written.poll_interval, softirq, ip };
-        let mut settings = setting.settings(place)?;
+        let (softirq, ip, emulator) = (written.softirq, written.ip, written.emulator);
+        let setting = SettingText { hosts: written.hosts, poll_interval: written.poll_interval, softirq, ip, emulator };
+        let mut settings = setting.settings(place, &path)?;
         settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
         let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;
         if program.is_some() {
@@ -237,8 +239,12 @@ impl TcpSeries {
             return Err(ExperimentError::at(place, why));
         }
         let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
+        let mut changes = written.change;
+        if tests.iter().all(|test| test.setting.emulator == Emulator::Netem) {
+            changes.push("netem in place of longhaul's emulator".into());
+        }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, tests, repeats })
+        Ok(Self { name: written.name, paper: written.paper, changes, path, tests, repeats })
     }
 }
 

@@ -3,12 +3,12 @@
 use longhaul_path::spec::PathSpec;
 use longhaul_report::html::udp_loss::mbit;
 use longhaul_terms::{Affinity, Amount, SOCKBUF_LEAST, SoftirqPlacement};
-use longhaul_udp::{Pace, UdpParameters};
+use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
-use super::setting::{Axis, HostsText, POLL_INTERVALS, PollText, Setting, SettingText};
+use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollText, Setting, SettingText};
 use super::{Repeats, apply, check_name, times};
 
 /// Tests of a series at most.
@@ -42,6 +42,8 @@ pub struct UdpTest {
     pub setting: Setting,
     /// How it is sent.
     pub parameters: UdpParameters,
+    /// Delay and loss of each packet are compared with what the path asks.
+    pub exact: bool,
 }
 
 impl UdpTest {
@@ -99,6 +101,11 @@ pub(super) struct UdpText {
     #[serde(default)]
     ip: Axis<u8>,
     #[serde(default)]
+    emulator: Axis<Emulator>,
+    /// Compare each packet with what the path asks.
+    #[serde(default)]
+    exact: bool,
+    #[serde(default)]
     change: Vec<String>,
 }
 
@@ -126,13 +133,15 @@ impl UdpSeries {
         };
         let mut path = path.clone();
         apply(&at("change"), &written.change, &mut path)?;
-        let UdpText { hosts, poll_interval, softirq, ip, .. } = written;
-        let settings = SettingText { hosts, poll_interval, softirq, ip }.settings(place)?;
+        let UdpText { hosts, poll_interval, softirq, ip, emulator, exact, .. } = written;
+        let settings = SettingText { hosts, poll_interval, softirq, ip, emulator }.settings(place, &path)?;
         let common = UdpParameters {
             amount,
             sockbuf_bytes: written.sockbuf.map(|size| size.0),
             wire: written.wire,
             interval_ns: None,
+            each_packet: exact,
+            timestamps: if exact { Timestamps::Kernel } else { Timestamps::default() },
             ..UdpParameters::default()
         };
         let mut tests = Vec::new();
@@ -155,7 +164,7 @@ impl UdpSeries {
                     };
                     parameters.validate().map_err(|error| ExperimentError::parameter(place, &error))?;
                     let (setting, words) = (setting.clone(), words.clone());
-                    let mut test = UdpTest { label: String::new(), words, setting, parameters };
+                    let mut test = UdpTest { label: String::new(), words, setting, parameters, exact };
                     test.name();
                     tests.push(test);
                 }
@@ -166,7 +175,11 @@ impl UdpSeries {
             return Err(ExperimentError::at(place, why));
         }
         let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
+        let mut changes = written.change;
+        if tests.iter().all(|test| test.setting.emulator == Emulator::Netem) {
+            changes.push("netem in place of longhaul's emulator".into());
+        }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, changes: written.change, path, tests, repeats })
+        Ok(Self { name: written.name, paper: written.paper, changes, path, tests, repeats })
     }
 }

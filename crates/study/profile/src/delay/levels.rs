@@ -44,15 +44,19 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Of round trips.
-    pub(crate) fn of(rtts: &Samples) -> Self {
+    /// Of round trips, whose way is known to have changed before the probes at `known` were sent, ascending.
+    pub(crate) fn of(rtts: &Samples, known: &[i64]) -> Self {
         let delays: Vec<f64> = rtts.iter().map(|sample| sample.1).collect();
-        let Shifts::At(found) = shifts(&delays) else { return Self { unknown: true, ..Self::default() } };
-        // Some late answers in a row are no level.
+        let mut known: Vec<usize> =
+            known.iter().map(|at_ns| rtts.partition_point(|sample| sample.0 < *at_ns)).collect();
+        known.dedup();
+        let Shifts::At(found) = shifts(&delays, &known) else { return Self { unknown: true, ..Self::default() } };
+        // Some late answers in a row are no level; on another way they are.
         let end = rtts.len();
         let lasts = |nth: usize| {
             let (from, to) = (found[nth], *found.get(nth + 1).unwrap_or(&end));
-            to - from >= PROBES_LEAST && rtts[to - 1].0 - rtts[from].0 >= LASTS_LEAST_NS
+            let long = rtts[to - 1].0 - rtts[from].0 >= LASTS_LEAST_NS;
+            to - from >= PROBES_LEAST && (long || known.contains(&from))
         };
         let mut at: Vec<i64> = (0..found.len()).filter(|nth| lasts(*nth)).map(|nth| rtts[found[nth]].0).collect();
         loop {

@@ -26,6 +26,10 @@ const SIDE_LEAST: usize = 4;
 const FLAT: f64 = 1.2;
 /// Of delays that hardly vary: a single late answer is no shift.
 const SCALE_LEAST: f64 = 0.3;
+/// Where the way is known to have changed: one place is tested, not all of them. By chance one in 1,000 is higher.
+const THRESHOLD_KNOWN: f64 = 3.3;
+/// Delays on each side of such a place.
+const KNOWN_SIDE_LEAST: usize = 16;
 /// More shifts are a delay that wanders.
 const SHIFTS_MOST: usize = 20;
 
@@ -38,8 +42,9 @@ pub(crate) enum Shifts {
     Wanders,
 }
 
-/// Finds them in `delays`, by time.
-pub(crate) fn shifts(delays: &[f64]) -> Shifts {
+/// Finds them in `delays`, by time. `known` are the first samples of ways that are known to be other ones than before, ascending: there a smaller
+/// shift is one, too.
+pub(crate) fn shifts(delays: &[f64], known: &[usize]) -> Shifts {
     let scores = normal_scores(delays);
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(scores.iter().scan(0.0, |sum, score| {
@@ -62,7 +67,31 @@ pub(crate) fn shifts(delays: &[f64]) -> Shifts {
         }
     }
     at.sort_unstable();
-    if at.len() > SHIFTS_MOST { Shifts::Wanders } else { Shifts::At(refined(&sums, &at, block)) }
+    if at.len() > SHIFTS_MOST {
+        return Shifts::Wanders;
+    }
+    let mut at = refined(&sums, &at, block);
+    for place in known_shifts(&sums, &at, known, SIDE_LEAST * block, scale) {
+        at.insert(at.partition_point(|at| *at < place), place);
+    }
+    Shifts::At(at)
+}
+
+/// Those of `known` at which the delay shifts and which are not near one that was found.
+fn known_shifts(sums: &[f64], found: &[usize], known: &[usize], near: usize, scale: f64) -> Vec<usize> {
+    let mut edges: Vec<usize> = [&[0], found, known, &[sums.len() - 1]].concat();
+    edges.sort_unstable();
+    edges.dedup();
+    let shifts = |place: &usize| {
+        let nth = edges.partition_point(|edge| edge < place);
+        let (Some(before), Some(after)) = (nth.checked_sub(1), edges.get(nth + 1)) else { return false };
+        let within = edges[before]..*after;
+        let sides = (place - within.start).min(within.end - place);
+        let is_found = found.iter().any(|found| found.abs_diff(*place) <= near);
+        let higher = |(_, height): (usize, f64)| height > THRESHOLD_KNOWN * scale;
+        sides >= KNOWN_SIDE_LEAST && !is_found && highest(sums, &within, [*place].into_iter()).is_some_and(higher)
+    };
+    known.iter().copied().filter(shifts).collect()
 }
 
 /// The likeliest shift within an interval.

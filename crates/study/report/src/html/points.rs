@@ -38,7 +38,7 @@ pub struct Repeat<R> {
     pub seed: u64,
     /// When it began, RFC 3339.
     pub began_at: String,
-    /// The counters of the emulator of its lab, as `longhaul lab status --json` has them; `None` where there was no lab, or it ended badly.
+    /// The counters of the emulator of its lab, as `longhaul lab status --json` has them; `None` where there was no lab, where netem emulated the path, or where it ended badly.
     #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Map<String, Value>>"))]
     pub emulator: Option<Value>,
     /// The test.

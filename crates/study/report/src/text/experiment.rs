@@ -10,7 +10,8 @@ use crate::html::series::Series;
 use crate::html::tcp_goodput::{
     self, BESIDE_GOODPUT, EXPECTED, GOODPUT, PATH_RTT, RETRANSMITS, RTT, TIME, WINDOW, limit,
 };
-use crate::html::udp_loss::{self, LOST, RECEIVED, SENT, scaled};
+use crate::html::udp_loss::exactness::MISCOUNTED;
+use crate::html::udp_loss::{self, EXACT, LOST, RECEIVED, SENT, scaled};
 
 /// Places that have a column of their own in the table: those of the NLR Rings paper.
 const COLUMNS: [(Location, &str); 3] = [
@@ -57,7 +58,9 @@ fn not_measured(why: Option<&str>) -> String {
 
 /// A series of UDP tests: means over the runs of each point. Rates are Mb/s of payload; each place has the percent of the packets that it lost.
 pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
-    let columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
+    let exact = series.points.iter().any(|point| point.mean(MISCOUNTED).is_some());
+    let mut columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
+    columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| format!(" {title:>16}")));
     let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
     let mut table = format!(
         "{}\n{:>wide$} {:>16} {:>16} {:>17}{columns}  runs\n",
@@ -70,7 +73,11 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
         };
         let places = point.means_of(udp_loss::Run::percent);
         let at = |location: &Location| places.get(location).map_or(0.0, |mean| mean.mean);
-        let columns: String = COLUMNS.iter().map(|(location, _)| format!(" {:>14.3}", at(location))).collect();
+        let mut columns: String = COLUMNS.iter().map(|(location, _)| format!(" {:>14.3}", at(location))).collect();
+        for (name, _, unit) in EXACT.iter().filter(|_| exact) {
+            let mean = point.mean(name).map_or_else(|| NONE.to_owned(), |_| scaled(point, name, 1.0 / unit).text(1));
+            let _ = write!(columns, " {mean:>16}");
+        }
         let others: String = (places.iter())
             .filter(|(location, mean)| COLUMNS.iter().all(|(known, _)| known != *location) && mean.mean > 0.0)
             .map(|(location, mean)| format!("  {location} {:.3}", mean.mean))

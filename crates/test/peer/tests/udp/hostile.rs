@@ -38,7 +38,7 @@ impl Random {
 }
 
 fn hello() -> Message {
-    Message::Hello(Hello { version: PROTOCOL.into(), nonce: 7, features: Vec::new() })
+    Message::Hello(Hello { version: PROTOCOL.into(), nonce: 7, features: Vec::new(), measurement: None })
 }
 
 /// One message of each kind that a client may send.

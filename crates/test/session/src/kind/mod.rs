@@ -31,7 +31,14 @@ pub mod udp;
 pub use end::{Cut, EndReport, TestEnd};
 
 /// The features in a hello: the kinds of tests that not every server knows, and what of a kind it may not know.
-pub(crate) const FEATURES: [&str; 4] = [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS, udp::EACH_PACKET];
+pub(crate) const FEATURES: [&str; 6] =
+    [tcp::FEATURE, rtt::FEATURE, udp::RECEIVE_SETTINGS, udp::EACH_PACKET, DONT_FRAGMENT, TRAFFIC_CLASS];
+
+/// A feature in a hello: this end sends packets that must not be fragmented, if it is asked to.
+pub const DONT_FRAGMENT: &str = "dont_fragment";
+
+/// A feature in a hello: this end sends packets with a traffic class, if it is asked to.
+pub const TRAFFIC_CLASS: &str = "traffic_class";
 
 /// A test of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

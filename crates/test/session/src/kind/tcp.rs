@@ -8,7 +8,7 @@ use longhaul_tcp::{TcpEndReport, TcpParameters, TcpResult, TcpStreamReport};
 use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
-use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, sockets};
+use super::{EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, sockets};
 use crate::limits::{Caps, DRAIN_LIMIT};
 use crate::progress::Progress;
 use crate::randomness::Randomness;
@@ -18,7 +18,8 @@ pub const FEATURE: &str = "tcp";
 
 impl TestKind for TcpParameters {
     fn needs(&self) -> Vec<&'static str> {
-        vec![FEATURE]
+        let class = (self.traffic_class > 0).then_some(TRAFFIC_CLASS);
+        [Some(FEATURE), class].into_iter().flatten().collect()
     }
 
     fn amount(&self) -> Amount {

@@ -11,7 +11,9 @@ use longhaul_udp::{Pace, Timestamps, UdpEndReport, UdpParameters, UdpReceiverRep
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::{EndReport, Proof, TestEnd, TestKind, TestParameters, datagrams_proof, sockets};
+use super::{
+    DONT_FRAGMENT, EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, datagrams_proof, sockets,
+};
 use crate::caveats;
 use crate::limits::{Caps, DRAIN_QUIET};
 use crate::progress::Progress;
@@ -28,7 +30,9 @@ impl TestKind for UdpParameters {
         let settings = (!self.receive.is_empty() && self.direction.client_sends()).then_some(RECEIVE_SETTINGS);
         // Also where the client receives: a server that does not know it would grant another test.
         let rows = self.each_packet.then_some(EACH_PACKET);
-        settings.into_iter().chain(rows).collect()
+        let whole = self.dont_fragment.then_some(DONT_FRAGMENT);
+        let class = (self.traffic_class > 0).then_some(TRAFFIC_CLASS);
+        [settings, rows, whole, class].into_iter().flatten().collect()
     }
 
     fn amount(&self) -> Amount {

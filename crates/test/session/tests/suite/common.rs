@@ -108,7 +108,8 @@ impl Pair {
         let parameters = parameters.into();
         let now = Nanos::from_secs(1_000);
         let peer: SocketAddr = CLIENT.parse().unwrap();
-        let client = ClientSession::new(now, ClientConfig { parameters, nonce: 1, report_bytes: 64 << 20 });
+        let client =
+            ClientSession::new(now, ClientConfig { parameters, nonce: 1, measurement: None, report_bytes: 64 << 20 });
         let server = ServerSession::new(now, ServerConfig { peer: peer.ip(), caps }, randomness(3));
         let ends = [(Side::Client, End::default()), (Side::Server, End::default())].into();
         let admission = Admission::new(1, BusyPolicy::Refuse);

@@ -38,6 +38,7 @@ fn message(random: &mut impl Rng) -> Message {
             version: if next() % 4 == 0 { text(&mut next) } else { PROTOCOL.into() },
             nonce: next(),
             features: vec![longhaul_session::kind::tcp::FEATURE.into()],
+            measurement: (next() % 2 == 0).then(|| longhaul_session::MeasurementId([next(), next()])),
         }),
         1 if next() % 2 == 0 => Message::Propose {
             parameters: TcpParameters { streams: next() as u8 % 80, ..TcpParameters::default() }.into(),
@@ -96,10 +97,15 @@ fn ten_thousand_sequences_of_messages() {
             0 => UdpParameters { direction, ..UdpParameters::default() }.into(),
             _ => TcpParameters { direction, ..TcpParameters::default() }.into(),
         };
-        let mut client =
-            ClientSession::new(now, ClientConfig { parameters: parameters.clone(), nonce: 1, report_bytes: 1 << 16 });
+        let mut client = ClientSession::new(
+            now,
+            ClientConfig { parameters: parameters.clone(), nonce: 1, measurement: None, report_bytes: 1 << 16 },
+        );
         if below(&mut random, 2) == 0 {
-            server.handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 0, features: vec![] }));
+            server.handle_message(
+                now,
+                Message::Hello(Hello { version: PROTOCOL.into(), nonce: 0, features: vec![], measurement: None }),
+            );
             server.handle_message(now, Message::Propose { parameters });
         }
         for step in 0..20 {

@@ -275,7 +275,7 @@ fn a_peer_that_never_ends_the_test_is_left() {
 }
 
 fn hello(version: &str) -> Hello {
-    Hello { version: version.into(), nonce: 0, features: vec!["of the future".into()] }
+    Hello { version: version.into(), nonce: 0, features: vec!["of the future".into()], measurement: None }
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn connections_can_be_proven_before_the_driver_reports_them() {
 /// What the client says of a server whose hello has `features`.
 fn error_beside(parameters: impl Into<TestParameters>, features: &[&str]) -> Option<(String, String)> {
     let now = Nanos::from_secs(1);
-    let config = ClientConfig { parameters: parameters.into(), nonce: 1, report_bytes: 1 << 20 };
+    let config = ClientConfig { parameters: parameters.into(), nonce: 1, measurement: None, report_bytes: 1 << 20 };
     let mut client = ClientSession::new(now, config);
     let said = |client: &mut ClientSession| std::iter::from_fn(|| client.poll_output()).collect::<Vec<_>>();
     assert!(
@@ -54,7 +54,8 @@ fn error_beside(parameters: impl Into<TestParameters>, features: &[&str]) -> Opt
         "it waits for the server's hello"
     );
     let features = features.iter().map(|feature| (*feature).to_owned()).collect();
-    client.handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 2, features }));
+    client
+        .handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 2, features, measurement: None }));
     match said(&mut client).pop() {
         Some(Output::Failed(error)) => Some((error.code, error.message)),
         Some(Output::SendMessage(Message::Propose { .. })) => None,
@@ -72,6 +73,17 @@ fn a_server_that_is_too_old_for_a_test_is_reported() {
         let old = error("the server cannot report when each packet arrived");
         assert_eq!(error_beside(rows.clone(), &["tcp", "rtt", "receive_settings"]), old);
         assert_eq!(error_beside(rows, &["each_packet"]), None);
+        let whole = UdpParameters { dont_fragment: true, direction, ..UdpParameters::default() };
+        let old = error("the server does not know packets that must not be fragmented (`dont_fragment`)");
+        assert_eq!(error_beside(whole.clone(), &["tcp", "rtt", "each_packet"]), old);
+        assert_eq!(error_beside(whole, &["dont_fragment"]), None);
+        let class = error("the server does not know packets with a traffic class (`traffic_class`)");
+        let marked = UdpParameters { traffic_class: 0x2e << 2, direction, ..UdpParameters::default() };
+        assert_eq!(error_beside(marked.clone(), &["tcp", "rtt", "each_packet"]), class);
+        assert_eq!(error_beside(marked, &["traffic_class"]), None);
+        let marked = TcpParameters { traffic_class: 1, direction, ..TcpParameters::default() };
+        assert_eq!(error_beside(marked.clone(), &["tcp"]), class);
+        assert_eq!(error_beside(marked, &["tcp", "traffic_class"]), None);
     }
 }
 
@@ -80,7 +92,10 @@ fn no_bulk_before_every_connection_has_said_the_cookie() {
     let now = Nanos::from_secs(1);
     let peer: std::net::SocketAddr = CLIENT.parse().unwrap();
     let mut server = ServerSession::new(now, ServerConfig { peer: peer.ip(), caps: Default::default() }, randomness(9));
-    server.handle_message(now, Message::Hello(Hello { version: PROTOCOL.into(), nonce: 0, features: vec![] }));
+    server.handle_message(
+        now,
+        Message::Hello(Hello { version: PROTOCOL.into(), nonce: 0, features: vec![], measurement: None }),
+    );
     let asked = TcpParameters { streams: 2, ..parameters(TestDirection::Reverse) };
     server.handle_message(now, Message::Propose { parameters: asked.into() });
     let mut cookie = None;

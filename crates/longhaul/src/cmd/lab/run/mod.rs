@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_experiment::faults::Programs;
-use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner};
+use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, netem_missing};
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::new_file;
@@ -57,7 +57,8 @@ use crate::output::{
 `longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
     /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-batching, nlr-batching-tcp, datatag-loss, datatag-switch,
-    /// datatag-transfers, datatag-fairness, datatag-one-against-n, tapee, emulation-matrix, nima), a file, or faults
+    /// datatag-transfers, datatag-fairness, datatag-one-against-n, tapee, emulation-matrix, emulators, emulators-tcp, nima), a file,
+    /// or faults
     experiment: String,
     /// Write result.json, report.html, runs.jsonl and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -109,7 +110,7 @@ const SAVE_EACH: Nanos = Nanos::from_secs(10);
 impl Args {
     fn choice(&self) -> Choice {
         let Self { repeat, quick, .. } = *self;
-        Choice { repeat, quick, only: self.only.clone(), real: self.real.server().is_some() }
+        Choice { repeat, quick, only: self.only.clone(), real: self.real.server().is_some(), without_netem: false }
     }
 
     /// The first option that is for experiments with repeated runs, if one was given.
@@ -282,6 +283,8 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     }
 
     let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    let netem_missing = if experiment.needs_netem() && target.is_none() { netem_missing() } else { None };
+    let choice = Choice { without_netem: netem_missing.is_some(), ..args.choice() };
     if experiment.calibrate && !args.full && target.is_none() {
         if kept.is_none() {
             say("finding out what this machine can do");
@@ -295,7 +298,10 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         ));
     }
     let experiment = &experiment.scaled(header.factor);
-    let plan = &Plan::of(experiment, &args.choice(), spec.seed).map_err(Failure::usage)?;
+    let plan = &Plan::of(experiment, &choice, spec.seed).map_err(Failure::usage)?;
+    if let Some(missing) = &netem_missing {
+        say(&without_netem(missing, plan));
+    }
     let mut ran = Ran::new(experiment, plan, tries);
     let journal = match (kept, &args.output) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
@@ -307,7 +313,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let measured = Measured { args, experiment, plan, spec: &spec, tries, header: &header };
+    let measured = Measured { args, experiment, plan, spec: &spec, tries, header: &header, netem_missing };
     let progress = RefCell::new(Progress::new(plan, args.json, metrics));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
@@ -374,6 +380,8 @@ struct Measured<'a> {
     spec: &'a LabSpec,
     tries: u32,
     header: &'a Header,
+    /// Why points that need netem are left out; `None` if there are none.
+    netem_missing: Option<Caveat>,
 }
 
 impl Measured<'_> {
@@ -382,7 +390,7 @@ impl Measured<'_> {
         ran: &'a Ran,
         interrupted: bool,
     ) -> Envelope<Parameters<'a>, Ended<'a>, WithHosts<&'a Option<Hosts>>> {
-        let Self { args, experiment, plan, spec, tries, header } = *self;
+        let Self { args, experiment, plan, spec, tries, header, .. } = *self;
         let parameters = Parameters {
             title: &experiment.title,
             source: &experiment.source,
@@ -399,7 +407,8 @@ impl Measured<'_> {
         };
         let findings = ran.findings(experiment, plan);
         let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp, findings };
-        Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, ran.caveats())
+        let caveats = self.netem_missing.iter().cloned().chain(ran.caveats()).collect();
+        Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, caveats)
             .with_hosts(&ran.hosts)
     }
 
@@ -415,6 +424,8 @@ impl Measured<'_> {
         if let Some(host) = self.args.real.server() {
             return format!("{}\n\n{note}", real::differs(self.experiment, self.plan, host));
         }
+        let missing = self.netem_missing.as_ref().map(|missing| without_netem(missing, self.plan) + "\n\n");
+        let note = &(missing.unwrap_or_default() + note);
         if !self.experiment.calibrate {
             return note.clone();
         }
@@ -447,6 +458,11 @@ impl Measured<'_> {
         };
         save_both(folder, &self.envelope(ran, interrupted), html)
     }
+}
+
+/// What is left out of an experiment on a machine without netem, and why.
+fn without_netem(missing: &Caveat, plan: &Plan) -> String {
+    format!("Left out are {}: {}. To have them: {}.", plan.left_out().join("; "), missing.message, missing.remedy)
 }
 
 /// An experiment without a path: two hosts and a cable.

@@ -1,5 +1,7 @@
 //! UDP loss against rate, by location: figure 5 of the NLR Rings paper, for any experiment.
 
+pub(crate) mod exactness;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
@@ -15,6 +17,8 @@ use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{Report, Series};
+
+pub use self::exactness::{Exactness, OneWayDelay};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
 const LOW_PANEL: f64 = 0.2;
@@ -35,8 +39,25 @@ const ARRIVALS_MEAN: &str = "between_packets_mean_ns";
 const BATCH: &str = "mean_batch_packets";
 
 /// Each mean that a point can have.
-pub const QUANTITIES: &[&str] =
-    &[LOST, SENT, RECEIVED, NETWORK_LOST, RING_LOST, BUFFER_LOST, ARRIVALS, ARRIVALS_MOST, ARRIVALS_MEAN, BATCH];
+pub const QUANTITIES: &[&str] = &[
+    LOST,
+    SENT,
+    RECEIVED,
+    NETWORK_LOST,
+    RING_LOST,
+    BUFFER_LOST,
+    ARRIVALS,
+    ARRIVALS_MOST,
+    ARRIVALS_MEAN,
+    BATCH,
+    exactness::DELAY,
+    exactness::DELAY_MOST,
+    exactness::DELAY_ERROR_LEAST,
+    exactness::DELAY_ERROR,
+    exactness::DELAY_ERROR_MOST,
+    exactness::DROPPED,
+    exactness::MISCOUNTED,
+];
 
 /// One test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +76,9 @@ pub struct Run {
     pub error: Option<Caveat>,
     /// What speaks against trusting this test.
     pub caveats: Vec<Caveat>,
+    /// Delay and loss beside what the path asks for; `None` where the experiment does not ask for it.
+    #[serde(default)]
+    pub exactness: Option<Exactness>,
 }
 
 impl Run {
@@ -119,6 +143,7 @@ impl points::Run for Run {
                 (BATCH, arrivals.batch_packets.mean),
             ]);
         }
+        all.extend(self.exactness.iter().flat_map(Exactness::quantities));
         all
     }
 
@@ -179,8 +204,10 @@ impl Report<Run> {
         self.about.note(&mut body);
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "lost, %"].map(str::to_owned).to_vec();
         columns.extend(lossy.iter().map(|location| format!("{}, %", words(*location))));
+        let exact = self.runs().any(|run| run.exactness.is_some());
+        columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| (*title).to_owned()));
         columns.push("placed by".into());
-        self.table(&mut body, &columns, |point| cells(point, &lossy));
+        self.table(&mut body, &columns, |point| cells(point, &lossy, exact));
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve");
@@ -265,6 +292,12 @@ impl Report<Run> {
         for text in methods.into_iter().chain(granularities) {
             *body += &format!("<p>{text}</p>\n");
         }
+        if self.runs().any(|run| run.exactness.is_some()) {
+            *body += "<p>The delay of a packet is the time from just before the sending program gave it to the kernel until the receiving kernel \
+                      stamped it, so what both hosts take is in it. Its error is the delay less what the path asks for. Miscounted are packets \
+                      that are missing between the interfaces of both hosts without the emulator's word, or that it counts as dropped although \
+                      they arrived.</p>\n";
+        }
         *body += "<p>Rates count UDP payload: the sent rate from first to last departure, the received rate from first to last \
                   arrival. Percentages are of the packets sent; each is the mean over the runs of a point. If the sender did not reach a rate, a caveat says so.</p>\n\
                   <p>Client and server are network namespaces on one machine, and longhaul emulates the path between them, so \
@@ -273,15 +306,28 @@ impl Report<Run> {
 }
 
 /// The cells of a row of the table but for label and runs; `None` without a result.
-fn cells(point: &Point<Run>, lossy: &[Location]) -> Option<Vec<String>> {
+fn cells(point: &Point<Run>, lossy: &[Location], exact: bool) -> Option<Vec<String>> {
     let method = point.shown().find_map(|run| run.result.as_ref())?.location_method;
     let mut cells = [SENT, RECEIVED].map(|name| scaled(point, name, 1e-6).text(1)).to_vec();
     cells.push(scaled(point, LOST, 1.0).text(3));
     let percent = point.means_of(Run::percent);
     cells.extend(lossy.iter().map(|location| percent.get(location).map_or_else(|| "0".into(), |mean| mean.text(3))));
+    let mean = |name: &str, unit: f64| {
+        point.mean(name).map_or_else(|| "–".to_owned(), |_| scaled(point, name, 1.0 / unit).text(1))
+    };
+    cells.extend(EXACT.iter().filter(|_| exact).map(|(name, _, unit)| mean(name, *unit)));
     cells.push(method_name(method).into());
     Some(cells)
 }
+
+/// Columns of a table with delay and loss beside what was asked: mean, title, unit.
+pub(crate) const EXACT: [(&str, &str, f64); 5] = [
+    (exactness::DELAY, "delay p50, ms", 1e6),
+    (exactness::DELAY_ERROR_LEAST, "least error, us", 1e3),
+    (exactness::DELAY_ERROR, "error p50, us", 1e3),
+    (exactness::DELAY_ERROR_MOST, "error p99, us", 1e3),
+    (exactness::MISCOUNTED, "miscounted", 1.0),
+];
 
 /// A mean times `factor`; 0 where no run has it.
 pub(crate) fn scaled<R: points::Run>(point: &Point<R>, name: &str, factor: f64) -> Mean {
@@ -348,6 +394,7 @@ pub(crate) mod tests {
             result: Some(result),
             error: None,
             caveats: Vec::new(),
+            exactness: None,
         }
     }
 
