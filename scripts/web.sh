@@ -9,7 +9,7 @@ cannot() {
     exit "${WEB_REQUIRED:-0}"
 }
 newer=$(find package-lock.json tsconfig.json build.mjs src -newer dist/charts.sha256 2>/dev/null || echo none)
-if [[ -s dist/charts.js.gz && -s dist/charts.sha256 && -z $newer ]]; then
+if [[ -s dist/charts.js.gz && -s dist/charts.sha256 && -s dist/mesh.js.gz && -s dist/mesh.sha256 && -z $newer ]]; then
     exit 0
 fi
 for command in node npm; do
