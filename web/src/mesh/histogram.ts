@@ -32,6 +32,8 @@ export function histogram({ span, tests, without_loss, buckets }: Losses): HTMLE
     }
     for (let power = LEAST; power <= MOST; power++) {
         svg.append(draw("line", { class: "axis", x1: x(10 ** power), x2: x(10 ** power), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4 }));
+        // Between the first two there is no room.
+        if (power === LEAST + 1) continue;
         const words = `${power === LEAST ? "≤ " : ""}${Number((10 ** (power + 2)).toPrecision(1))} %`;
         svg.append(draw("text", { x: x(10 ** power), y: HEIGHT - BOTTOM + 18, "text-anchor": power === LEAST ? "start" : power === MOST ? "end" : "middle" }, words));
     }

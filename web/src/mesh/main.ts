@@ -163,13 +163,13 @@ class Page {
         ]);
         return () => {
             this.matrix.show(sites, pairs);
-            const nextTests = table(["Due", "Test", "From", "To"], next.map(({ at, test, sender, receiver }) => [`${moment(at)}:${at.slice(17, 19)}`, test, sender, receiver]), "Next tests");
+            const nextTests = table(["Due", "Test", "From", "To"], next.map(({ at, test, sender, receiver }) => [`${moment(at)}:${at.slice(17, 19)}`, test, sender, receiver]), "Next tests", "facts");
             const about = `Rows send, columns receive. From ${moment(pairs.span.from)} to ${moment(pairs.span.until)} UTC. Arrow keys move, Enter opens a pair.`;
             replace(this.view,
                 element("h2", "", "All pairs"), element("p", "quiet", about), this.matrix.place,
                 element("h2", "", "How the loss is spread"), histogram(losses),
-                element("h2", "", "Sites"), siteList(sites, pairs.pairs, Date.parse(mesh.now)),
-                element("h2", "", "Next tests"), nextTests);
+                element("h2", "", "Next tests"), nextTests,
+                element("h2", "", "Sites"), siteList(sites, pairs.pairs, Date.parse(mesh.now)));
         };
     }
 

@@ -11,6 +11,12 @@ export function shade(loss: number | null): string {
     return loss === null ? "untested" : `loss-${STEPS.filter(([from]) => loss >= from).length - 1}`;
 }
 
+/** What fits into a cell, in percent. */
+function short(loss: number | null): string {
+    if (loss === null) return "";
+    return loss > 0 && loss < 1e-4 ? "<0.01" : percent(loss).replace(" %", "");
+}
+
 /** Up to so many sites the cells have numbers in them. */
 const WITH_NUMBERS = 12;
 /** A pair that no test of this span has. */
@@ -50,7 +56,7 @@ export class Matrix {
             if (from === to) return;
             const { loss } = this.pair(from, to);
             cell.className = `cell ${shade(loss)}`;
-            if (names.length <= WITH_NUMBERS) cell.textContent = loss === null ? "" : percent(loss).replace(" %", "");
+            if (names.length <= WITH_NUMBERS) cell.textContent = short(loss);
             cell.setAttribute("aria-label", this.words(from, to));
         }));
         this.read(...this.focus);

@@ -48,9 +48,10 @@ export function link(address: string, text: string): HTMLAnchorElement {
     return made;
 }
 
-/** A table; what is in a cell may be an element. Narrow screens show each row as a block, with the heads beside the values. */
-export function table(heads: string[], rows: (string | Node)[][], caption: string): HTMLElement {
-    const made = make("table");
+/** A table; what is in a cell may be an element. Narrow screens show each row as a block, with the heads
+ * beside the values. With the class `facts` it has words, not numbers. */
+export function table(heads: string[], rows: (string | Node)[][], caption: string, classes = ""): HTMLElement {
+    const made = make("table", classes);
     made.append(element("caption", "unseen", caption));
     const head = made.createTHead().insertRow();
     for (const text of heads) {
