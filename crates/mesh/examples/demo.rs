@@ -47,7 +47,10 @@ fn main() -> Done<()> {
         let results = lab.round(&mesh, hours, from, faults)?;
         let (sent, lost) = results.iter().fold((0, 0), |sum, result| (sum.0 + result.sent, sum.1 + result.lost));
         let taken = archive.take(&results).map_err(|error| error.to_string())?;
-        println!("{hours} hours of all 56 pairs: {taken} results, {sent} packets, {lost} lost; after {} s", begin.elapsed().as_secs());
+        println!(
+            "{hours} hours of all 56 pairs: {taken} results, {sent} packets, {lost} lost; after {} s",
+            begin.elapsed().as_secs()
+        );
         Ok(())
     };
     println!("first round, nothing is broken …");
@@ -55,16 +58,26 @@ fn main() -> Done<()> {
     let drop_some = "add table inet bad; add chain inet bad in { type filter hook input priority 0; }; \
          add rule inet bad in meta l4proto udp numgen random mod 100 == 0 drop";
     lab.on(RECEIVER, &["nft", drop_some])?;
-    println!("now {RECEIVER} drops 1 % of what it receives, and the path from {} to {} loses 2 %; second round …", PATH.0, PATH.1);
+    println!(
+        "now {RECEIVER} drops 1 % of what it receives, and the path from {} to {} loses 2 %; second round …",
+        PATH.0, PATH.1
+    );
     round(HOURS_AFTER, first + HOURS_BEFORE, true)?;
     drop((servers, archive));
     let status = Command::new(lab.mesh()).args(["status", "--folder"]).arg(lab.folder.join("hub")).output()?;
     let said = String::from_utf8(status.stdout)?;
-    println!("look at it: {} run --coordinator --folder {} --http 127.0.0.1:8080 --public", lab.mesh().display(), lab.folder.join("hub").display());
+    println!(
+        "look at it: {} run --coordinator --folder {} --http 127.0.0.1:8080 --public",
+        lab.mesh().display(),
+        lab.folder.join("hub").display()
+    );
     let named: Vec<&str> = said.lines().filter(|line| line.contains(" more than usual ")).collect();
     named.iter().for_each(|line| println!("{line}"));
     let has = |text: String| named.iter().any(|line| line.starts_with(&text));
-    if named.len() == 2 && has(format!("what {RECEIVER} receives loses")) && has(format!("the path from {} to {} loses", PATH.0, PATH.1)) {
+    if named.len() == 2
+        && has(format!("what {RECEIVER} receives loses"))
+        && has(format!("the path from {} to {} loses", PATH.0, PATH.1))
+    {
         return Ok(());
     }
     Err(format!("the mesh does not name these two alone: {said}").into())
@@ -89,8 +102,11 @@ impl Lab {
         let folder = programs.with_file_name("mesh-demo");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
-        let lab = Self { longhaul: programs.join("longhaul"), name: format!("mesh-demo-{}", std::process::id()), folder };
-        let host = |number: usize| format!("[[{}]]\nname = '{}'\n", if number < 4 { "client" } else { "server" }, SITES[number]);
+        let lab =
+            Self { longhaul: programs.join("longhaul"), name: format!("mesh-demo-{}", std::process::id()), folder };
+        let host = |number: usize| {
+            format!("[[{}]]\nname = '{}'\n", if number < 4 { "client" } else { "server" }, SITES[number])
+        };
         let hosts: String = (0..SITES.len()).map(host).collect();
         let path = lab.folder.join("path.toml");
         fs::write(&path, format!("{hosts}[[both]]\nrate = '10Gbit'\ndelay = '5ms'\n"))?;
@@ -117,7 +133,8 @@ impl Lab {
         let mut text = "name = 'demo'\n[[test]]\nname = 'probes'\nkind = 'udp'\nevery = '1h'\ntime = '60s'\nrate = '1M'\nlength = 500\n".to_owned();
         for site in SITES {
             let said = self.on(site, &["ip", "-4", "-o", "addr", "show", "eth0"])?;
-            let address = said.split_whitespace().skip_while(|word| *word != "inet").nth(1).ok_or("a host has no address")?;
+            let address =
+                said.split_whitespace().skip_while(|word| *word != "inet").nth(1).ok_or("a host has no address")?;
             let address = address.split('/').next().unwrap_or_default();
             text += &format!("[[site]]\nname = '{site}'\naddress = '{address}'\nrate = '10Gbit'\n");
         }
@@ -147,7 +164,10 @@ impl Lab {
             let tested = thread::scope(|scope| {
                 let start = |pair| scope.spawn(move || self.test(mesh, pair, hours, from));
                 let running: Vec<_> = good.into_iter().map(start).collect();
-                running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a test panicked".into()))).collect::<Vec<_>>()
+                running
+                    .into_iter()
+                    .map(|one| one.join().unwrap_or_else(|_| Err("a test panicked".into())))
+                    .collect::<Vec<_>>()
             });
             for pair in bad {
                 self.set("forward.loss=random(2%)")?;
@@ -171,7 +191,19 @@ impl Lab {
         let rate = (PACKETS_A_SECOND * LENGTH * 8).to_string();
         let packets = (hours * PACKETS).to_string();
         let longhaul = self.longhaul.to_string_lossy();
-        let test = [&longhaul, "udp", &receiver.addresses[0], "--json", "--wire", "-b", &rate, "-l", &LENGTH.to_string(), "-k", &packets];
+        let test = [
+            &longhaul,
+            "udp",
+            &receiver.addresses[0],
+            "--json",
+            "--wire",
+            "-b",
+            &rate,
+            "-l",
+            &LENGTH.to_string(),
+            "-k",
+            &packets,
+        ];
         // A server may still be starting.
         let begin = Instant::now();
         let said = loop {
@@ -206,7 +238,9 @@ impl Lab {
                 let Some(hour) = own.get_mut(usize::try_from(number / PACKETS)?) else { continue };
                 hour.lost += 1;
                 let place = if location.starts_with("sender_") { &mut hour.at_sender } else { &mut hour.at_receiver };
-                if let (true, Some(count)) = (location.starts_with("sender_") || location.starts_with("receiver_"), place) {
+                if let (true, Some(count)) =
+                    (location.starts_with("sender_") || location.starts_with("receiver_"), place)
+                {
                     *count += 1;
                 }
             }

@@ -56,7 +56,8 @@ export class Matrix {
             if (from === to) return;
             const { loss } = this.pair(from, to);
             cell.className = `cell ${shade(loss)}`;
-            if (names.length <= WITH_NUMBERS) cell.textContent = short(loss);
+            // Drawn by the style: who listens hears the label alone.
+            if (names.length <= WITH_NUMBERS) cell.dataset.percent = short(loss);
             cell.setAttribute("aria-label", this.words(from, to));
         }));
         this.read(...this.focus);

@@ -78,9 +78,17 @@ impl Prometheus {
     }
 
     fn ask(&self, path: &str, query: &str) -> Value {
-        let request = agent().get(format!("{}/api/v1/{path}", self.address)).query("query", query);
-        let mut answer = request.call().unwrap();
-        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+        let begin = Instant::now();
+        loop {
+            let request = agent().get(format!("{}/api/v1/{path}", self.address)).query("query", query);
+            let mut answer = request.call().unwrap();
+            // It listens before it is ready.
+            if answer.status().as_u16() != 503 {
+                return serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+            }
+            assert!(begin.elapsed() < PATIENCE, "Prometheus is not ready");
+            thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// What a query finds, once it finds something.
