@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds web/ into web/dist: the script of figures over time, which the report crate embeds. Quick and silent where nothing has changed. Where
-# Node or npm's registry cannot be had, pages keep their still figures; WEB_REQUIRED=1 makes that an error.
+# Builds web/ into web/dist: the script of figures over time, which the report crate embeds, and that of the page of a mesh, which longhaul-mesh
+# embeds. Quick and silent where nothing has changed. Where Node or npm's registry cannot be had, pages keep their still figures and a mesh has no
+# page; WEB_REQUIRED=1 makes that an error.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 

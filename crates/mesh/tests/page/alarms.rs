@@ -74,7 +74,7 @@ fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
     // Six hours when it was raised, of which the loss had lasted four.
     assert!((0.003..0.006).contains(&alarm["loss"].as_f64().unwrap()), "{alarm}");
     assert!(alarm["text"].as_str().unwrap().starts_with("what chicago receives loses"), "{alarm}");
-    assert_eq!(lines(&folder.file("told")), [alarm.clone()]);
+    assert_eq!(lines(&folder.file("told")), std::slice::from_ref(alarm));
     assert_eq!(*posted.lock().unwrap(), [alarm.clone(), alarm.clone()], "the first one was refused");
     // Nothing more comes, not from the next start either.
     drop(coordinator);

@@ -114,20 +114,20 @@ impl Coordinator {
         let run = ["run", "--coordinator", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--folder"];
         let mut command = Command::new(MESH);
         command.args(run).arg(hub).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let child = command.spawn().unwrap();
+        let mut started = Self { child, address: String::new(), token: String::new(), said: String::new() };
         let (sender, lines) = mpsc::channel();
-        let errors = BufReader::new(child.stderr.take().unwrap());
+        let errors = BufReader::new(started.child.stderr.take().unwrap());
         thread::spawn(move || errors.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        let mut said = String::new();
         loop {
-            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not listen: {said}"));
-            said += &format!("{line}\n");
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not listen: {}", started.said));
+            started.said += &format!("{line}\n");
             if let Some(address) = line.strip_prefix("page at ") {
                 // What it says later is of interest where a test fails.
                 thread::spawn(move || lines.iter().for_each(|line| eprintln!("coordinator: {line}")));
-                let address = address.trim_end_matches('/').to_owned();
-                let token = fs::read_to_string(hub.join("http-token")).unwrap().trim().to_owned();
-                return Self { child, address, token, said };
+                started.address = address.trim_end_matches('/').to_owned();
+                started.token = fs::read_to_string(hub.join("http-token")).unwrap().trim().to_owned();
+                return started;
             }
         }
     }

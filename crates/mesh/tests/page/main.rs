@@ -4,6 +4,7 @@ mod alarms;
 #[path = "../../../longhaul/tests/common/browser.rs"]
 mod browser;
 mod common;
+mod encrypted;
 mod interface;
 mod login;
 mod look;

@@ -59,8 +59,9 @@ impl Prometheus {
         command.args(["--web.listen-address=127.0.0.1:0", "--log.format=logfmt"]);
         command.arg(format!("--config.file={}", folder.file("prometheus.yml").display()));
         command.arg(format!("--storage.tsdb.path={}", folder.file("tsdb").display()));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut started = Self { child, address: String::new() };
+        let lines = BufReader::new(started.child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let (sender, said) = std::sync::mpsc::channel();
         thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));
         loop {
@@ -72,7 +73,8 @@ impl Prometheus {
             if let Some(port) = port.filter(|port| *port != "0") {
                 // Read on, or it would stop when the pipe is full.
                 thread::spawn(move || said.iter().for_each(drop));
-                return Self { child, address: format!("http://127.0.0.1:{port}") };
+                started.address = format!("http://127.0.0.1:{port}");
+                return started;
             }
         }
     }
