@@ -178,7 +178,7 @@ class Page {
         const directions: [string, string][] = [[one, other], [other, one]];
         const days = { ...what, days: Math.max(what.days, 1) };
         const lines = await Promise.all(directions.map((pair) => ask<PairOverTime>(`${path(pair)}?${span(days)}`)));
-        const tests = await Promise.all(directions.map((pair) => ask<{ tests: OneTest[] }>(`${path(pair)}/tests?${span(days, 7)}`)));
+        const tests = await Promise.all(directions.map((pair) => ask<{ tests: OneTest[] }>(`${path(pair)}/tests?${span(days, 2)}`)));
         return () => {
             const sums = lines.map(({ sender, receiver, points }) => {
                 const sum = (of: "tests" | "sent_packets" | "lost_packets") => points.reduce((sum, point) => sum + point[of], 0);
@@ -269,14 +269,14 @@ function siteList(sites: Site[], pairs: Pair[], now: number): HTMLElement {
 function lossyTests(directions: [string, string][], tests: OneTest[][]): HTMLElement {
     const lossy = tests.flatMap((tests, n) => tests.filter(({ lost_packets }) => lost_packets > 0).map((test) => ({ ...test, names: directions[n]! })));
     lossy.sort((one, other) => other.at.localeCompare(one.at));
-    if (lossy.length === 0) return element("p", "quiet", "No test of the last 7 days of this time lost a packet.");
+    if (lossy.length === 0) return element("p", "quiet", "No test of the last 2 days of this time lost a packet.");
     const place = (packets: number | null) => packets === null ? "not seen" : count(packets);
     const rows = lossy.slice(0, LISTED).map((test) => [
         `${moment(test.at)}:${test.at.slice(17, 19)}`, `${test.names[0]} to ${test.names[1]}`, test.test, count(test.sent_packets), count(test.lost_packets),
         percent(test.lost_packets / test.sent_packets), place(test.lost_at_sender_packets), place(test.lost_at_receiver_packets), rate(test.received_rate_bps),
     ]);
     const made = table(["Began (UTC)", "Direction", "Test", "Packets", "Lost", "Loss", "At the sending host", "At the receiving host", "Received"], rows, "Tests that lost packets");
-    if (lossy.length > LISTED) made.append(element("p", "quiet", `The latest ${LISTED} of ${lossy.length}, within 7 days.`));
+    if (lossy.length > LISTED) made.append(element("p", "quiet", `The latest ${LISTED} of ${lossy.length}, within 2 days.`));
     return made;
 }
 

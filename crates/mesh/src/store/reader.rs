@@ -7,10 +7,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow};
 use sqlx::{ConnectOptions, Row, SqlitePool};
 
 use super::database::StoreError;
-use super::summary::{DAY_NS, HOUR_NS, LONG_DAYS, NOTHING_LOST};
+use super::summary::{DAY_NS, HOUR_NS, NOTHING_LOST, UNITS};
 
 /// Questions at the same time; others wait.
 const CONNECTIONS: u32 = 4;
+/// Memory of each connection, in KiB: what a matrix of the last two days reads, of 40 sites.
+const CACHE_KIB: &str = "-65536";
 /// How long a question waits for one of them.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Spans up to this are read by the hour.
@@ -105,15 +107,24 @@ impl Span {
         Self { from_ns, until_ns, unit_ns: DAY_NS }
     }
 
-    /// Units of 30 days and days that are the span together: (days of the unit, first unit, first one after).
+    /// Units that are the span together, as few as can be: (days of the unit, first unit, first one after).
     fn parts(self) -> Vec<(i64, i64, i64)> {
-        let (from, until) = (self.from_ns / DAY_NS, self.until_ns / DAY_NS);
-        let (first, last) = ((from + LONG_DAYS - 1).div_euclid(LONG_DAYS), until.div_euclid(LONG_DAYS));
-        if first >= last {
-            return vec![(1, from, until)];
-        }
-        vec![(1, from, first * LONG_DAYS), (LONG_DAYS, first, last), (1, last * LONG_DAYS, until)]
+        let mut parts = Vec::new();
+        cover(self.from_ns / DAY_NS, self.until_ns / DAY_NS, &UNITS, &mut parts);
+        parts
     }
+}
+
+/// Adds the units that are the days from `from` to `until` together, which are at most two parts of each unit but the longest.
+fn cover(from: i64, until: i64, units: &[i64], parts: &mut Vec<(i64, i64, i64)>) {
+    let Some((unit, shorter)) = units.split_first().filter(|_| from < until) else { return };
+    let (first, after) = ((from + unit - 1).div_euclid(*unit), until.div_euclid(*unit));
+    if first >= after {
+        return cover(from, until, shorter, parts);
+    }
+    cover(from, first * unit, shorter, parts);
+    parts.push((*unit, first, after));
+    cover(after * unit, until, shorter, parts);
 }
 
 fn pair_sum(row: &SqliteRow) -> Result<PairSum, sqlx::Error> {
@@ -148,6 +159,7 @@ impl Reader {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .read_only(true)
+            .pragma("cache_size", CACHE_KIB)
             .busy_timeout(PATIENCE)
             .disable_statement_logging();
         let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
@@ -174,9 +186,11 @@ impl Reader {
             let query = "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM ( \
                  SELECT * FROM spans WHERE days = $1 AND begin >= $2 AND begin < $3 UNION ALL \
                  SELECT * FROM spans WHERE days = $4 AND begin >= $5 AND begin < $6 UNION ALL \
-                 SELECT * FROM spans WHERE days = $7 AND begin >= $8 AND begin < $9) \
+                 SELECT * FROM spans WHERE days = $7 AND begin >= $8 AND begin < $9 UNION ALL \
+                 SELECT * FROM spans WHERE days = $10 AND begin >= $11 AND begin < $12 UNION ALL \
+                 SELECT * FROM spans WHERE days = $13 AND begin >= $14 AND begin < $15) \
                  GROUP BY sender, receiver ORDER BY sender, receiver";
-            let bound = (0..3)
+            let bound = (0..2 * UNITS.len() - 1)
                 .map(part)
                 .fold(sqlx::query(query), |query, (days, first, after)| query.bind(days).bind(first).bind(after));
             bound.fetch_all(&self.0).await?
@@ -287,7 +301,7 @@ impl Reader {
             "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM spans WHERE days = $1 \
              GROUP BY sender, receiver ORDER BY sender, receiver",
         )
-        .bind(LONG_DAYS)
+        .bind(UNITS[0])
         .fetch_all(&self.0)
         .await?;
         Ok(rows.iter().map(pair_sum).collect::<Result<_, _>>()?)
@@ -323,8 +337,10 @@ mod tests {
     #[test]
     fn long_spans_are_made_of_long_units() {
         let span = |from: i64, until: i64| Span { from_ns: from * DAY_NS, until_ns: until * DAY_NS, unit_ns: DAY_NS };
-        assert_eq!(span(31, 59).parts(), [(1, 31, 59)]);
+        assert_eq!(span(31, 35).parts(), [(1, 31, 35)]);
+        assert_eq!(span(31, 59).parts(), [(1, 31, 36), (6, 6, 9), (1, 54, 59)]);
         assert_eq!(span(29, 91).parts(), [(1, 29, 30), (30, 1, 3), (1, 90, 91)]);
+        assert_eq!(span(17, 382).parts(), [(1, 17, 18), (6, 3, 5), (30, 1, 12), (6, 60, 63), (1, 378, 382)]);
         for (from, until) in [(0, 365), (17, 382), (30, 60), (59, 61)] {
             let days = span(from, until).parts().iter().map(|(days, first, after)| days * (after - first)).sum::<i64>();
             assert_eq!(days, until - from);

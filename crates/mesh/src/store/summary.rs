@@ -9,8 +9,8 @@ use super::TestResult;
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 /// A day in nanoseconds.
 pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
-/// Days of a long unit.
-pub(super) const LONG_DAYS: i64 = 30;
+/// Days of the units that sums are of, the longest first; each is a multiple of the next. With the one of 6 days a year is 30 rows of a pair, not 70.
+pub(super) const UNITS: [i64; 3] = [30, 6, 1];
 /// Buckets of a decade in the histogram of loss.
 pub(crate) const BUCKETS_A_DECADE: i32 = 4;
 /// The lowest bucket: it begins at 10⁻⁶, fewer packets than one of a million.
@@ -47,7 +47,7 @@ pub(super) fn bucket(sent: i64, lost: i64) -> i32 {
 /// Counts a result that is new.
 pub(super) async fn count(connection: &mut SqliteConnection, result: &TestResult) -> Result<(), sqlx::Error> {
     let day = result.at_ns.div_euclid(DAY_NS);
-    for days in [1, LONG_DAYS] {
+    for days in UNITS {
         sqlx::query(
             "INSERT INTO spans (days, begin, test, sender, receiver, tests, sent, lost) VALUES ($1, $2, $3, $4, $5, 1, $6, $7) \
              ON CONFLICT (days, begin, test, sender, receiver) DO UPDATE SET tests = spans.tests + 1, \
@@ -92,16 +92,16 @@ pub(super) async fn fill(connection: &mut SqliteConnection) -> Result<(), sqlx::
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     // Another process may have done it in the meantime.
     if sqlx::query_scalar::<_, bool>(empty).fetch_one(&mut *transaction).await? {
-        for days in [1, LONG_DAYS] {
-            sqlx::query(
-                "INSERT INTO spans SELECT $1, hour / (24 * $1), test, sender, receiver, sum(tests), sum(sent), sum(lost) FROM hours \
-                 GROUP BY test, sender, receiver, hour / (24 * $1)",
-            )
-            .bind(days)
-            .execute(&mut *transaction)
-            .await?;
+        // In the order of the rows: by an index each would be read from another place.
+        let days = "INSERT INTO spans SELECT 1, hour / 24, test, sender, receiver, sum(tests), sum(sent), sum(lost) FROM hours NOT INDEXED \
+             GROUP BY hour / 24, test, sender, receiver";
+        sqlx::query(days).execute(&mut *transaction).await?;
+        let long = "INSERT INTO spans SELECT $1, begin / $1, test, sender, receiver, sum(tests), sum(sent), sum(lost) FROM spans \
+             WHERE days = 1 GROUP BY begin / $1, test, sender, receiver";
+        for unit in UNITS.into_iter().filter(|unit| *unit > 1) {
+            sqlx::query(long).bind(unit).execute(&mut *transaction).await?;
         }
-        let alike = "SELECT at_ns / $1, test, sent, lost, count(*) FROM results GROUP BY 1, 2, 3, 4";
+        let alike = "SELECT at_ns / $1, test, sent, lost, count(*) FROM results NOT INDEXED GROUP BY 1, 2, 3, 4";
         for row in sqlx::query(alike).bind(DAY_NS).fetch_all(&mut *transaction).await? {
             sqlx::query(LOSSES_ADD)
                 .bind(row.try_get::<i64, _>(0)?)
@@ -112,8 +112,8 @@ pub(super) async fn fill(connection: &mut SqliteConnection) -> Result<(), sqlx::
                 .await?;
         }
         sqlx::query(
-            "INSERT INTO seen SELECT site, max(at_ns) FROM (SELECT sender AS site, at_ns FROM results UNION ALL \
-             SELECT receiver, at_ns FROM results) GROUP BY site",
+            "INSERT INTO seen SELECT site, max(at_ns) FROM (SELECT sender AS site, max(at_ns) AS at_ns FROM results NOT INDEXED \
+             GROUP BY sender UNION ALL SELECT receiver, max(at_ns) FROM results NOT INDEXED GROUP BY receiver) GROUP BY site",
         )
         .execute(&mut *transaction)
         .await?;

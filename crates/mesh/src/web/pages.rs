@@ -28,8 +28,7 @@ const STYLE: &str = concat!(
     include_str!("page.css")
 );
 /// Scripts, styles and answers come from here alone; styles of figures are set by the script that draws them.
-const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; \
-     img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const POLICY: &str = include_str!("policy.txt").trim_ascii();
 
 /// All that is answered.
 pub(super) fn router(web: Arc<Web>) -> Router {

@@ -1,8 +1,11 @@
 //! Questions behind the page over a store with a year of hourly results of 40 sites. Ignored: it writes some gigabytes and takes minutes.
 //!
+//! `LONGHAUL_MESH_DAYS` makes it shorter; `LONGHAUL_MESH_STORE` is a coordinator's folder that there is already.
+//!
 //! `cargo test --workspace --test page -- --ignored --nocapture a_year`
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use longhaul_mesh::store::Archive;
@@ -33,29 +36,31 @@ fn fill(file: &std::path::Path, days: i64) -> i64 {
     number
 }
 
+/// A coordinator's folder with so many days of 40 sites.
+fn generated(folder: &Folder, days: i64) -> PathBuf {
+    let sites: Vec<String> = (1..=40).map(|number| format!("site-{number:02}")).collect();
+    let hub = hub(folder, &sites, &[]);
+    let file = hub.join("archive");
+    drop(Archive::open(&file).unwrap());
+    println!("{} results of {days} days", fill(&file, days));
+    // It adds up what has no sums yet.
+    drop(Archive::open(&file).unwrap());
+    hub
+}
+
 #[test]
 #[ignore = "writes some gigabytes and takes minutes"]
 fn a_year_of_forty_sites_is_read_in_time() {
     let days: i64 = std::env::var("LONGHAUL_MESH_DAYS").ok().and_then(|text| text.parse().ok()).unwrap_or(365);
     let folder = Folder::new("year");
-    let sites: Vec<String> = (1..=40).map(|number| format!("site-{number:02}")).collect();
-    let hub = hub(&folder, &sites, &[]);
     let begin = Instant::now();
-    let file = hub.join("archive");
-    drop(Archive::open(&file).unwrap());
-    let number = fill(&file, days);
-    // It adds up what has no sums yet.
-    drop(Archive::open(&file).unwrap());
+    let hub = std::env::var_os("LONGHAUL_MESH_STORE").map_or_else(|| generated(&folder, days), PathBuf::from);
     let bytes: u64 = ["archive", "archive-wal"]
         .iter()
         .filter_map(|name| fs::metadata(hub.join(name)).ok())
         .map(|file| file.len())
         .sum();
-    println!(
-        "{number} results of {days} days: {:.2} GB, written in {:.0} s",
-        bytes as f64 / 1e9,
-        begin.elapsed().as_secs_f64()
-    );
+    println!("a store of {:.2} GB, made in {:.0} s", bytes as f64 / 1e9, begin.elapsed().as_secs_f64());
     let coordinator = Coordinator::start(&hub, &[]);
     // It judges the last days first.
     let begin = Instant::now();
@@ -78,7 +83,7 @@ fn a_year_of_forty_sites_is_read_in_time() {
         "pairs/site-01/site-02?days=7",
         "pairs/site-01/site-02?days=30",
         "pairs/site-01/site-02?days=365",
-        "pairs/site-01/site-02/tests?days=7",
+        "pairs/site-01/site-02/tests?days=2",
     ] {
         let mut times: Vec<Duration> = (0..7)
             .map(|_| {

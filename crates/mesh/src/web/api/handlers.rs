@@ -25,7 +25,7 @@ use crate::web::view::View;
 /// Tests of a pair in an answer at most.
 const TESTS_MOST: u32 = 1000;
 /// Days over which single tests can be asked for at most.
-const TESTS_DAYS_MOST: i64 = 7;
+const TESTS_DAYS_MOST: i64 = 2;
 
 type Asked<T> = Result<Query<T>, QueryRejection>;
 type Answer<T> = Result<Json<T>, Refusal>;
@@ -143,7 +143,7 @@ pub(crate) async fn pair(
     Ok(Json(PairOverTime { sender, receiver, span: shown(span), points: points.collect() }))
 }
 
-/// Single tests of one pair in one direction, of a week at most
+/// Single tests of one pair in one direction, of two days at most
 #[utoipa::path(get, path = "/api/v1/pairs/{sender}/{receiver}/tests", params(AskedSpan,
         ("sender" = String, Path, description = "The site that sends"), ("receiver" = String, Path, description = "The site that receives")),
     responses((status = 200, body = Tests), (status = 400, body = Refused), (status = 401, body = Refused),
