@@ -1,5 +1,5 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps web kernels demo pictures test test-alone test-package check schemas docs bench fuzz
+.PHONY: build install uninstall package deps web kernels demo mesh-demo pictures test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
@@ -55,6 +55,11 @@ kernels: deps
 demo: web
 	cargo build --workspace --bin longhaul
 	@scripts/demo.sh
+
+# Eight sites of a mesh in a lab: one receives badly, one path is bad, and the mesh names both. Needs root, two to three minutes.
+mesh-demo: web
+	cargo build --workspace --bin longhaul --bin longhaul-mesh --example demo
+	@$(or $(CARGO_TARGET_DIR),target)/debug/examples/demo
 
 # README's pictures, from the pages of the last demo.
 pictures:

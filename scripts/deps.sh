@@ -14,7 +14,8 @@ packages=(
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
     jq                                     # the demo reads results with it
     chromium                               # tests look at reports in it
-    nodejs                                 # builds the script of figures over time: scripts/web.sh
+    prometheus                             # a judge of the metrics and alert rules of a mesh; its service is not needed
+    nodejs                                 # builds the scripts of pages: scripts/web.sh
 )
 # Debian has it in a package of its own, others with Node.
 command -v npm >/dev/null || packages+=(npm)

@@ -1,4 +1,5 @@
-// Bundles src/ into dist/charts.js.gz, which the crate `longhaul-report` embeds, and its hash for the pages' security policy.
+// Bundles src/ into dist/: charts.js.gz, which the crate `longhaul-report` embeds, with its hash for the pages' security policy, and mesh.js.gz, which
+// `longhaul-mesh` serves.
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
@@ -17,23 +18,25 @@ ${licence("echarts/licenses/LICENSE-d3")}
 function version(name) {
     return JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8")).version;
 }
-const result = await build({
-    entryPoints: ["src/charts.ts"],
-    bundle: true,
-    minify: true,
-    format: "iife",
-    target: "es2020",
-    charset: "utf8",
-    legalComments: "none",
-    define: { "process.env.NODE_ENV": '"production"', __DEV__: "false" },
-    banner: { js: notice },
-    write: false,
-    metafile: process.argv.includes("--sizes"),
-});
-// Within a page nothing of the script may end its element.
-const script = result.outputFiles[0].text.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
 mkdirSync("dist", { recursive: true });
-writeFileSync("dist/charts.js.gz", gzipSync(script, { level: 9 }));
+for (const [name, entry] of [["charts", "src/charts.ts"], ["mesh", "src/mesh/main.ts"]]) {
+    const result = await build({
+        entryPoints: [entry],
+        bundle: true,
+        minify: true,
+        format: "iife",
+        target: "es2020",
+        charset: "utf8",
+        legalComments: "none",
+        define: { "process.env.NODE_ENV": '"production"', __DEV__: "false" },
+        banner: { js: notice },
+        write: false,
+        metafile: process.argv.includes("--sizes"),
+    });
+    // Within a page nothing of the script may end its element.
+    const script = result.outputFiles[0].text.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
+    writeFileSync(`dist/${name}.js.gz`, gzipSync(script, { level: 9 }));
+    writeFileSync(`dist/${name}.sha256`, createHash("sha256").update(script).digest("base64"));
+    console.log(`web: ${name}: ${script.length} characters, of them ${notice.length} of licences`);
+}
 writeFileSync("dist/NOTICE", notice.replace(/^\/\*! |\*\/$/gm, ""));
-writeFileSync("dist/charts.sha256", createHash("sha256").update(script).digest("base64"));
-console.log(`web: ${script.length} characters, of them ${notice.length} of licences`);

@@ -5,6 +5,7 @@ import { DataZoomSliderComponent, GridComponent, MarkAreaComponent, MarkLineComp
 import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
 import { csv, digits, pointAt, quantity, traces, unitOf, TIMES, type Figure, type Trace } from "./data";
+import { make } from "./dom";
 import { named, png, save, withTitle } from "./exports";
 
 echarts.use([LineChart, GridComponent, DataZoomSliderComponent, MarkLineComponent, MarkAreaComponent, SVGRenderer]);
@@ -225,10 +226,4 @@ export class Chart {
         const shown = this.all.filter(({ name }) => !this.hidden.has(name)).map((trace) => ({ trace, colour: colour(trace.colour) }));
         return withTitle(this.canvas.querySelector("svg")!, this.figure.title, shown, colour("--ground"), colour("--text"));
     }
-}
-
-export function make<Name extends keyof HTMLElementTagNameMap>(name: Name, classes = ""): HTMLElementTagNameMap[Name] {
-    const element = document.createElement(name);
-    if (classes) element.className = classes;
-    return element;
 }

@@ -1,8 +1,9 @@
 // Figures over time that zoom together. The page has each as a drawing already; where this runs it takes the drawing's place on a screen,
 // and paper keeps the drawing.
 
-import { Chart, make, type Span } from "./chart";
+import { Chart, type Span } from "./chart";
 import type { Figure } from "./data";
+import { make } from "./dom";
 
 /** Zooming in ends at this share of the whole. */
 const CLOSEST = 1e-4;

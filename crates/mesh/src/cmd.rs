@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::folder::{Belonging, Folder, random};
 use crate::link::{self, As};
 use crate::message::Message;
-use crate::{agent, coordinator, shown};
+use crate::{agent, alarm, coordinator, shown, web};
 
 /// The port of a coordinator, beside that of `longhaul serve` and of a site.
 const PORT: u16 = 5212;
@@ -73,6 +73,10 @@ enum Action {
         /// Talk to the coordinator this often
         #[arg(long, value_name = "TIME", default_value = "10s")]
         sync: Nanos,
+        #[command(flatten)]
+        page: web::PageOptions,
+        #[command(flatten)]
+        alarms: alarm::AlarmOptions,
     },
     /// Print the sites, what they delivered in the last day, and who loses packets
     #[command(after_help = "Example:\n  longhaul mesh status --folder /var/lib/longhaul-mesh")]
@@ -105,9 +109,12 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     match cli.action {
         Action::Init { mesh, folder } => init(&mesh, &Folder::new(&folder)),
         Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),
-        Action::Run { folder, coordinator: true, bind, .. } => {
+        Action::Run { folder, coordinator: true, bind, page, alarms, .. } => {
+            let folder = Folder::new(&folder);
+            coordinator::mesh(&folder)?;
+            web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
-            coordinator::run(&Folder::new(&folder), &bind)
+            coordinator::run(&folder, &bind)
         }
         Action::Run { folder, bind, allow, sync, .. } => {
             let mut limits = Limits::default();

@@ -4,6 +4,7 @@
 //! sockets, clocks, the disk, and the `longhaul` that runs the tests.
 
 mod agent;
+mod alarm;
 mod beside;
 mod cmd;
 mod coordinator;
@@ -13,6 +14,7 @@ mod link;
 mod message;
 mod shown;
 pub mod store;
+mod web;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use sqlx::{Connection, Row};
 
 use super::TestResult;
 use super::database::{Database, StoreError};
+use super::summary;
 
 const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
@@ -14,6 +15,10 @@ const TABLES: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS results_at ON results (at_ns)",
     "CREATE TABLE IF NOT EXISTS hours (test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, hour BIGINT NOT NULL, \
      tests BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, PRIMARY KEY (test, sender, receiver, hour))",
+    summary::HOURS_AT,
+    summary::SPANS,
+    summary::LOSSES,
+    summary::SEEN,
 ];
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -46,7 +51,10 @@ impl Archive {
     /// # Errors
     /// Where the file cannot be used, or a newer longhaul wrote it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self(Database::open(path, TABLES)?))
+        let mut database = Database::open(path, TABLES)?;
+        let Database { runtime, connection } = &mut database;
+        runtime.block_on(summary::fill(connection))?;
+        Ok(Self(database))
     }
 
     /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
@@ -92,6 +100,7 @@ impl Archive {
                 .bind(result.lost)
                 .execute(&mut *transaction)
                 .await?;
+                summary::count(&mut transaction, result).await?;
             }
             transaction.commit().await?;
             Ok::<_, sqlx::Error>(new)

@@ -6,10 +6,14 @@
 mod archive;
 mod database;
 mod outbox;
+mod reader;
+mod summary;
 
 pub use archive::{Archive, Hour};
 pub use database::StoreError;
 pub use outbox::Outbox;
+pub use reader::{PairSum, Point, Reader, Span, Tested};
+pub(crate) use summary::{BUCKETS_A_DECADE, DAY_NS};
 
 use serde::{Deserialize, Serialize};
 

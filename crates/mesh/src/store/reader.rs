@@ -1,0 +1,349 @@
+//! Reads the coordinator's store beside the one that writes it: what the page and the interface for programs show.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow};
+use sqlx::{ConnectOptions, Row, SqlitePool};
+
+use super::database::StoreError;
+use super::summary::{DAY_NS, HOUR_NS, NOTHING_LOST, UNITS};
+
+/// Questions at the same time; others wait.
+const CONNECTIONS: u32 = 4;
+/// Memory of each connection, in KiB: what a matrix of the last two days reads, of 40 sites.
+const CACHE_KIB: &str = "-65536";
+/// How long a question waits for one of them.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Spans up to this are read by the hour.
+const BY_HOUR_NS: i64 = 2 * DAY_NS;
+
+/// A store that is read only.
+#[derive(Debug, Clone)]
+pub struct Reader(SqlitePool);
+
+/// Sums of the tests of one pair and direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairSum {
+    /// The site that sent.
+    pub sender: String,
+    /// The site that received.
+    pub receiver: String,
+    /// Tests.
+    pub tests: i64,
+    /// Packets that they sent.
+    pub sent: i64,
+    /// Packets that they lost.
+    pub lost: i64,
+}
+
+/// Sums of one pair over an hour or a day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Point {
+    /// When it began: nanoseconds since 1970.
+    pub begin_ns: i64,
+    /// Tests that began in it.
+    pub tests: i64,
+    /// Packets that they sent.
+    pub sent: i64,
+    /// Packets that they lost.
+    pub lost: i64,
+}
+
+/// One test of a pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tested {
+    /// 32 hexadecimal digits.
+    pub id: String,
+    /// The test's name in the mesh.
+    pub test: String,
+    /// When it began: nanoseconds since 1970.
+    pub at_ns: i64,
+    /// Packets sent.
+    pub sent: i64,
+    /// Packets lost.
+    pub lost: i64,
+    /// Of them at the sending host; `None` where the hosts could not see their drops.
+    pub at_sender: Option<i64>,
+    /// Of them at the receiving host.
+    pub at_receiver: Option<i64>,
+    /// Payload bits a second that were received.
+    pub received_rate_bps: i64,
+}
+
+/// A span of time in whole hours or days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Its first moment: nanoseconds since 1970.
+    pub from_ns: i64,
+    /// The first moment after it.
+    pub until_ns: i64,
+    /// An hour or a day: what sums are of.
+    pub unit_ns: i64,
+}
+
+impl Span {
+    /// The span that ends with `until_ns` and is `lasts_ns` long, cut to whole hours, or to days if it is longer than two days: the last one is
+    /// the one with `until_ns` in it.
+    pub fn ending(until_ns: i64, lasts_ns: i64) -> Self {
+        let unit_ns = if lasts_ns <= BY_HOUR_NS { HOUR_NS } else { DAY_NS };
+        let until_ns = (until_ns.saturating_sub(1)).div_euclid(unit_ns).saturating_add(1).saturating_mul(unit_ns);
+        let units = (lasts_ns / unit_ns).max(1);
+        Self { from_ns: until_ns.saturating_sub(units.saturating_mul(unit_ns)), until_ns, unit_ns }
+    }
+
+    /// The same span by the hour, if it has no more than 60 days: what a pair's figure shows.
+    #[must_use]
+    pub fn finer(self) -> Self {
+        let unit_ns = if self.until_ns - self.from_ns <= 60 * DAY_NS { HOUR_NS } else { DAY_NS };
+        Self { unit_ns, ..self }
+    }
+
+    /// The same span in whole days: it becomes longer by the rest of its first and last day.
+    #[must_use]
+    pub fn in_days(self) -> Self {
+        let from_ns = self.from_ns.div_euclid(DAY_NS) * DAY_NS;
+        let until_ns = (self.until_ns - 1).div_euclid(DAY_NS).saturating_add(1) * DAY_NS;
+        Self { from_ns, until_ns, unit_ns: DAY_NS }
+    }
+
+    /// Units that are the span together, as few as can be: (days of the unit, first unit, first one after).
+    fn parts(self) -> Vec<(i64, i64, i64)> {
+        let mut parts = Vec::new();
+        cover(self.from_ns / DAY_NS, self.until_ns / DAY_NS, &UNITS, &mut parts);
+        parts
+    }
+}
+
+/// Adds the units that are the days from `from` to `until` together, which are at most two parts of each unit but the longest.
+fn cover(from: i64, until: i64, units: &[i64], parts: &mut Vec<(i64, i64, i64)>) {
+    let Some((unit, shorter)) = units.split_first().filter(|_| from < until) else { return };
+    let (first, after) = ((from + unit - 1).div_euclid(*unit), until.div_euclid(*unit));
+    if first >= after {
+        return cover(from, until, shorter, parts);
+    }
+    cover(from, first * unit, shorter, parts);
+    parts.push((*unit, first, after));
+    cover(after * unit, until, shorter, parts);
+}
+
+fn pair_sum(row: &SqliteRow) -> Result<PairSum, sqlx::Error> {
+    Ok(PairSum {
+        sender: row.try_get(0)?,
+        receiver: row.try_get(1)?,
+        tests: row.try_get(2)?,
+        sent: row.try_get(3)?,
+        lost: row.try_get(4)?,
+    })
+}
+
+fn tested(row: &SqliteRow) -> Result<Tested, sqlx::Error> {
+    Ok(Tested {
+        id: row.try_get(0)?,
+        test: row.try_get(1)?,
+        at_ns: row.try_get(2)?,
+        sent: row.try_get(3)?,
+        lost: row.try_get(4)?,
+        at_sender: row.try_get(5)?,
+        at_receiver: row.try_get(6)?,
+        received_rate_bps: row.try_get(7)?,
+    })
+}
+
+impl Reader {
+    /// Opens a store that [`super::Archive`] has made.
+    ///
+    /// # Errors
+    /// Where the file cannot be used.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .read_only(true)
+            .pragma("cache_size", CACHE_KIB)
+            .busy_timeout(PATIENCE)
+            .disable_statement_logging();
+        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
+        Ok(Self(pool.connect_with(options).await?))
+    }
+
+    /// Sums of all pairs over a span, by sender and receiver.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn matrix(&self, span: Span) -> Result<Vec<PairSum>, StoreError> {
+        let rows = if span.unit_ns == HOUR_NS {
+            sqlx::query(
+                "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM hours WHERE hour >= $1 AND hour < $2 \
+                 GROUP BY sender, receiver ORDER BY sender, receiver",
+            )
+            .bind(span.from_ns / HOUR_NS)
+            .bind(span.until_ns / HOUR_NS)
+            .fetch_all(&self.0)
+            .await?
+        } else {
+            let parts = span.parts();
+            let part = |number: usize| parts.get(number).copied().unwrap_or((1, 0, 0));
+            let query = "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM ( \
+                 SELECT * FROM spans WHERE days = $1 AND begin >= $2 AND begin < $3 UNION ALL \
+                 SELECT * FROM spans WHERE days = $4 AND begin >= $5 AND begin < $6 UNION ALL \
+                 SELECT * FROM spans WHERE days = $7 AND begin >= $8 AND begin < $9 UNION ALL \
+                 SELECT * FROM spans WHERE days = $10 AND begin >= $11 AND begin < $12 UNION ALL \
+                 SELECT * FROM spans WHERE days = $13 AND begin >= $14 AND begin < $15) \
+                 GROUP BY sender, receiver ORDER BY sender, receiver";
+            let bound = (0..2 * UNITS.len() - 1)
+                .map(part)
+                .fold(sqlx::query(query), |query, (days, first, after)| query.bind(days).bind(first).bind(after));
+            bound.fetch_all(&self.0).await?
+        };
+        Ok(rows.iter().map(pair_sum).collect::<Result<_, _>>()?)
+    }
+
+    /// Sums of one pair by hour or day, in order of time.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn pair(
+        &self,
+        sender: &str,
+        receiver: &str,
+        span: Span,
+        tests: &[String],
+    ) -> Result<Vec<Point>, StoreError> {
+        let mut points = std::collections::BTreeMap::<i64, Point>::new();
+        // A plan at a time: then the rows are one stretch of the table, or a few hundred single ones.
+        for test in tests.iter().take(TESTS_MOST) {
+            let query = if span.unit_ns == HOUR_NS {
+                "SELECT hour, tests, sent, lost FROM hours WHERE test = $1 AND sender = $2 AND receiver = $3 AND hour >= $4 AND hour < $5"
+            } else {
+                "WITH RECURSIVE day(day) AS (SELECT $4 UNION ALL SELECT day + 1 FROM day WHERE day + 1 < $5) \
+                 SELECT spans.begin, tests, sent, lost FROM day CROSS JOIN spans ON spans.days = 1 AND spans.begin = day.day AND spans.test = $1 \
+                 AND spans.sender = $2 AND spans.receiver = $3"
+            };
+            let rows = sqlx::query(query)
+                .bind(test)
+                .bind(sender)
+                .bind(receiver)
+                .bind(span.from_ns / span.unit_ns)
+                .bind(span.until_ns / span.unit_ns)
+                .fetch_all(&self.0)
+                .await?;
+            for row in rows {
+                let begin_ns = row.try_get::<i64, _>(0)? * span.unit_ns;
+                let point = points.entry(begin_ns).or_insert(Point { begin_ns, tests: 0, sent: 0, lost: 0 });
+                point.tests += row.try_get::<i64, _>(1)?;
+                point.sent += row.try_get::<i64, _>(2)?;
+                point.lost += row.try_get::<i64, _>(3)?;
+            }
+        }
+        Ok(points.into_values().collect())
+    }
+
+    /// Tests of one pair that began from `from_ns` on and before `until_ns`, the latest first, `most` of them.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn tests(
+        &self,
+        sender: &str,
+        receiver: &str,
+        (from_ns, until_ns): (i64, i64),
+        most: u32,
+    ) -> Result<Vec<Tested>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, test, at_ns, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
+             WHERE at_ns >= $1 AND at_ns < $2 AND sender = $3 AND receiver = $4 ORDER BY at_ns DESC, id LIMIT $5",
+        )
+        .bind(from_ns)
+        .bind(until_ns)
+        .bind(sender)
+        .bind(receiver)
+        .bind(most)
+        .fetch_all(&self.0)
+        .await?;
+        Ok(rows.iter().map(tested).collect::<Result<_, _>>()?)
+    }
+
+    /// How many tests lost nothing, and how many lost a share in which bucket (`summary.rs`), over a span of days.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn losses(&self, span: Span) -> Result<(i64, Vec<(i32, i64)>), StoreError> {
+        let rows = sqlx::query(
+            "SELECT bucket, sum(tests) FROM losses WHERE day >= $1 AND day < $2 GROUP BY bucket ORDER BY bucket",
+        )
+        .bind(span.from_ns.div_euclid(DAY_NS))
+        .bind(span.until_ns.div_euclid(DAY_NS))
+        .fetch_all(&self.0)
+        .await?;
+        let all = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        let mut all: Vec<(i32, i64)> = all.collect::<Result<_, sqlx::Error>>()?;
+        let nothing = all.iter().find(|(bucket, _)| *bucket == NOTHING_LOST).map_or(0, |(_, tests)| *tests);
+        all.retain(|(bucket, _)| *bucket != NOTHING_LOST);
+        Ok((nothing, all))
+    }
+
+    /// When each site was last part of a test: nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn seen(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        let rows = sqlx::query("SELECT site, at_ns FROM seen ORDER BY site").fetch_all(&self.0).await?;
+        let seen = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        Ok(seen.collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    /// Sums of all pairs over all time.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn totals(&self) -> Result<Vec<PairSum>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM spans WHERE days = $1 \
+             GROUP BY sender, receiver ORDER BY sender, receiver",
+        )
+        .bind(UNITS[0])
+        .fetch_all(&self.0)
+        .await?;
+        Ok(rows.iter().map(pair_sum).collect::<Result<_, _>>()?)
+    }
+
+    /// A number that grows with each result.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn newest(&self) -> Result<i64, StoreError> {
+        Ok(sqlx::query_scalar("SELECT coalesce(max(rowid), 0) FROM results").fetch_one(&self.0).await?)
+    }
+}
+
+/// Test plans that are added up for a pair at most.
+const TESTS_MOST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_whole_hours_or_days() {
+        let span = Span::ending(100 * DAY_NS + 5 * HOUR_NS + 1, DAY_NS);
+        assert_eq!(
+            span,
+            Span { from_ns: 99 * DAY_NS + 6 * HOUR_NS, until_ns: 100 * DAY_NS + 6 * HOUR_NS, unit_ns: HOUR_NS }
+        );
+        let span = Span::ending(100 * DAY_NS + 1, 7 * DAY_NS);
+        assert_eq!(span, Span { from_ns: 94 * DAY_NS, until_ns: 101 * DAY_NS, unit_ns: DAY_NS });
+    }
+
+    #[test]
+    fn long_spans_are_made_of_long_units() {
+        let span = |from: i64, until: i64| Span { from_ns: from * DAY_NS, until_ns: until * DAY_NS, unit_ns: DAY_NS };
+        assert_eq!(span(31, 35).parts(), [(1, 31, 35)]);
+        assert_eq!(span(31, 59).parts(), [(1, 31, 36), (6, 6, 9), (1, 54, 59)]);
+        assert_eq!(span(29, 91).parts(), [(1, 29, 30), (30, 1, 3), (1, 90, 91)]);
+        assert_eq!(span(17, 382).parts(), [(1, 17, 18), (6, 3, 5), (30, 1, 12), (6, 60, 63), (1, 378, 382)]);
+        for (from, until) in [(0, 365), (17, 382), (30, 60), (59, 61)] {
+            let days = span(from, until).parts().iter().map(|(days, first, after)| days * (after - first)).sum::<i64>();
+            assert_eq!(days, until - from);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Who may read: whoever has the token, or everybody with `--public`.
+//!
+//! Programs send the token with each question (`Authorization: Bearer`). A browser gets a cookie for it, with a random number that ends with
+//! the coordinator.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, COOKIE};
+use subtle::ConstantTimeEq;
+
+use crate::error::Failure;
+use crate::folder::{Folder, random};
+
+const FILE: &str = "http-token";
+const COOKIE_NAME: &str = "longhaul_mesh";
+/// Browsers at the same time; the one that logged in first goes.
+const SESSIONS_MOST: usize = 256;
+/// How long a browser stays logged in.
+const LASTS: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The token, and the browsers that have shown it.
+pub(super) struct Login {
+    token: String,
+    public: bool,
+    encrypted: bool,
+    sessions: Mutex<BTreeMap<String, Instant>>,
+}
+
+fn digits() -> Result<String, Failure> {
+    Ok(random::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn same(one: &str, other: &str) -> bool {
+    one.as_bytes().ct_eq(other.as_bytes()).into()
+}
+
+impl Login {
+    /// The token of this coordinator, made and printed where there is none.
+    pub(super) fn new(folder: &Folder, public: bool, encrypted: bool) -> Result<Self, Failure> {
+        if !folder.has(FILE) {
+            let token = digits()?;
+            folder.write(FILE, &format!("{token}\n"))?;
+            eprintln!("token of the page, kept in {}: {token}", folder.file(FILE).display());
+        }
+        let token = folder.read(FILE)?.trim().to_owned();
+        if token.len() < 32 {
+            let file = folder.file(FILE);
+            return Err(Failure::new(format_args!("{}: a token has 32 characters or more", file.display()))
+                .remedy("remove the file: a new one is made"));
+        }
+        Ok(Self { token, public, encrypted, sessions: Mutex::default() })
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        // Each of its steps is whole.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether everybody may read.
+    pub(super) fn is_public(&self) -> bool {
+        self.public
+    }
+
+    /// Whether whoever sent these headers may read.
+    pub(super) fn allows(&self, headers: &HeaderMap) -> bool {
+        if self.public {
+            return true;
+        }
+        let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if bearer.and_then(|text| text.strip_prefix("Bearer ")).is_some_and(|token| same(token.trim(), &self.token)) {
+            return true;
+        }
+        let sessions = self.sessions();
+        cookies(headers).any(|value| sessions.iter().any(|(own, since)| same(own, value) && since.elapsed() < LASTS))
+    }
+
+    /// The cookie for a browser that has shown `token`; `None` if it is another one.
+    pub(super) fn cookie(&self, token: &str) -> Result<Option<String>, Failure> {
+        if !same(token.trim(), &self.token) {
+            return Ok(None);
+        }
+        let session = digits()?;
+        let mut sessions = self.sessions();
+        sessions.retain(|_, since| since.elapsed() < LASTS);
+        if sessions.len() >= SESSIONS_MOST
+            && let Some(oldest) = sessions.iter().min_by_key(|(_, since)| **since).map(|(own, _)| own.clone())
+        {
+            sessions.remove(&oldest);
+        }
+        sessions.insert(session.clone(), Instant::now());
+        Ok(Some(self.set_cookie(&session, LASTS.as_secs())))
+    }
+
+    /// Ends the browser's session: the cookie that it gets instead.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> String {
+        let mut sessions = self.sessions();
+        for value in cookies(headers) {
+            sessions.remove(value);
+        }
+        self.set_cookie("", 0)
+    }
+
+    fn set_cookie(&self, value: &str, seconds: u64) -> String {
+        // On loopback there is no https that a browser could ask for.
+        let secure = if self.encrypted { "; Secure" } else { "" };
+        format!("{COOKIE_NAME}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+    }
+}
+
+/// Values of the cookie with the own name.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(';')).filter_map(|one| one.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
+}

@@ -1,0 +1,57 @@
+//! The coordinator's page, its interface for programs and its metrics. All of them only read.
+//!
+//! Everything runs in one thread beside the coordinator: the questions are short, and a page that is slow must not slow the sites.
+
+mod api;
+mod login;
+mod metrics;
+mod options;
+mod pages;
+mod serving;
+mod tls;
+mod view;
+
+pub(crate) use options::PageOptions;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use crate::alarm::Watched;
+use crate::error::Failure;
+use crate::folder::Folder;
+use crate::store::Reader;
+use login::Login;
+use view::Views;
+
+/// What answers have in common.
+struct Web {
+    folder: Folder,
+    reader: Reader,
+    login: Login,
+    alarms: Arc<Watched>,
+    views: Views,
+}
+
+/// Listens where the options say so, and answers for ever, in a thread.
+///
+/// # Errors
+/// Where the address cannot be used, or the certificate.
+pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched>) -> Result<(), Failure> {
+    let Some(address) = options.http else { return Ok(()) };
+    let tls = tls::acceptor(folder, options, address)?;
+    let login = Login::new(folder, options.public, tls.is_some())?;
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Failure::new(format_args!("cannot listen at {address}: {error}")).remedy("give another --http")
+    })?;
+    listener.set_nonblocking(true).map_err(Failure::new)?;
+    let bound = listener.local_addr().map_err(Failure::new)?;
+    eprintln!("page at {}://{bound}/", if tls.is_some() { "https" } else { "http" });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    let reader = runtime.block_on(Reader::open(&folder.file("archive")))?;
+    let web = Web { folder: folder.clone(), reader, login, alarms: Arc::clone(alarms), views: Views::default() };
+    let router = pages::router(Arc::new(web));
+    let serve = move || runtime.block_on(serving::serve(listener, tls, router));
+    thread::Builder::new().name("page".into()).spawn(serve).map_err(Failure::new)?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Connections, with bounds: how many, how long, how much of each.
+
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at the same time; more are closed at once.
+const CONNECTIONS_MOST: usize = 256;
+/// How long the encryption may take to begin, and a question to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection is closed after this: also one that reads its answer a byte at a time.
+const CONNECTION_LASTS: Duration = Duration::from_secs(300);
+/// The first lines of a question, with all headers.
+const HEADER_BYTES_MOST: usize = 16 << 10;
+const HEADERS_MOST: usize = 64;
+
+/// Answers connections, for ever.
+pub(super) async fn serve(listener: StdListener, tls: Option<TlsAcceptor>, router: Router) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return eprintln!("page: {error}"),
+    };
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MOST));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors: others end soon.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
+        let (tls, router) = (tls.clone(), router.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            // What one connection does wrong is its own affair.
+            let _ = timeout(CONNECTION_LASTS, connection(stream, tls, router)).await;
+        });
+    }
+}
+
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+    // A reader that is far away waits for less.
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => answer(stream, router).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
+                answer(stream, router).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    let mut builder = Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEADER_BYTES_MOST)
+        .max_headers(HEADERS_MOST);
+    let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+}

@@ -1,0 +1,85 @@
+//! Alarms are told once: to a program, to a web address, also when the coordinator starts again.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{Coordinator, Folder, PATIENCE, hub, names, results};
+
+/// Keeps the bodies of what is posted; refuses the first one.
+fn receiver() -> (String, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/hook", listener.local_addr().unwrap());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&told);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap() == 0 || line.trim().is_empty() {
+                    break;
+                }
+                if let Some(text) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = text.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let mut kept = kept.lock().unwrap();
+            let status = if kept.is_empty() { "503 Service Unavailable" } else { "204 No Content" };
+            kept.push(serde_json::from_slice(&body).unwrap());
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        }
+    });
+    (address, told)
+}
+
+fn lines(file: &std::path::Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
+    let folder = Folder::new("alarms");
+    let sites = names(&["ithaca", "geneva", "chicago", "tokyo", "seattle"]);
+    // Since ten hours chicago loses 0.6 % of what it receives.
+    let all = results(&sites, 24 * 10, |_, to, ago| if to == 2 && ago <= 10 { 60 } else { 0 });
+    let hub = hub(&folder, &sites, &all);
+    let program = folder.file("tell me; not a shell");
+    // It fails the first time.
+    let script = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\n[ -e tried ] || { touch tried; exit 3; }\ncat >> told\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let (address, posted) = receiver();
+    let options = ["--on-alarm", program.to_str().unwrap(), "--webhook", &address];
+    let coordinator = Coordinator::start(&hub, &options);
+    let begin = Instant::now();
+    while lines(&folder.file("told")).is_empty() || posted.lock().unwrap().len() < 2 {
+        assert!(begin.elapsed() < PATIENCE, "{:?} {:?}", lines(&folder.file("told")), posted.lock().unwrap());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let shown = coordinator.alarms();
+    let alarm = &shown["alarms"][0];
+    assert_eq!((shown["alarms"].as_array().unwrap().len(), &alarm["id"]), (1, &Value::from("receiver:chicago")));
+    // Six hours when it was raised, of which the loss had lasted four.
+    assert!((0.003..0.006).contains(&alarm["loss"].as_f64().unwrap()), "{alarm}");
+    assert!(alarm["text"].as_str().unwrap().starts_with("what chicago receives loses"), "{alarm}");
+    assert_eq!(lines(&folder.file("told")), std::slice::from_ref(alarm));
+    assert_eq!(*posted.lock().unwrap(), [alarm.clone(), alarm.clone()], "the first one was refused");
+    // Nothing more comes, not from the next start either.
+    drop(coordinator);
+    let coordinator = Coordinator::start(&hub, &options);
+    assert_eq!(coordinator.alarms()["alarms"].as_array().unwrap().len(), 1);
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!((lines(&folder.file("told")).len(), posted.lock().unwrap().len()), (1, 2));
+}

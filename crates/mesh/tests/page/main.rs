@@ -1,0 +1,12 @@
+//! The coordinator's page, its interface for programs, its metrics and its alarms, over stores with known results.
+
+mod alarms;
+#[path = "../../../longhaul/tests/common/browser.rs"]
+mod browser;
+mod common;
+mod encrypted;
+mod interface;
+mod login;
+mod look;
+mod prometheus;
+mod year;
