@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::folder::{Belonging, Folder, random};
 use crate::link::{self, As};
 use crate::message::Message;
-use crate::{agent, coordinator, shown};
+use crate::{agent, coordinator, diagnoses, shown};
 
 /// The port of a coordinator, beside that of `longhaul serve` and of a site.
 const PORT: u16 = 5212;
@@ -107,6 +107,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),
         Action::Run { folder, coordinator: true, bind, .. } => {
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
+            diagnoses::start(&Folder::new(&folder))?;
             coordinator::run(&Folder::new(&folder), &bind)
         }
         Action::Run { folder, bind, allow, sync, .. } => {

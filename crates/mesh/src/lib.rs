@@ -7,6 +7,7 @@ mod agent;
 mod beside;
 mod cmd;
 mod coordinator;
+mod diagnoses;
 mod error;
 mod folder;
 mod link;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::folder::Members;
-use crate::store::TestResult;
+use crate::store::{Measurement, TestResult, Wanted};
 
 /// Results in a delivery at most, so that it stays far below the longest message.
 pub(crate) const DELIVERY_MOST: u32 = 500;
@@ -18,10 +18,22 @@ pub(crate) enum Message {
     /// A site asks for the mesh, unless it has this one.
     Fetch { have: String },
     /// The mesh: a name for this state of it, its file, its members, and the coordinator's time. Without file and members: nothing has changed.
-    Mesh { state: String, file: Option<String>, members: Option<Members>, now_ns: u64 },
+    /// And the diagnoses that this site should begin.
+    Mesh {
+        state: String,
+        file: Option<String>,
+        members: Option<Members>,
+        now_ns: u64,
+        #[serde(default)]
+        wanted: Vec<Wanted>,
+    },
     /// A site delivers results.
-    Deliver { results: Vec<TestResult> },
-    /// They are on the coordinator's disk.
+    Deliver {
+        results: Vec<TestResult>,
+        #[serde(default)]
+        measurements: Vec<Measurement>,
+    },
+    /// They are on the coordinator's disk. Others stay at the site: a newer coordinator may know their kind.
     Confirmed { ids: Vec<String> },
     /// A site asks the coordinator for a part of the shared links that a test crosses.
     Lease { number: u64, test: String, sender: String, receiver: String },

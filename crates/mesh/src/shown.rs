@@ -49,7 +49,12 @@ fn alarms(mesh: &Mesh, results: &[TestResult]) -> Vec<Alarm> {
     locator.open().cloned().collect()
 }
 
-fn suspect(mesh: &Mesh, suspect: Suspect) -> String {
+/// Alarms that are open, as the results of the last days say.
+pub(crate) fn open_alarms(mesh: &Mesh, archive: &mut Archive) -> Result<Vec<Alarm>, Failure> {
+    Ok(alarms(mesh, &archive.since(now() - PAST_DAYS * DAY_NS)?))
+}
+
+pub(crate) fn suspect(mesh: &Mesh, suspect: Suspect) -> String {
     let name = |site: SiteId| mesh.of(site).name.clone();
     let link = |number: u16| mesh.links.get(usize::from(number)).map_or("a link", |link| &link.name);
     match suspect {
@@ -61,7 +66,7 @@ fn suspect(mesh: &Mesh, suspect: Suspect) -> String {
     }
 }
 
-fn place(place: Place) -> &'static str {
+pub(crate) fn place(place: Place) -> &'static str {
     match place {
         Place::Host => "at its host",
         Place::AccessLink => "on its access link: its host saw its own drops",
@@ -70,7 +75,7 @@ fn place(place: Place) -> &'static str {
     }
 }
 
-fn alarm_line(mesh: &Mesh, alarm: &Alarm) -> String {
+pub(crate) fn alarm_line(mesh: &Mesh, alarm: &Alarm) -> String {
     let who: Vec<String> = alarm.suspects.iter().map(|one| suspect(mesh, *one)).collect();
     let since =
         alarm.since.map_or_else(|| "always".to_owned(), |since| utc(i64::try_from(since.0).unwrap_or(i64::MAX)));

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::{Archive, Outbox, TestResult};
+use longhaul_mesh::store::{Archive, Kept, Outbox, TestResult};
 use serde_json::Value;
 
 const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
@@ -202,8 +202,9 @@ fn three_sites_join_test_and_deliver() {
     }
     coordinator.kill();
     let waiting = || -> Vec<TestResult> {
-        let outbox = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().oldest(1000).unwrap();
-        hosts.iter().flat_map(outbox).collect()
+        let outbox = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().all().unwrap();
+        let udp = |kept| if let Kept::Udp(result) = kept { Some(result) } else { None };
+        hosts.iter().flat_map(outbox).filter_map(udp).collect()
     };
     while pairs(&waiting()) < 6 {
         in_time(begin, "no six pairs without the coordinator");

@@ -4,10 +4,20 @@ use std::path::Path;
 
 use sqlx::{Connection, Row};
 
-use super::TestResult;
 use super::database::{Database, StoreError};
+use super::measurements;
+use super::wanted::{self, Wanted};
+use super::{Measurement, TestResult};
 
 const TABLES: &[&str] = &[
+    measurements::ROUND_TRIPS,
+    measurements::ROUND_TRIPS_AT,
+    measurements::TCP,
+    measurements::TCP_AT,
+    measurements::DIAGNOSES,
+    measurements::DIAGNOSES_AT,
+    wanted::ALARMS,
+    wanted::WANTED,
     "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      at_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, \
      received_rate_bps BIGINT NOT NULL)",
@@ -156,5 +166,67 @@ impl Archive {
             })
         };
         rows.into_iter().map(read).collect()
+    }
+
+    /// Takes measurements, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
+    /// What is of an unknown kind is left.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails.
+    pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        let new = runtime.block_on(async {
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            let mut new = 0;
+            for one in all {
+                new += usize::from(measurements::take(&mut transaction, one).await?);
+            }
+            transaction.commit().await?;
+            Ok::<_, sqlx::Error>(new)
+        })?;
+        Ok(new)
+    }
+
+    /// Measurements of all kinds since `from_ns`: round trips, TCP, diagnoses, each in order of time.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn measurements(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(measurements::since(connection, from_ns))?)
+    }
+
+    /// Alarms are open at `now_ns` of these and no others: `who` names what each is about. Those that were [`Archive::raised`] before, and were
+    /// not over for more than six hours since.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails: nothing has changed.
+    pub fn alarms_are(&mut self, now_ns: i64, who: &[String]) -> Result<Vec<String>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::alarms_are(connection, now_ns, who))?)
+    }
+
+    /// An alarm was raised, and this diagnosis is wanted of a site for it.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails: nothing has changed.
+    pub fn raised(
+        &mut self,
+        id: &str,
+        who: &str,
+        now_ns: i64,
+        diagnosis: Option<(&str, &Wanted)>,
+    ) -> Result<(), StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::raised(connection, (id, who), now_ns, diagnosis))?)
+    }
+
+    /// What is wanted of a site and was asked for since `from_ns`, 32 at most.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn wanted(&mut self, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::of(connection, initiator, from_ns))?)
     }
 }

@@ -5,15 +5,22 @@
 
 mod archive;
 mod database;
+mod measurement;
+mod measurements;
 mod outbox;
+mod wanted;
 
 pub use archive::{Archive, Hour};
 pub use database::StoreError;
-pub use outbox::Outbox;
+pub use measurement::{
+    CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow,
+};
+pub use outbox::{Kept, Outbox};
+pub use wanted::Wanted;
 
 use serde::{Deserialize, Serialize};
 
-/// The result of one test in one direction.
+/// The result of one test of kind `udp` in one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestResult {
     /// 32 hexadecimal digits, random.
@@ -41,14 +48,16 @@ pub struct TestResult {
 impl TestResult {
     /// Whether it can be a result at all: it comes from another host.
     pub fn is_sound(&self) -> bool {
-        let word = |text: &String| !text.is_empty() && text.len() <= 40;
         let counts = [Some(self.lost), self.at_sender, self.at_receiver];
-        self.id.len() == 32
-            && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
-            && [&self.test, &self.sender, &self.receiver].into_iter().all(word)
-            && self.at_ns >= 0
+        is_head_sound(&self.id, [&self.test, &self.sender, &self.receiver], self.at_ns)
             && (0..=i64::from(u32::MAX)).contains(&self.sent)
             && counts.into_iter().flatten().all(|count| (0..=self.sent).contains(&count))
             && self.received_rate_bps >= 0
     }
+}
+
+/// What results of all kinds have: an id, the names of test and sites, a time.
+fn is_head_sound(id: &str, names: [&String; 3], at_ns: i64) -> bool {
+    let word = |text: &String| !text.is_empty() && text.len() <= 40 && !text.chars().any(char::is_control);
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && names.into_iter().all(word) && at_ns >= 0
 }
