@@ -16,8 +16,8 @@ use longhaul_units::Nanos;
 use crate::error::Failure;
 use crate::folder::{Folder, site_of};
 use crate::link::{self, Answering};
-use crate::message::Message;
 use crate::store::{Archive, Measured, Measurement, TestResult};
+use longhaul_mesh_model::message::Message;
 
 /// What the coordinator answers with.
 struct Coordinator {
@@ -122,12 +122,7 @@ impl Coordinator {
     }
 
     /// Takes what a site delivers. It writes of tests that it was part of, and of no others.
-    fn take(
-        &self,
-        site: &str,
-        results: Vec<TestResult>,
-        measurements: Vec<Measurement>,
-    ) -> Result<Message, Failure> {
+    fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
         let is_own = |sender: &str, receiver: &str| sender == site || receiver == site;
         let own = |result: &TestResult| result.is_sound() && is_own(&result.sender, &result.receiver);
         let (mut results, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(own);

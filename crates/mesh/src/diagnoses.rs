@@ -94,7 +94,6 @@ fn diagnosis(mesh: &Mesh, alarm: &Alarm, id: &str, results: &[TestResult]) -> Op
     let (pair, _) = planned.max_by(|one, other| share(one.1).total_cmp(&share(other.1)))?;
     let plan = plans().find(|plan| plan.pairs.contains(&pair))?;
     let name = |site: SiteId| mesh.of(site).name.clone();
-    let wanted =
-        Wanted { alarm: id.to_owned(), test: plan.name.clone(), sender: name(pair.0), receiver: name(pair.1) };
+    let wanted = Wanted { alarm: id.to_owned(), test: plan.name.clone(), sender: name(pair.0), receiver: name(pair.1) };
     Some((name(initiator(mesh, pair)), wanted))
 }

@@ -9,13 +9,13 @@
 //! outbox, archive    the stores
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use longhaul_channel::{Identity, Key, PublicKey};
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
+pub(crate) use longhaul_mesh_model::message::Members;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
@@ -39,12 +39,14 @@ pub(crate) struct Belonging {
     pub(crate) key: String,
 }
 
-/// Public keys by site.
-pub(crate) type Members = BTreeMap<String, String>;
-
 impl Folder {
     pub(crate) fn new(path: &Path) -> Self {
         Self(path.to_owned())
+    }
+
+    /// Its path, for people.
+    pub(crate) fn name(&self) -> String {
+        self.0.display().to_string()
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {

@@ -11,9 +11,9 @@ mod diagnoses;
 mod error;
 mod folder;
 mod link;
-mod message;
 mod shown;
 pub mod store;
+mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use super::shared::{Shared, View};
 use super::testing::Head;
 use crate::error::Failure;
 use crate::link::{self, As};
-use crate::message::Message;
+use longhaul_mesh_model::message::Message;
 
 /// A partner, at the address at which it answered.
 pub(super) struct Reached {

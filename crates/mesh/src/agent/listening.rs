@@ -16,7 +16,7 @@ use super::testing;
 use crate::error::Failure;
 use crate::folder::{random, site_of};
 use crate::link::Answering;
-use crate::message::Message;
+use longhaul_mesh_model::message::Message;
 
 /// Servers of round trips at most: a mesh of 500 sites has as many partners.
 const PROBES_MOST: usize = 512;
@@ -142,8 +142,7 @@ impl Partner {
 
     fn serve(&self, question: &Question, over: Receiver<()>) -> Result<Message, Failure> {
         let key = Key::from_random(random()?).map_err(Failure::new)?;
-        let port =
-            testing::serve(&self.shared, question.test, question.rate, &key, held(question.test), over)?;
+        let port = testing::serve(&self.shared, question.test, question.rate, &key, held(question.test), over)?;
         Ok(Message::Granted { port, key: key.to_text() })
     }
 

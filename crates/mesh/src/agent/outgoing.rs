@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Failure;
-use crate::message::{DELIVERY_MOST, Message};
 use crate::store::{Kept, Measured, Outbox};
+use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
 
+/// Bytes of a delivery, unless one result is longer: half of the longest message.
+const DELIVERY_BYTES_MOST: usize = 512 << 10;
 /// Results that are kept in memory at most while the disk takes none. Then the oldest go.
 const UNKEPT_MOST: usize = 10_000;
 
@@ -55,10 +57,16 @@ impl Outgoing {
         let mut last = 0;
         loop {
             let waiting = self.outbox().after(last, DELIVERY_MOST)?;
-            let Some((number, _)) = waiting.last() else { return Ok(()) };
-            last = *number;
-            let (mut results, mut measurements) = (Vec::new(), Vec::new());
-            for (_, kept) in waiting {
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            let (mut results, mut measurements, mut bytes) = (Vec::new(), Vec::new(), 0);
+            for (number, kept) in waiting {
+                bytes += serde_json::to_string(&kept).map_or(0, |text| text.len());
+                if bytes > DELIVERY_BYTES_MOST && !(results.is_empty() && measurements.is_empty()) {
+                    break;
+                }
+                last = number;
                 match kept {
                     Kept::Udp(result) => results.push(result),
                     Kept::Measurement(measurement) => measurements.push(measurement),

@@ -14,8 +14,8 @@ use super::shared::{Shared, View};
 use super::testing::{self, Job};
 use crate::error::Failure;
 use crate::folder::random;
-use crate::message::Message;
 use crate::store::Kept;
+use longhaul_mesh_model::message::Message;
 
 /// A partner says when it may be idle. Nobody waits longer for it at once.
 const BUSY_MOST: Nanos = Nanos::from_secs(120);

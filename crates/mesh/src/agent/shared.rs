@@ -17,8 +17,8 @@ use crate::coordinator::now_ns;
 use crate::error::Failure;
 use crate::folder::{Belonging, Folder, Members};
 use crate::link::{self, As};
-use crate::message::Message;
 use crate::store::{Outbox, Wanted};
+use longhaul_mesh_model::message::Message;
 
 /// A site, for all its threads.
 pub(super) struct Shared {

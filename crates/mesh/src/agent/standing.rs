@@ -15,7 +15,7 @@ use super::shared::{Shared, View};
 use super::testing::{self, Head, Job};
 use crate::error::Failure;
 use crate::folder::random;
-use crate::message::Message;
+use longhaul_mesh_model::message::Message;
 
 /// A partner that does not answer is asked again after this; it doubles.
 const RETRY: Duration = Duration::from_secs(2);

@@ -6,8 +6,8 @@ use sqlx::{Connection, Row};
 
 use super::database::{Database, StoreError};
 use super::measurements;
-use super::wanted::{self, Wanted};
-use super::{Measurement, TestResult};
+use super::wanted;
+use super::{Measurement, TestResult, Wanted};
 
 const TABLES: &[&str] = &[
     measurements::ROUND_TRIPS,

@@ -5,20 +5,17 @@ use sqlx::{Row, Sqlite, SqliteConnection, Transaction};
 
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
 
-pub(super) const ROUND_TRIPS: &str =
-    "CREATE TABLE IF NOT EXISTS round_trips (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
+pub(super) const ROUND_TRIPS: &str = "CREATE TABLE IF NOT EXISTS round_trips (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      at_ns BIGINT NOT NULL, duration_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, min_ns BIGINT, p50_ns BIGINT, \
      p90_ns BIGINT, p99_ns BIGINT, max_ns BIGINT, outages BIGINT NOT NULL, longest_outage_ns BIGINT NOT NULL, gaps_ns BIGINT NOT NULL)";
 pub(super) const ROUND_TRIPS_AT: &str = "CREATE INDEX IF NOT EXISTS round_trips_at ON round_trips (at_ns)";
-pub(super) const TCP: &str =
-    "CREATE TABLE IF NOT EXISTS tcp (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
+pub(super) const TCP: &str = "CREATE TABLE IF NOT EXISTS tcp (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      at_ns BIGINT NOT NULL, duration_ns BIGINT NOT NULL, bytes BIGINT NOT NULL, goodput_bps BIGINT NOT NULL, paced_bps BIGINT NOT NULL, \
      retransmits BIGINT NOT NULL, retransmitted_bytes BIGINT, min_rtt_ns BIGINT, congestion_control TEXT NOT NULL, \
      limited_by TEXT NOT NULL, limited_share DOUBLE PRECISION NOT NULL)";
 pub(super) const TCP_AT: &str = "CREATE INDEX IF NOT EXISTS tcp_at ON tcp (at_ns)";
 /// The diagnosis as JSON: nobody asks the database for its parts.
-pub(super) const DIAGNOSES: &str =
-    "CREATE TABLE IF NOT EXISTS diagnoses (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
+pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      at_ns BIGINT NOT NULL, alarm TEXT NOT NULL, diagnosis TEXT NOT NULL)";
 pub(super) const DIAGNOSES_AT: &str = "CREATE INDEX IF NOT EXISTS diagnoses_at ON diagnoses (at_ns)";
 

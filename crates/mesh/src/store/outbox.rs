@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Row};
 
-use super::{Measurement, TestResult};
 use super::database::{Database, StoreError};
+use super::{Measurement, TestResult};
 
 const TABLES: &[&str] =
     &["CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)"];

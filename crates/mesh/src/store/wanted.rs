@@ -1,30 +1,15 @@
 //! Alarms that were raised, and the diagnosis that each asks of a site, once.
 
-use serde::{Deserialize, Serialize};
+use longhaul_mesh_model::result::Wanted;
 use sqlx::{Connection, Row, SqliteConnection};
 
 /// `who`: what the alarm is about.
-pub(super) const ALARMS: &str =
-    "CREATE TABLE IF NOT EXISTS alarms (id TEXT PRIMARY KEY, who TEXT NOT NULL, raised_ns BIGINT NOT NULL, over_ns BIGINT)";
-pub(super) const WANTED: &str =
-    "CREATE TABLE IF NOT EXISTS wanted (alarm TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
+pub(super) const ALARMS: &str = "CREATE TABLE IF NOT EXISTS alarms (id TEXT PRIMARY KEY, who TEXT NOT NULL, raised_ns BIGINT NOT NULL, over_ns BIGINT)";
+pub(super) const WANTED: &str = "CREATE TABLE IF NOT EXISTS wanted (alarm TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      initiator TEXT NOT NULL, asked_ns BIGINT NOT NULL)";
 
 /// An alarm that was over for less is the same one: at the edge of what is judged it may come and go.
 const SAME_WITHIN_NS: i64 = 6 * 3_600_000_000_000;
-
-/// A diagnosis that a site should begin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// The alarm that it is for.
-    pub alarm: String,
-    /// The test's name in the mesh.
-    pub test: String,
-    /// The site that sends.
-    pub sender: String,
-    /// The site that receives.
-    pub receiver: String,
-}
 
 /// Which of the alarms that are open now were raised before.
 pub(super) async fn alarms_are(
@@ -81,21 +66,12 @@ pub(super) async fn raised(
 }
 
 /// What is wanted of a site.
-pub(super) async fn of(
-    from: &mut SqliteConnection,
-    initiator: &str,
-    from_ns: i64,
-) -> Result<Vec<Wanted>, sqlx::Error> {
+pub(super) async fn of(from: &mut SqliteConnection, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, sqlx::Error> {
     let rows = sqlx::query(
         "SELECT alarm, test, sender, receiver FROM wanted WHERE initiator = $1 AND asked_ns >= $2 ORDER BY asked_ns, alarm LIMIT 32",
     );
     let read = |row: sqlx::sqlite::SqliteRow| {
-        Ok(Wanted {
-            alarm: row.try_get(0)?,
-            test: row.try_get(1)?,
-            sender: row.try_get(2)?,
-            receiver: row.try_get(3)?,
-        })
+        Ok(Wanted { alarm: row.try_get(0)?, test: row.try_get(1)?, sender: row.try_get(2)?, receiver: row.try_get(3)? })
     };
     rows.bind(initiator).bind(from_ns).fetch_all(from).await?.into_iter().map(read).collect()
 }

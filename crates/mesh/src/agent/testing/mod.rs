@@ -12,8 +12,8 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::shared::Shared;
 use crate::error::Failure;
-pub(super) use programs::clean;
 use programs::KeyFile;
+pub(super) use programs::clean;
 pub(super) use results::{Found, Head, failed};
 
 /// How long after its time a test may end.

@@ -60,9 +60,10 @@ struct Program(Child);
 
 impl Program {
     fn start(shared: &Shared, command: &mut Command) -> Result<Self, Failure> {
-        command.spawn().map(Self).map_err(|error| {
-            Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display()))
-        })
+        command
+            .spawn()
+            .map(Self)
+            .map_err(|error| Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display())))
     }
 }
 

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use longhaul_mesh_model::file::Kind;
+use longhaul_mesh_model::result::{
+    CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::Job;
 use crate::error::Failure;
 use crate::folder::random;
-use crate::store::{
-    CAUSES_MOST, Cause, Diagnosis, Kept, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
-};
+use crate::store::Kept;
 
 /// Which test it was.
 #[derive(Debug, Clone)]
@@ -86,9 +87,7 @@ pub(super) fn read(job: &Job, text: &[u8]) -> Result<Found, Failure> {
             let paced_bps = number(job.rate.0);
             Found::Other(Measured::Tcp(TcpFlow { paced_bps, ..result::<TcpResult>(name, text)?.flow() }))
         }
-        Kind::Diagnose => {
-            Found::Other(Measured::Diagnose(result::<DiagnoseResult>(name, text)?.diagnosis(job.alarm)))
-        }
+        Kind::Diagnose => Found::Other(Measured::Diagnose(result::<DiagnoseResult>(name, text)?.diagnosis(job.alarm))),
     })
 }
 

@@ -73,11 +73,7 @@ pub enum Answer {
 impl Gate {
     /// A host that has just started. A partner may still send a test that this host has forgotten: it refuses all for as long as that can last.
     pub fn new(now: Nanos, longest_test: Nanos) -> Self {
-        Self {
-            state: State::Idle,
-            closed_until: now.saturating_add(held(longest_test)),
-            budget: Budget::new(now, 1.0),
-        }
+        Self { state: State::Idle, closed_until: now.saturating_add(held(longest_test)), budget: Budget::new(now, 1.0) }
     }
 
     /// Lets tests take this share of the time at most, 0 to 1, averaged over ten minutes or more.
@@ -105,7 +101,8 @@ impl Gate {
         self.expire(now);
         match self.state {
             State::Asking { request: own, lasts, .. } if own == request => {
-                self.state = State::Testing { request, since: now, until: now.saturating_add(lasts).saturating_add(MARGIN) };
+                self.state =
+                    State::Testing { request, since: now, until: now.saturating_add(lasts).saturating_add(MARGIN) };
                 true
             }
             _ => false,

@@ -214,8 +214,7 @@ impl Kind {
     /// `rtt`, and `diagnose`, whose tests differ.
     pub fn payload_rate(self, wire: BitRate) -> Option<BitRate> {
         let (payload, all) = self.packet()?;
-        let fits =
-            BitRate((u128::from(wire.0) * u128::from(payload) / u128::from(all)).try_into().unwrap_or(u64::MAX));
+        let fits = BitRate((u128::from(wire.0) * u128::from(payload) / u128::from(all)).try_into().unwrap_or(u64::MAX));
         match self {
             Self::Udp { rate, .. } => Some(rate.min(fits)),
             _ => Some(fits),

@@ -12,6 +12,7 @@ const WORD_MOST: usize = 64;
 
 /// The result of a test of kind `rtt`, `tcp` or `diagnose`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measurement {
     /// 32 hexadecimal digits, random.
     pub id: String,
@@ -24,12 +25,12 @@ pub struct Measurement {
     /// When it began: nanoseconds since 1970, by the coordinator's clock as the site knows it.
     pub at_ns: i64,
     /// What it found.
-    #[serde(flatten)]
     pub measured: Measured,
 }
 
 /// What a test found, by its kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Measured {
     /// Round trips.
@@ -45,6 +46,7 @@ pub enum Measured {
 
 /// Round trips of probes over a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoundTrips {
     /// From the first probe to the last, nanoseconds.
     pub duration_ns: i64,
@@ -64,6 +66,7 @@ pub struct RoundTrips {
 
 /// Quantiles of round trips, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quantiles {
     /// The least.
     pub min_ns: i64,
@@ -79,6 +82,7 @@ pub struct Quantiles {
 
 /// A TCP flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpFlow {
     /// By the receiver's clock, nanoseconds.
     pub duration_ns: i64,
@@ -105,6 +109,7 @@ pub struct TcpFlow {
 
 /// What `longhaul diagnose` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// The alarm that it was started for.
     pub alarm: String,
@@ -120,6 +125,7 @@ pub struct Diagnosis {
 
 /// A limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Its code, such as `loss`: `longhaul docs diagnosis` explains each.
     pub code: String,
