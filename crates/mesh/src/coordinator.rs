@@ -52,15 +52,19 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
         eprintln!("{line}");
     }
     let identity = folder.identity()?;
-    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    let coordinator = Arc::new(answering(folder)?);
     let listener = TcpListener::bind(bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
     eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
-    let coordinator =
-        Arc::new(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() });
     link::listen(&listener, &identity, &coordinator);
     Ok(())
+}
+
+/// What answers them.
+pub(crate) fn answering(folder: &Folder) -> Result<impl Answering, Failure> {
+    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    Ok(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() })
 }
 
 /// Nanoseconds since 1970.

@@ -12,6 +12,8 @@ mod error;
 mod folder;
 mod link;
 mod shown;
+#[cfg(test)]
+mod stolen;
 pub mod store;
 mod table;
 

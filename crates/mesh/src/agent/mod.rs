@@ -140,3 +140,24 @@ fn fetch(shared: &Shared) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// What answers the partners of `site`, which takes the mesh from `folder`: for tests of what it refuses.
+#[cfg(test)]
+pub(crate) fn answering(
+    folder: &Folder,
+    site: &str,
+    identity: &longhaul_channel::Identity,
+) -> Result<impl link::Answering, Failure> {
+    let belonging =
+        crate::folder::Belonging { site: site.into(), coordinator: String::new(), key: identity.public().to_string() };
+    let options = Options {
+        limits: Limits::default(),
+        bind: "127.0.0.1".into(),
+        longhaul: PathBuf::from("/nonexistent"),
+        sync: Duration::from_secs(10),
+    };
+    let outbox = Outbox::open(&folder.file("outbox"))?;
+    let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);
+    shared.load()?;
+    Ok(listening::Partner::new(Arc::new(shared)))
+}

@@ -7,7 +7,7 @@ use longhaul_channel::{Identity, PublicKey};
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
-use longhaul_mesh_model::file::{Mesh, OVERHEAD, TestPlan};
+use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
 use longhaul_mesh_model::schedule::{Round, Schedule};
 use longhaul_units::{BitRate, Nanos};
 
@@ -86,11 +86,11 @@ impl Shared {
         outbox: Outbox,
     ) -> Self {
         let site = coordinator.site.clone();
-        // Its own limit is the longest test that it may have begun before it started; a diagnosis may take twice that.
+        // Its own limit is the longest test that it may have begun before it started.
         let limits = &options.limits;
-        let time = if limits.diagnose { limits.time.saturating_add(limits.time) } else { limits.time };
+        let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
         let now = monotonic();
-        let gate = Gate::new(now, time.saturating_add(OVERHEAD)).with_share(now, limits.busy);
+        let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
         Self {
             folder,
             site,

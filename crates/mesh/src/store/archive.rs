@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use sqlx::{Connection, Row};
+use sqlx::Row;
 
-use super::database::{Database, StoreError};
+use super::database::{Database, StoreError, transact};
 use super::measurements;
 use super::wanted;
 use super::{Measurement, TestResult, Wanted};
@@ -65,8 +65,7 @@ impl Archive {
     /// Where the disk is full or fails.
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
         let Database { runtime, connection } = &mut self.0;
-        let new = runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let new = runtime.block_on(transact(connection, async |transaction| {
             let mut new = 0;
             for result in results {
                 let inserted = sqlx::query(
@@ -103,9 +102,8 @@ impl Archive {
                 .execute(&mut *transaction)
                 .await?;
             }
-            transaction.commit().await?;
-            Ok::<_, sqlx::Error>(new)
-        })?;
+            Ok(new)
+        }))?;
         Ok(new)
     }
 
@@ -175,15 +173,13 @@ impl Archive {
     /// Where the disk is full or fails.
     pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
         let Database { runtime, connection } = &mut self.0;
-        let new = runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let new = runtime.block_on(transact(connection, async |transaction| {
             let mut new = 0;
             for one in all {
-                new += usize::from(measurements::take(&mut transaction, one).await?);
+                new += usize::from(measurements::take(transaction, one).await?);
             }
-            transaction.commit().await?;
-            Ok::<_, sqlx::Error>(new)
-        })?;
+            Ok(new)
+        }))?;
         Ok(new)
     }
 

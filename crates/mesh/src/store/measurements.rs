@@ -1,7 +1,7 @@
 //! Results of the kinds `rtt`, `tcp` and `diagnose`: a table each.
 
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, Sqlite, SqliteConnection, Transaction};
+use sqlx::{Row, SqliteConnection};
 
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
 
@@ -20,7 +20,7 @@ pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (id TEX
 pub(super) const DIAGNOSES_AT: &str = "CREATE INDEX IF NOT EXISTS diagnoses_at ON diagnoses (at_ns)";
 
 /// Takes a measurement; whether it is new.
-pub(super) async fn take(to: &mut Transaction<'_, Sqlite>, one: &Measurement) -> Result<bool, sqlx::Error> {
+pub(super) async fn take(to: &mut SqliteConnection, one: &Measurement) -> Result<bool, sqlx::Error> {
     let rows = match &one.measured {
         Measured::Rtt(trips) => take_round_trips(to, one, trips).await?,
         Measured::Tcp(flow) => take_tcp(to, one, flow).await?,
@@ -61,7 +61,7 @@ pub(super) async fn since(from: &mut SqliteConnection, from_ns: i64) -> Result<V
 
 type Taken = Result<u64, sqlx::Error>;
 
-async fn take_round_trips(to: &mut Transaction<'_, Sqlite>, head: &Measurement, trips: &RoundTrips) -> Taken {
+async fn take_round_trips(to: &mut SqliteConnection, head: &Measurement, trips: &RoundTrips) -> Taken {
     let quantile = |of: fn(&Quantiles) -> i64| trips.quantiles.as_ref().map(of);
     let inserted = sqlx::query(
         "INSERT INTO round_trips (id, test, sender, receiver, at_ns, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, \
@@ -84,12 +84,12 @@ async fn take_round_trips(to: &mut Transaction<'_, Sqlite>, head: &Measurement, 
     .bind(trips.outages)
     .bind(trips.longest_outage_ns)
     .bind(trips.gaps_ns)
-    .execute(&mut **to)
+    .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
 }
 
-async fn take_tcp(to: &mut Transaction<'_, Sqlite>, head: &Measurement, flow: &TcpFlow) -> Taken {
+async fn take_tcp(to: &mut SqliteConnection, head: &Measurement, flow: &TcpFlow) -> Taken {
     let inserted = sqlx::query(
         "INSERT INTO tcp (id, test, sender, receiver, at_ns, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
          min_rtt_ns, congestion_control, limited_by, limited_share) \
@@ -110,13 +110,13 @@ async fn take_tcp(to: &mut Transaction<'_, Sqlite>, head: &Measurement, flow: &T
     .bind(&flow.congestion_control)
     .bind(&flow.limited_by)
     .bind(flow.limited_share)
-    .execute(&mut **to)
+    .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
 }
 
 /// The site that was asked for it need not be asked again.
-async fn take_diagnosis(to: &mut Transaction<'_, Sqlite>, head: &Measurement, diagnosis: &Diagnosis) -> Taken {
+async fn take_diagnosis(to: &mut SqliteConnection, head: &Measurement, diagnosis: &Diagnosis) -> Taken {
     let text = serde_json::to_string(diagnosis).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     let inserted = sqlx::query(
         "INSERT INTO diagnoses (id, test, sender, receiver, at_ns, alarm, diagnosis) VALUES ($1, $2, $3, $4, $5, $6, $7) \
@@ -129,13 +129,13 @@ async fn take_diagnosis(to: &mut Transaction<'_, Sqlite>, head: &Measurement, di
     .bind(head.at_ns)
     .bind(&diagnosis.alarm)
     .bind(text)
-    .execute(&mut **to)
+    .execute(&mut *to)
     .await?;
     sqlx::query("DELETE FROM wanted WHERE alarm = $1 AND sender = $2 AND receiver = $3")
         .bind(&diagnosis.alarm)
         .bind(&head.sender)
         .bind(&head.receiver)
-        .execute(&mut **to)
+        .execute(&mut *to)
         .await?;
     Ok(inserted.rows_affected())
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sqlx::{Connection, Row};
+use sqlx::Row;
 
-use super::database::{Database, StoreError};
+use super::database::{Database, StoreError, transact};
 use super::{Measurement, TestResult};
 
 const TABLES: &[&str] =
@@ -52,8 +52,7 @@ impl Outbox {
     pub fn put(&mut self, result: &Kept) -> Result<(), StoreError> {
         let text = serde_json::to_string(result).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        runtime.block_on(transact(connection, async |transaction| {
             sqlx::query("INSERT INTO outbox (id, result) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
                 .bind(result.id())
                 .bind(text)
@@ -63,8 +62,8 @@ impl Outbox {
                 .bind(KEPT_MOST)
                 .execute(&mut *transaction)
                 .await?;
-            transaction.commit().await
-        })?;
+            Ok(())
+        }))?;
         Ok(())
     }
 
@@ -102,13 +101,12 @@ impl Outbox {
     /// Where the file cannot be written: they will be delivered again.
     pub fn confirmed(&mut self, ids: &[String]) -> Result<(), StoreError> {
         let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        runtime.block_on(transact(connection, async |transaction| {
             for id in ids {
                 sqlx::query("DELETE FROM outbox WHERE id = $1").bind(id).execute(&mut *transaction).await?;
             }
-            transaction.commit().await
-        })?;
+            Ok(())
+        }))?;
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! Alarms that were raised, and the diagnosis that each asks of a site, once.
 
 use longhaul_mesh_model::result::Wanted;
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection};
+
+use super::database::transact;
 
 /// `who`: what the alarm is about.
 pub(super) const ALARMS: &str = "CREATE TABLE IF NOT EXISTS alarms (id TEXT PRIMARY KEY, who TEXT NOT NULL, raised_ns BIGINT NOT NULL, over_ns BIGINT)";
@@ -17,26 +19,27 @@ pub(super) async fn alarms_are(
     now_ns: i64,
     who: &[String],
 ) -> Result<Vec<String>, sqlx::Error> {
-    let mut transaction = to.begin_with("BEGIN IMMEDIATE").await?;
-    let rows = sqlx::query("SELECT id, who, over_ns FROM alarms WHERE over_ns IS NULL OR over_ns > $1")
-        .bind(now_ns.saturating_sub(SAME_WITHIN_NS))
-        .fetch_all(&mut *transaction)
-        .await?;
-    let mut known = Vec::new();
-    for row in rows {
-        let (id, own, over): (String, String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        let is_open = who.contains(&own);
-        let now_over = if is_open { None } else { over.or(Some(now_ns)) };
-        if now_over != over {
-            let update = sqlx::query("UPDATE alarms SET over_ns = $1 WHERE id = $2").bind(now_over).bind(id);
-            update.execute(&mut *transaction).await?;
+    transact(to, async |transaction| {
+        let rows = sqlx::query("SELECT id, who, over_ns FROM alarms WHERE over_ns IS NULL OR over_ns > $1")
+            .bind(now_ns.saturating_sub(SAME_WITHIN_NS))
+            .fetch_all(&mut *transaction)
+            .await?;
+        let mut known = Vec::new();
+        for row in rows {
+            let (id, own, over): (String, String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let is_open = who.contains(&own);
+            let now_over = if is_open { None } else { over.or(Some(now_ns)) };
+            if now_over != over {
+                let update = sqlx::query("UPDATE alarms SET over_ns = $1 WHERE id = $2").bind(now_over).bind(id);
+                update.execute(&mut *transaction).await?;
+            }
+            if is_open {
+                known.push(own);
+            }
         }
-        if is_open {
-            known.push(own);
-        }
-    }
-    transaction.commit().await?;
-    Ok(known)
+        Ok(known)
+    })
+    .await
 }
 
 /// An alarm was raised, and a diagnosis is wanted of a site.
@@ -46,11 +49,11 @@ pub(super) async fn raised(
     now_ns: i64,
     diagnosis: Option<(&str, &Wanted)>,
 ) -> Result<(), sqlx::Error> {
-    let mut transaction = to.begin_with("BEGIN IMMEDIATE").await?;
-    let alarm = sqlx::query("INSERT INTO alarms (id, who, raised_ns) VALUES ($1, $2, $3)");
-    alarm.bind(id).bind(who).bind(now_ns).execute(&mut *transaction).await?;
-    if let Some((initiator, wanted)) = diagnosis {
-        sqlx::query(
+    transact(to, async |transaction| {
+        let alarm = sqlx::query("INSERT INTO alarms (id, who, raised_ns) VALUES ($1, $2, $3)");
+        alarm.bind(id).bind(who).bind(now_ns).execute(&mut *transaction).await?;
+        if let Some((initiator, wanted)) = diagnosis {
+            sqlx::query(
             "INSERT INTO wanted (alarm, test, sender, receiver, initiator, asked_ns) VALUES ($1, $2, $3, $4, $5, $6)",
         )
         .bind(&wanted.alarm)
@@ -61,8 +64,10 @@ pub(super) async fn raised(
         .bind(now_ns)
         .execute(&mut *transaction)
         .await?;
-    }
-    transaction.commit().await
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// What is wanted of a site.

@@ -11,7 +11,7 @@ use longhaul_mesh::store::Archive;
 
 pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
 /// Some rounds of tests of a second, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
 
 /// Labs share two cores and time what they do: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -98,8 +98,8 @@ fn tests() -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
     lines.any(|line| {
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        line.contains(" udp ") && line.contains("mesh-killed-")
+        let line = String::from_utf8_lossy(&line);
+        line.contains("\0udp\0") && line.contains("/key-")
     })
 }
 

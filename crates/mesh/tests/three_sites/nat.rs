@@ -17,7 +17,7 @@ nat = true
 [[test]]
 name = 'probes'
 kind = 'udp'
-every = '20s'
+every = '60s'
 time = '1s'
 rate = '2M'
 length = 1000
