@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use longhaul_channel::{Identity, Key, PublicKey};
@@ -70,12 +71,16 @@ impl Folder {
         self.file(name).exists()
     }
 
-    /// Replaces a file at once, for its owner alone.
+    /// Replaces a file at once, for its owner alone, who is the folder's: root may write what a service without root has to read.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.file(name);
         let write = || {
             let file = NewFile::create(&path, PRIVATE)?;
             file.file().write_all(text.as_bytes())?;
+            let (folder, own) = (fs::metadata(&self.0)?, file.file().metadata()?);
+            if folder.uid() != own.uid() {
+                fchown(file.file(), Some(folder.uid()), Some(folder.gid()))?;
+            }
             file.file().sync_all()?;
             file.finish()
         };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,17 @@ pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
 /// Some rounds of tests of a second, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
 
-/// Labs share two cores and time what they do: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Labs share two cores. What is timed runs alone.
+static CORES: RwLock<()> = RwLock::new(());
+
+/// How a lab has the cores.
+enum Cores {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
 
 pub(crate) struct Lab {
-    _alone: MutexGuard<'static, ()>,
+    _cores: Cores,
     longhaul: PathBuf,
     name: String,
     pub(crate) folder: PathBuf,
@@ -26,17 +32,26 @@ pub(crate) struct Lab {
 impl Lab {
     /// A lab with this path, and a folder for its files; `None`, and said why, where there can be none.
     pub(crate) fn up(name: &str, path: &str) -> Option<Self> {
+        Self::with(name, path, || Cores::Shared(CORES.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// The same, while no other test runs.
+    pub(crate) fn alone(name: &str, path: &str) -> Option<Self> {
+        Self::with(name, path, || Cores::Alone(CORES.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn with(name: &str, path: &str, cores: impl FnOnce() -> Cores) -> Option<Self> {
         let longhaul = Path::new(MESH).with_file_name("longhaul");
         // `cargo test --workspace` builds it; `cargo test -p longhaul-mesh` does not.
         if !longhaul.is_file() {
             longhaul_testing::skipped!("longhaul is not built: use cargo test --workspace");
             return None;
         }
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _cores = cores();
         let name = format!("mesh-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         fs::create_dir_all(&folder).unwrap();
-        let lab = Self { _alone, longhaul, name, folder };
+        let lab = Self { _cores, longhaul, name, folder };
         fs::write(lab.folder.join("path.toml"), path).unwrap();
         let file = lab.folder.join("path.toml");
         let up =

@@ -39,7 +39,7 @@ fn flows<'a>(all: &'a [Measurement]) -> Vec<(&'a Measurement, &'a TcpFlow)> {
 
 #[test]
 fn round_trips_and_tcp_are_those_of_the_path() {
-    let Some(lab) = Lab::up("kinds", PATH) else { return };
+    let Some(lab) = Lab::alone("kinds", PATH) else { return };
     let hosts = ["ithaca", "geneva", "chicago"];
     let _coordinator = lab.mesh("chicago", &hosts, TESTS);
     let allow = ["tcp=100M", "time=2s", "busy=100%"];
