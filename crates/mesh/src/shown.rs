@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_mesh_model::file::{Mesh, Site};
 use longhaul_mesh_model::place::{Alarm, Locator, Place, Suspect};
-use longhaul_mesh_model::printed::{HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked};
+use longhaul_mesh_model::printed::{Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked};
 use longhaul_mesh_model::{Evidence, Sample, SiteId};
 use longhaul_result::Envelope;
 use longhaul_units::{Nanos, utc};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::coordinator::{mesh, now, now_ns};
 use crate::error::Failure;
 use crate::folder::Folder;
-use crate::store::{Archive, Hour, TestResult};
+use crate::store::{Archive, Hour, Measured, Measurement, TestResult};
 use crate::table;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -169,8 +169,7 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
     if as_json {
         let (from, to) = pair.unzip();
         let asked = ShowAsked { folder: folder.name(), from, to, days };
-        let hours = hours.iter().map(hour_sum).collect();
-        return print("longhaul.mesh.show/1", asked, Shown { mesh: mesh.name, hours, measurements });
+        return print("longhaul.mesh.show/1", asked, printed(mesh.name, &hours, measurements));
     }
     if pair.is_some() {
         table::hours(&hours)
@@ -179,6 +178,22 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
     }
     table::measurements(&measurements, pair.is_some());
     Ok(())
+}
+
+/// All that `show` shows, as JSON has it.
+fn printed(mesh: String, hours: &[Hour], measurements: Vec<Measurement>) -> Shown {
+    let hours = hours.iter().map(hour_sum).collect();
+    let mut shown = Shown { mesh, hours, round_trips: Vec::new(), tcp: Vec::new(), diagnoses: Vec::new() };
+    for Measurement { test, sender, receiver, at_ns, measured, .. } in measurements {
+        let begun = utc(at_ns);
+        match measured {
+            Measured::Rtt(found) => shown.round_trips.push(Found { test, sender, receiver, begun, found }),
+            Measured::Tcp(found) => shown.tcp.push(Found { test, sender, receiver, begun, found }),
+            Measured::Diagnose(found) => shown.diagnoses.push(Found { test, sender, receiver, begun, found }),
+            Measured::Unknown => {}
+        }
+    }
+    shown
 }
 
 fn hour_sum(hour: &Hour) -> HourSum {

@@ -50,24 +50,25 @@ impl Diagnosing {
         }
         let wait = |time: Nanos| now.saturating_add(time).saturating_add(Nanos((SPREAD.0 as f64 * part()) as u64));
         let failures = self.waiting.get(&next.alarm).map_or(0, |(_, failures)| *failures);
-        let answer = match self.begin(shared, view, next) {
-            Ok(Begun::Tested(result)) => Some(*result),
+        let why = match self.begin(shared, view, next) {
+            Ok(Begun::Tested(result)) => {
+                self.done.insert(next.alarm.clone());
+                return Some(*result);
+            }
             Ok(Begun::Later(time)) => {
                 self.waiting.insert(next.alarm.clone(), (wait(time), failures));
-                None
+                return None;
             }
-            Ok(Begun::Never(why)) => nothing(next, view, shared, &why),
             Err(failure) if failures + 1 < ATTEMPTS => {
                 eprintln!("diagnosis of {} to {}: {failure}", next.sender, next.receiver);
                 self.waiting.insert(next.alarm.clone(), (wait(UNREACHED), failures + 1));
-                None
+                return None;
             }
-            Err(failure) => nothing(next, view, shared, &failure.to_string()),
+            Ok(Begun::Never(why)) => why,
+            Err(failure) => failure.to_string(),
         };
-        if answer.is_some() {
-            self.done.insert(next.alarm.clone());
-        }
-        answer
+        self.done.insert(next.alarm.clone());
+        nothing(next, view, shared, &why)
     }
 
     fn begin(&self, shared: &Arc<Shared>, view: &View, wanted: &Wanted) -> Result<Begun, Failure> {
@@ -82,7 +83,7 @@ impl Diagnosing {
     }
 }
 
-/// The answer where there is none.
+/// The answer where there is none; `None` if the mesh does not have the test any more.
 fn nothing(wanted: &Wanted, view: &View, shared: &Shared, why: &str) -> Option<Kept> {
     let pair = view.mesh.site(&wanted.sender).zip(view.mesh.site(&wanted.receiver))?;
     let plan = view.mesh.tests.iter().find(|plan| plan.name == wanted.test)?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::result::Measurement;
+use crate::result::{Diagnosis, RoundTrips, TcpFlow};
 
 /// What `status` is asked.
 #[derive(Debug, Serialize)]
@@ -76,8 +76,28 @@ pub struct Shown {
     pub mesh: String,
     /// Sums of UDP tests by test, pair and hour.
     pub hours: Vec<HourSum>,
-    /// Round trips, TCP and diagnoses: each result. With two sites: of either direction.
-    pub measurements: Vec<Measurement>,
+    /// Round trips, each result. With two sites: whichever of them sent the probes.
+    pub round_trips: Vec<Found<RoundTrips>>,
+    /// TCP, each result. With two sites: of either direction.
+    pub tcp: Vec<Found<TcpFlow>>,
+    /// Diagnoses. With two sites: of either direction.
+    pub diagnoses: Vec<Found<Diagnosis>>,
+}
+
+/// What a test found.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Found<F> {
+    /// The test's name.
+    pub test: String,
+    /// The site that sent; of round trips: the site that sent the probes.
+    pub sender: String,
+    /// The site that received, or answered.
+    pub receiver: String,
+    /// When it began, in UTC, in the form of RFC 3339.
+    pub begun: String,
+    /// What it found.
+    pub found: F,
 }
 
 /// The sums of a pair's UDP tests over an hour.

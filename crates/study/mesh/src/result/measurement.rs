@@ -12,7 +12,6 @@ const WORD_MOST: usize = 64;
 
 /// The result of a test of kind `rtt`, `tcp` or `diagnose`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measurement {
     /// 32 hexadecimal digits, random.
     pub id: String,
@@ -30,7 +29,6 @@ pub struct Measurement {
 
 /// What a test found, by its kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Measured {
     /// Round trips.
