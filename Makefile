@@ -1,8 +1,10 @@
 # What people and continuous integration run. Plain `cargo build` and `cargo test -p <crate>` work too.
-.PHONY: build install uninstall package deps web kernels demo mesh-demo pictures test test-alone test-package check schemas docs bench fuzz
+.PHONY: build mesh install install-mesh uninstall package deps web kernels demo mesh-demo pictures test test-alone test-package check schemas docs bench fuzz
 
 # What `make install` installs, and where. Units name PREFIX; DESTDIR goes before it, for packagers.
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/longhaul
+# Beside it, if it was built.
+MESH ?= $(BINARY)-mesh
 PREFIX ?= /usr/local
 ZSH ?= $(PREFIX)/share/zsh/site-functions
 
@@ -18,7 +20,11 @@ build:
 	@scripts/web.sh
 	cargo build --release --workspace --bin longhaul
 
-# The binary without its debug info, man pages, completions, and units for `serve` and `log`. Does not build: root may have no cargo.
+# The program behind `longhaul mesh`, which `make install` and `make package` take if it is there: its database costs minutes of build.
+mesh: build
+	cargo build --release --workspace --bin longhaul-mesh
+
+# The binary without its debug info, man pages, completions, and units for `serve` and `log`; the same of `mesh`, if it was built. Does not build: root may have no cargo.
 install:
 	@test -x $(BINARY) || { echo "install: there is no $(BINARY): run make build first" >&2; exit 1; }
 	install -d $(bin) $(man) $(bash) $(zsh) $(fish) $(units)
@@ -28,12 +34,17 @@ install:
 	$(bin)/longhaul completion zsh > $(zsh)/_longhaul
 	$(bin)/longhaul completion fish > $(fish)/longhaul.fish
 	for unit in serve log; do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/longhaul-$$unit.service > $(units)/longhaul-$$unit.service; done
+	@! test -x $(MESH) || $(MAKE) --no-print-directory install-mesh
 	cd $(man) && chmod 644 longhaul.1 longhaul-*.1 $(abspath $(bash)/longhaul $(zsh)/_longhaul $(fish)/longhaul.fish) $(abspath $(units))/longhaul-*.service
 
-# Keys, options and captures stay.
+install-mesh:
+	install -s -m 755 $(MESH) $(bin)/longhaul-mesh
+	for unit in mesh mesh-coordinator; do sed 's,@BINDIR@,$(PREFIX)/bin,' packaging/longhaul-$$unit.service > $(units)/longhaul-$$unit.service; done
+
+# Keys, options, captures and the results of a mesh stay.
 uninstall:
 	rm -f $(bin)/longhaul $(man)/longhaul.1 $(man)/longhaul-*.1 $(bash)/longhaul $(zsh)/_longhaul $(fish)/longhaul.fish
-	rm -f $(units)/longhaul-serve.service $(units)/longhaul-log.service
+	rm -f $(bin)/longhaul-mesh $(units)/longhaul-serve.service $(units)/longhaul-log.service $(units)/longhaul-mesh.service $(units)/longhaul-mesh-coordinator.service
 
 # A .deb in target/package, and the debug info of its binary beside it.
 package: build

@@ -48,12 +48,15 @@ Description: $("$binary" --help | head -1)
  and what limits each flow; records packet headers, keeps foreign traffic away
  from the stack, and emulates long paths on one machine.
 CONTROL
-# Neither service is started by itself: both need a key first.
+# No service is started by itself: each needs a key or a mesh first.
 cat >"$root/DEBIAN/prerm" <<'PRERM'
 #!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
     systemctl disable --now longhaul-serve.service longhaul-log.service || true
+    for unit in longhaul-mesh.service longhaul-mesh-coordinator.service; do
+        [ ! -e /usr/lib/systemd/system/$unit ] || systemctl disable --now $unit || true
+    done
 fi
 PRERM
 for script in postinst postrm; do

@@ -25,6 +25,8 @@ if [[ $(dpkg-query -W -f='${db:Status-Status}' longhaul 2>/dev/null) == installe
 fi
 [[ ! -e /usr/bin/longhaul ]] || skip "there is a /usr/bin/longhaul of no package"
 
+mesh=
+[[ ! -x $1-mesh ]] || mesh="mesh mesh-coordinator"
 folder=$(mktemp -d)
 installed=
 cleanup() {
@@ -48,6 +50,12 @@ cd /
 said=$(longhaul --version)
 [[ $said == "longhaul "*"BPF programs: "* ]] || fail "longhaul --version says: $said"
 longhaul paths show nlr-small >/dev/null
+# The program behind `longhaul mesh` is in the package if it was built.
+if [[ -n $mesh ]]; then
+    [[ $(longhaul mesh init --help) == *"--folder <FOLDER>"* ]] || fail "longhaul mesh does not start longhaul-mesh"
+else
+    skipped "longhaul-mesh was not built"
+fi
 readelf -S --wide /usr/bin/longhaul | grep -q '\.debug_info' && fail "the binary has its debug info with it"
 if longhaul lab up lan --name "package-$$" >/dev/null; then
     trap 'longhaul lab down --name "package-$$" >/dev/null || true; cleanup' EXIT
@@ -69,7 +77,7 @@ for command in "" -udp -lab-up -serve -log; do
 done
 bash -n /usr/share/bash-completion/completions/longhaul || fail "the completions of bash"
 if command -v systemd-analyze >/dev/null; then
-    for unit in serve log; do
+    for unit in serve log $mesh; do
         wrong=$(systemd-analyze verify "/usr/lib/systemd/system/longhaul-$unit.service" 2>&1) || fail "longhaul-$unit.service: $wrong"
         [[ $wrong != *longhaul-* ]] || fail "longhaul-$unit.service: $wrong"
     done

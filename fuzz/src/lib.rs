@@ -22,6 +22,7 @@ use longhaul_experiment::{Experiment, MixExperiment};
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
 use longhaul_mesh_model::file::Mesh;
+use longhaul_mesh_model::message as mesh;
 use longhaul_mesh_model::schedule::Schedule;
 use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::{DIST_SCALE, Table};
@@ -368,6 +369,26 @@ pub fn mesh_file(input: &[u8]) {
             busy.sort_unstable();
             busy.dedup();
             assert_eq!(busy.len(), slot.pairs.len() * 2, "{text}");
+        }
+    }
+}
+
+/// A message of a mesh, and what it brings. One that is accepted reads back from what is written of it; results that make sense are printable.
+pub fn mesh_message(input: &[u8]) {
+    let Ok(message) = serde_json::from_slice::<mesh::Message>(input) else { return };
+    let text = serde_json::to_string(&message).expect("a message is JSON");
+    match serde_json::from_str::<mesh::Message>(&text) {
+        Ok(read) => assert_eq!(read, message, "{text}"),
+        Err(error) => panic!("{error}\n{text}"),
+    }
+    if let mesh::Message::Deliver { results, measurements } = message {
+        for result in results.iter().filter(|result| result.is_sound()) {
+            assert!(result.lost <= result.sent && !result.sender.contains(char::is_control), "{result:?}");
+        }
+        for one in measurements.iter().filter(|one| one.is_sound()) {
+            let text = serde_json::to_value(one).expect("a measurement is JSON").to_string();
+            // JSON writes control characters as escapes.
+            assert!(!text.contains("\\u00") && !text.contains("\\n"), "{text}");
         }
     }
 }

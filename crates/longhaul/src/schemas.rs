@@ -13,6 +13,7 @@ use longhaul_filter::FilterStatus;
 use longhaul_flows::AnalyzeResult;
 use longhaul_flows::compare::CompareResult;
 use longhaul_host::HostSnapshot;
+use longhaul_mesh_model::printed as mesh;
 use longhaul_profile::{Profile, Verification};
 use longhaul_report::saved::{DiagnoseAsked, DiagnoseFlowsAsked, HopsAsked, RttAsked, SweepAsked, TcpAsked, UdpAsked};
 use longhaul_report::side_by_side::SideBySide;
@@ -60,6 +61,8 @@ fn schemas() -> BTreeMap<String, String> {
         result::<Envelope<report::Parameters<'_>, &SideBySide>>("report"),
         result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
         result::<Envelope<lab::run::faults::Parameters, lab::run::faults::Ran>>("lab.run.faults"),
+        result::<Envelope<mesh::StatusAsked, mesh::Status>>("mesh.status"),
+        result::<Envelope<mesh::ShowAsked, mesh::Shown>>("mesh.show"),
         result::<Envelope<lab::printed::MadeLab<'_>, Status>>("lab.status"),
         result::<Envelope<NothingAsked, lab::printed::ListedLabs<'_>>>("lab.list"),
         result::<Envelope<lab::printed::DownParameters, lab::printed::EndedLabs<'_>>>("lab.down"),

@@ -12,8 +12,8 @@ use longhaul_units::Nanos;
 use crate::error::Failure;
 use crate::folder::{Belonging, Folder, random};
 use crate::link::{self, As};
-use crate::message::Message;
-use crate::{agent, alarm, coordinator, shown, web};
+use crate::{agent, alarm, coordinator, diagnoses, shown, web};
+use longhaul_mesh_model::message::Message;
 
 /// The port of a coordinator, beside that of `longhaul serve` and of a site.
 const PORT: u16 = 5212;
@@ -67,7 +67,8 @@ enum Action {
         /// Listen at this address; the coordinator: with a port
         #[arg(long, default_value = "0.0.0.0")]
         bind: String,
-        /// Allow this site's tests no more than this: udp=RATE, time=TIME, or udp=no
+        /// Allow this site's tests no more than this: udp=RATE, tcp=RATE, time=TIME, busy=SHARE of the time, rtt=no,
+        /// diagnose=yes [default: udp=10M, tcp=no, time=60s, busy=50%, rtt=yes, diagnose=no]
         #[arg(long, value_name = "LIMIT=VALUE", conflicts_with = "coordinator")]
         allow: Vec<String>,
         /// Talk to the coordinator this often
@@ -88,7 +89,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Print the loss between all sites, or hour by hour between two
+    /// Print loss, round trips, TCP and diagnoses between all sites, or one by one between two
     #[command(after_help = "Example:\n  longhaul mesh show --folder /var/lib/longhaul-mesh ithaca geneva --days 7")]
     Show {
         /// The site that sends
@@ -102,6 +103,9 @@ enum Action {
         /// Of so many days
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -114,6 +118,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             coordinator::mesh(&folder)?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
+            diagnoses::start(&folder)?;
             coordinator::run(&folder, &bind)
         }
         Action::Run { folder, bind, allow, sync, .. } => {
@@ -126,7 +131,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             agent::run(&Folder::new(&folder), options)
         }
         Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),
-        Action::Show { from, to, folder, days } => shown::show(&Folder::new(&folder), from.zip(to), days),
+        Action::Show { from, to, folder, days, json } => shown::show(&Folder::new(&folder), from.zip(to), days, json),
     }
 }
 

@@ -10,14 +10,14 @@ use longhaul_channel::{Key, PublicKey};
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
 use longhaul_mesh_model::file::{Mesh, TestPlan};
-use longhaul_mesh_model::schedule::{self, OVERHEAD, Schedule};
+use longhaul_mesh_model::schedule::{self, Schedule};
 use longhaul_units::Nanos;
 
 use crate::error::Failure;
 use crate::folder::{Folder, site_of};
 use crate::link::{self, Answering};
-use crate::message::Message;
-use crate::store::Archive;
+use crate::store::{Archive, Measured, Measurement, TestResult};
+use longhaul_mesh_model::message::Message;
 
 /// What the coordinator answers with.
 struct Coordinator {
@@ -28,6 +28,9 @@ struct Coordinator {
     leases: Mutex<BTreeMap<(String, usize), Leases>>,
     started: Nanos,
 }
+
+/// A diagnosis that no site began for so long is not wanted any more.
+const WANTED_NS: i64 = 24 * 3_600_000_000_000;
 
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
@@ -49,20 +52,29 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
         eprintln!("{line}");
     }
     let identity = folder.identity()?;
-    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    let coordinator = Arc::new(answering(folder)?);
     let listener = TcpListener::bind(bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
     eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
-    let coordinator =
-        Arc::new(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() });
     link::listen(&listener, &identity, &coordinator);
     Ok(())
+}
+
+/// What answers them.
+pub(crate) fn answering(folder: &Folder) -> Result<impl Answering, Failure> {
+    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    Ok(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() })
 }
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The same, as results have it.
+pub(crate) fn now() -> i64 {
+    i64::try_from(now_ns()).unwrap_or(i64::MAX)
 }
 
 impl Coordinator {
@@ -97,24 +109,10 @@ impl Coordinator {
                 let state = format!("{:016x}", hasher.finish());
                 let changed = state != have;
                 let (file, members) = if changed { (Some(text), Some(members)) } else { (None, None) };
-                Ok(Message::Mesh { state, file, members, now_ns: now_ns() })
+                let wanted = self.archive().wanted(&site, now().saturating_sub(WANTED_NS))?;
+                Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted })
             }
-            Message::Deliver { results } => {
-                // A site writes of tests that it was part of, and of no others.
-                let own = |result: &&crate::store::TestResult| {
-                    result.is_sound() && (result.sender == site || result.receiver == site)
-                };
-                let (mut good, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(|result| own(&result));
-                // A site whose clock is far ahead must not make others look old.
-                let now = i64::try_from(now_ns()).unwrap_or(i64::MAX);
-                good.iter_mut().for_each(|result| result.at_ns = result.at_ns.min(now));
-                if !bad.is_empty() {
-                    eprintln!("{site}: {} results are not its own or make no sense; not kept", bad.len());
-                }
-                self.archive().take(&good)?;
-                // Also what is not kept is confirmed: it would come again for ever.
-                Ok(Message::Confirmed { ids: good.into_iter().chain(bad).map(|result| result.id).collect() })
-            }
+            Message::Deliver { results, measurements } => self.take(&site, results, measurements),
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
             Message::Release { number } => {
                 let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
@@ -125,6 +123,34 @@ impl Coordinator {
             }
             _ => Err(Failure::new("the coordinator does not know this question")),
         }
+    }
+
+    /// Takes what a site delivers. It writes of tests that it was part of, and of no others.
+    fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
+        let is_own = |sender: &str, receiver: &str| sender == site || receiver == site;
+        let own = |result: &TestResult| result.is_sound() && is_own(&result.sender, &result.receiver);
+        let (mut results, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(own);
+        // What only a newer coordinator knows waits for that at its site.
+        let known = measurements.into_iter().filter(|one| one.measured != Measured::Unknown);
+        let own = |one: &Measurement| one.is_sound() && is_own(&one.sender, &one.receiver);
+        let (mut measurements, no_sense): (Vec<_>, Vec<_>) = known.partition(own);
+        // A site whose clock is far ahead must not make others look old.
+        let latest = now();
+        results.iter_mut().for_each(|result| result.at_ns = result.at_ns.min(latest));
+        measurements.iter_mut().for_each(|one| one.at_ns = one.at_ns.min(latest));
+        let mut ids: Vec<String> = bad.into_iter().map(|result| result.id).collect();
+        ids.extend(no_sense.into_iter().map(|one| one.id));
+        if !ids.is_empty() {
+            eprintln!("{site}: {} results are not its own or make no sense; not kept", ids.len());
+        }
+        let mut archive = self.archive();
+        archive.take(&results)?;
+        archive.take_measurements(&measurements)?;
+        drop(archive);
+        // Also what is not kept is confirmed: it would come again for ever.
+        ids.extend(results.into_iter().map(|result| result.id));
+        ids.extend(measurements.into_iter().map(|one| one.id));
+        Ok(Message::Confirmed { ids })
     }
 
     fn leases(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Leases>> {
@@ -143,8 +169,8 @@ impl Coordinator {
             return Err(unknown());
         }
         let rate = test.kind.wire_rate().unwrap_or_else(|| mesh.rate_most(test, pair.0, pair.1));
-        let lasts = |test: &TestPlan| Nanos(test.time.0 + OVERHEAD.0 + 2 * PATIENCE.0 + MARGIN.0);
-        let longest = mesh.tests.iter().map(lasts).max().unwrap_or_default();
+        let lasts = |test: &TestPlan| Nanos(test.holds().0 + 2 * PATIENCE.0 + MARGIN.0);
+        let longest = mesh.tests.iter().filter(|test| test.kind.is_throughput()).map(lasts).max().unwrap_or_default();
         let request = RequestId { initiator, number };
         let mut all = self.leases();
         let mut given = Vec::new();

@@ -9,13 +9,14 @@
 //! outbox, archive    the stores
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use longhaul_channel::{Identity, Key, PublicKey};
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
+pub(crate) use longhaul_mesh_model::message::Members;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
@@ -39,12 +40,14 @@ pub(crate) struct Belonging {
     pub(crate) key: String,
 }
 
-/// Public keys by site.
-pub(crate) type Members = BTreeMap<String, String>;
-
 impl Folder {
     pub(crate) fn new(path: &Path) -> Self {
         Self(path.to_owned())
+    }
+
+    /// Its path, for people.
+    pub(crate) fn name(&self) -> String {
+        self.0.display().to_string()
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -68,12 +71,16 @@ impl Folder {
         self.file(name).exists()
     }
 
-    /// Replaces a file at once, for its owner alone.
+    /// Replaces a file at once, for its owner alone, who is the folder's: root may write what a service without root has to read.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.file(name);
         let write = || {
             let file = NewFile::create(&path, PRIVATE)?;
             file.file().write_all(text.as_bytes())?;
+            let (folder, own) = (fs::metadata(&self.0)?, file.file().metadata()?);
+            if folder.uid() != own.uid() {
+                fchown(file.file(), Some(folder.uid()), Some(folder.gid()))?;
+            }
             file.file().sync_all()?;
             file.finish()
         };

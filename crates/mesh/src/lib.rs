@@ -8,12 +8,15 @@ mod alarm;
 mod beside;
 mod cmd;
 mod coordinator;
+mod diagnoses;
 mod error;
 mod folder;
 mod link;
-mod message;
 mod shown;
+#[cfg(test)]
+mod stolen;
 pub mod store;
+mod table;
 mod web;
 
 use std::ffi::OsString;

@@ -11,7 +11,7 @@ use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, PublicKey, Role};
 
 use crate::error::Failure;
 use crate::folder::random;
-use crate::message::Message;
+use longhaul_mesh_model::message::Message;
 
 /// Whoever says nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,25 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_mesh_model::file::Mesh;
+use longhaul_mesh_model::file::{Mesh, Site};
 use longhaul_mesh_model::place::{Alarm, Locator, Place, Suspect};
+use longhaul_mesh_model::printed::{Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked};
 use longhaul_mesh_model::{Evidence, Sample, SiteId};
+use longhaul_result::Envelope;
 use longhaul_units::{Nanos, utc};
-use serde_json::json;
+use serde::Serialize;
 
-use crate::coordinator::{mesh, now_ns};
+use crate::coordinator::{mesh, now, now_ns};
 use crate::error::Failure;
 use crate::folder::Folder;
-use crate::store::{Archive, TestResult};
+use crate::store::{Archive, Hour, Measured, Measurement, TestResult};
+use crate::table;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 /// What the locator wants to know of the past: a week of the usual, and some days of what is judged.
 const PAST_DAYS: i64 = 12;
-
-fn now() -> i64 {
-    i64::try_from(now_ns()).unwrap_or(i64::MAX)
-}
 
 /// Alarms that are open after these results.
 fn alarms(mesh: &Mesh, results: &[TestResult]) -> Vec<Alarm> {
@@ -88,6 +87,23 @@ pub(crate) fn alarm_line(mesh: &Mesh, alarm: &Alarm) -> String {
     )
 }
 
+fn open_alarm(mesh: &Mesh, alarm: &Alarm) -> OpenAlarm {
+    OpenAlarm {
+        suspects: alarm.suspects.iter().map(|one| suspect(mesh, *one)).collect(),
+        place: place(alarm.place).into(),
+        since: alarm.since.map(|since| utc(i64::try_from(since.0).unwrap_or(i64::MAX))),
+        loss: alarm.loss,
+        log10_odds: alarm.log10_odds,
+    }
+}
+
+/// Prints a result as JSON.
+fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) -> Result<(), Failure> {
+    let envelope = Envelope::new(schema, utc(now()), asked, result, Vec::new());
+    println!("{}", serde_json::to_string(&envelope).map_err(Failure::new)?);
+    Ok(())
+}
+
 /// `longhaul mesh status`.
 pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
@@ -103,31 +119,15 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     }
     let of = |site: &str| last.get(site).copied().unwrap_or_default();
     if as_json {
-        let sites: Vec<_> = mesh
-            .sites
-            .iter()
-            .map(|site| {
-                let (at, tests) = of(&site.name);
-                json!({"name": site.name, "joined": members.contains_key(&site.name), "tests": tests, "last_at": (tests > 0).then(|| utc(at))})
-            })
-            .collect();
-        let alarms: Vec<_> = alarms
-            .iter()
-            .map(|alarm| {
-                json!({
-                    "suspects": alarm.suspects.iter().map(|one| suspect(&mesh, *one)).collect::<Vec<_>>(),
-                    "place": place(alarm.place),
-                    "since": alarm.since.map(|since| utc(i64::try_from(since.0).unwrap_or(i64::MAX))),
-                    "loss": alarm.loss,
-                    "log10_odds": alarm.log10_odds,
-                })
-            })
-            .collect();
-        println!(
-            "{}",
-            json!({"schema": "longhaul.mesh.status/1", "mesh": mesh.name, "sites": sites, "alarms": alarms})
-        );
-        return Ok(());
+        let site = |site: &Site| {
+            let (at, tests) = of(&site.name);
+            let joined = members.contains_key(&site.name);
+            SiteStatus { name: site.name.clone(), joined, tests, last_at: (tests > 0).then(|| utc(at)) }
+        };
+        let sites = mesh.sites.iter().map(site).collect();
+        let alarms = alarms.iter().map(|alarm| open_alarm(&mesh, alarm)).collect();
+        let asked = StatusAsked { folder: folder.name() };
+        return print("longhaul.mesh.status/1", asked, Status { mesh: mesh.name.clone(), sites, alarms });
     }
     println!("{}: {} sites, {} joined", mesh.name, mesh.sites.len(), members.len());
     for site in &mesh.sites {
@@ -146,40 +146,65 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn percent(lost: i64, sent: i64) -> String {
-    if sent == 0 { "-".to_owned() } else { format!("{:.3} %", lost as f64 * 100.0 / sent as f64) }
+/// `longhaul mesh show`.
+pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, as_json: bool) -> Result<(), Failure> {
+    let (_, mesh) = mesh(folder)?;
+    for name in pair.iter().flat_map(|(from, to)| [from, to]) {
+        if mesh.site(name).is_none() {
+            let known = mesh.sites.iter().map(|site| site.name.as_str());
+            let meant = longhaul_units::nearest(name, known)
+                .map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
+            return Err(Failure::new(format_args!("the mesh has no site {name:?}{meant}")));
+        }
+    }
+    let from_ns = now().saturating_sub(DAY_NS.saturating_mul(i64::from(days)));
+    let mut archive = Archive::open(&folder.file("archive"))?;
+    let is_shown = |sender: &str, receiver: &str| {
+        pair.as_ref().is_none_or(|(from, to)| (sender, receiver) == (from.as_str(), to.as_str()))
+    };
+    let mut hours = archive.hours(from_ns)?;
+    hours.retain(|hour| is_shown(&hour.sender, &hour.receiver));
+    let mut measurements = archive.measurements(from_ns)?;
+    measurements.retain(|one| is_shown(&one.sender, &one.receiver) || is_shown(&one.receiver, &one.sender));
+    if as_json {
+        let (from, to) = pair.unzip();
+        let asked = ShowAsked { folder: folder.name(), from, to, days };
+        return print("longhaul.mesh.show/1", asked, printed(mesh.name, &hours, measurements));
+    }
+    if pair.is_some() {
+        table::hours(&hours)
+    } else {
+        table::pairs(&hours)
+    }
+    table::measurements(&measurements, pair.is_some());
+    Ok(())
 }
 
-/// `longhaul mesh show`.
-pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32) -> Result<(), Failure> {
-    let (_, mesh) = mesh(folder)?;
-    let mut archive = Archive::open(&folder.file("archive"))?;
-    let hours = archive.hours(now().saturating_sub(DAY_NS.saturating_mul(i64::from(days))))?;
-    if let Some((from, to)) = pair {
-        for name in [&from, &to] {
-            if mesh.site(name).is_none() {
-                let known = mesh.sites.iter().map(|site| site.name.as_str());
-                let meant = longhaul_units::nearest(name, known)
-                    .map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
-                return Err(Failure::new(format_args!("the mesh has no site {name:?}{meant}")));
-            }
+/// All that `show` shows, as JSON has it.
+fn printed(mesh: String, hours: &[Hour], measurements: Vec<Measurement>) -> Shown {
+    let hours = hours.iter().map(hour_sum).collect();
+    let mut shown = Shown { mesh, hours, round_trips: Vec::new(), tcp: Vec::new(), diagnoses: Vec::new() };
+    for Measurement { test, sender, receiver, at_ns, measured, .. } in measurements {
+        let begun = utc(at_ns);
+        match measured {
+            Measured::Rtt(found) => shown.round_trips.push(Found { test, sender, receiver, begun, found }),
+            Measured::Tcp(found) => shown.tcp.push(Found { test, sender, receiver, begun, found }),
+            Measured::Diagnose(found) => shown.diagnoses.push(Found { test, sender, receiver, begun, found }),
+            Measured::Unknown => {}
         }
-        println!("{:<26}{:<16}{:>8}{:>12}{:>10}{:>12}", "hour", "test", "tests", "packets", "lost", "loss");
-        for hour in hours.iter().filter(|hour| hour.sender == from && hour.receiver == to) {
-            let loss = percent(hour.lost, hour.sent);
-            let begin = utc(hour.begin_ns);
-            println!("{begin:<26}{:<16}{:>8}{:>12}{:>10}{loss:>12}", hour.test, hour.tests, hour.sent, hour.lost);
-        }
-        return Ok(());
     }
-    let mut pairs: BTreeMap<(&str, &str), (i64, i64, i64)> = BTreeMap::new();
-    for hour in &hours {
-        let (tests, sent, lost) = pairs.entry((&hour.sender, &hour.receiver)).or_default();
-        (*tests, *sent, *lost) = (*tests + hour.tests, *sent + hour.sent, *lost + hour.lost);
+    shown
+}
+
+fn hour_sum(hour: &Hour) -> HourSum {
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
+    HourSum {
+        test: hour.test.clone(),
+        sender: hour.sender.clone(),
+        receiver: hour.receiver.clone(),
+        begin: utc(hour.begin_ns),
+        tests: count(hour.tests),
+        sent_packets: count(hour.sent),
+        lost_packets: count(hour.lost),
     }
-    println!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
-    for ((from, to), (tests, sent, lost)) in pairs {
-        println!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
-    }
-    Ok(())
 }

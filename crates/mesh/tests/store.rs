@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
-use longhaul_mesh::store::{Archive, Outbox, TestResult};
+use longhaul_mesh::store::{Archive, Kept, Outbox, TestResult};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, SqliteConnection};
 
@@ -56,18 +56,24 @@ fn child() {
     let mut next = fs::read_to_string(&kept).unwrap_or_default().lines().count() as u64;
     loop {
         for _ in 0..3 {
-            outbox.put(&result(next)).unwrap();
+            outbox.put(&Kept::Udp(result(next))).unwrap();
             let mut all = fs::read_to_string(&kept).unwrap_or_default();
             all.push_str(&format!("{next}\n"));
             fs::write(folder.join("kept.part"), all).unwrap();
             fs::rename(folder.join("kept.part"), &kept).unwrap();
             next += 1;
         }
-        let waiting = outbox.oldest(2).unwrap();
+        let waiting = oldest(&mut outbox, 2);
         archive.take(&waiting).unwrap();
         let ids: Vec<String> = waiting.into_iter().map(|result| result.id).collect();
         outbox.confirmed(&ids).unwrap();
     }
+}
+
+/// UDP results that wait, `most` of them.
+fn oldest(outbox: &mut Outbox, most: u32) -> Vec<TestResult> {
+    let udp = |(_, kept)| if let Kept::Udp(result) = kept { Some(result) } else { None };
+    outbox.after(0, most).unwrap().into_iter().filter_map(udp).collect()
 }
 
 fn start(folder: &Path) -> Child {
@@ -95,7 +101,7 @@ fn a_killed_writer_loses_and_doubles_nothing() {
     assert!(kept > kills, "{kept} results in {kills} lives");
     let mut outbox = Outbox::open(&folder.0.join("outbox")).unwrap();
     let mut archive = Archive::open(&folder.0.join("archive")).unwrap();
-    let rest = outbox.oldest(1_000_000).unwrap();
+    let rest = oldest(&mut outbox, 1_000_000);
     assert!(!rest.is_empty(), "the test must not have delivered all");
     archive.take(&rest).unwrap();
     let all = archive.since(0).unwrap();
@@ -147,7 +153,7 @@ fn a_full_disk_is_said_and_what_was_kept_stays() {
     let folder = Folder::new("full");
     let path = folder.0.join("outbox");
     let mut outbox = Outbox::open(&path).unwrap();
-    outbox.put(&result(1)).unwrap();
+    outbox.put(&Kept::Udp(result(1))).unwrap();
     drop(outbox);
     // A limit of the size of a file stands for the disk: 150 KiB, more than the empty store.
     let mut small = Command::new("sh");
@@ -155,7 +161,7 @@ fn a_full_disk_is_said_and_what_was_kept_stays() {
     let output = small.arg(std::env::current_exe().unwrap()).env("LONGHAUL_MESH_FILL", &folder.0).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let mut outbox = Outbox::open(&path).unwrap();
-    let kept = outbox.oldest(100_000).unwrap();
+    let kept = oldest(&mut outbox, 100_000);
     let said: u64 = fs::read_to_string(folder.0.join("count")).unwrap().trim().parse().unwrap();
     assert!(kept.contains(&result(1)));
     assert_eq!(kept.len() as u64, said + 1, "what was said to be kept is kept, and no more");
@@ -168,7 +174,7 @@ fn filler() {
     let folder = Path::new(&folder);
     let mut outbox = Outbox::open(&folder.join("outbox")).unwrap();
     for count in 0.. {
-        if outbox.put(&result(100 + count)).is_err() {
+        if outbox.put(&Kept::Udp(result(100 + count))).is_err() {
             fs::write(folder.join("count"), count.to_string()).unwrap();
             return;
         }

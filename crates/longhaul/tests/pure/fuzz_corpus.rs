@@ -270,6 +270,7 @@ targets! {
     key_file: targets::key_file;
     saved_result: targets::saved_result;
     mesh_file: targets::mesh_file;
+    mesh_message: targets::mesh_message;
     mix_file + "mixes": targets::mix_file;
     capture: targets::capture;
     dissected: targets::dissected;

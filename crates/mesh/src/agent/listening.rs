@@ -1,77 +1,174 @@
 //! The partner's part: who asks is a member, for a test of the mesh that this site allows, and this host is idle.
 
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_channel::{Key, PublicKey};
 use longhaul_kernel::clock::monotonic;
+use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Answer, MARGIN, PATIENCE, RequestId};
+use longhaul_mesh_model::file::{Kind, TestPlan};
 use longhaul_mesh_model::schedule::initiator;
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, Nanos};
 
-use super::rounds::lasts;
-use super::shared::Shared;
+use super::shared::{Shared, View};
 use super::testing;
 use crate::error::Failure;
 use crate::folder::{random, site_of};
 use crate::link::Answering;
-use crate::message::Message;
+use longhaul_mesh_model::message::Message;
+
+/// Servers of round trips at most: a mesh of 500 sites has as many partners.
+const PROBES_MOST: usize = 512;
+/// One that ends, and the one after it.
+const PROBES_OF_PARTNER: usize = 2;
 
 /// A site as its partners see it.
-pub(super) struct Partner(pub(super) Arc<Shared>);
+pub(super) struct Partner {
+    shared: Arc<Shared>,
+    /// The throughput test that runs here for a partner, and what ends its server.
+    throughput: Mutex<Option<(RequestId, Sender<()>)>>,
+    /// Servers of round trips, the oldest first.
+    probes: Mutex<Vec<Probes>>,
+}
 
-/// The test that runs here for a partner, and what ends its server.
-static RUNNING: Mutex<Option<(RequestId, Sender<()>)>> = Mutex::new(None);
+struct Probes {
+    request: RequestId,
+    until: Nanos,
+    /// The server ends when its sender is gone.
+    _server: Sender<()>,
+}
+
+/// What a member asks for.
+struct Question<'a> {
+    request: RequestId,
+    test: &'a TestPlan,
+    /// As [`testing::Job::rate`].
+    rate: BitRate,
+}
 
 impl Partner {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, throughput: Mutex::default(), probes: Mutex::default() }
+    }
+
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
-        let shared = &self.0;
-        let view = shared.view().ok_or_else(|| Failure::new("this site does not know the mesh yet"))?;
+        let view = self.shared.view().ok_or_else(|| Failure::new("this site does not know the mesh yet"))?;
         let name = site_of(&view.members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
         let site = view.mesh.site(&name).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
         match question {
             Message::Ask { number, test, sender, receiver } => {
-                let found = view.mesh.tests.iter().find(|plan| plan.name == test);
-                let test = found.ok_or_else(|| Failure::new("the mesh has no such test"))?;
-                let ends = view.mesh.site(&sender).zip(view.mesh.site(&receiver));
-                let pair = ends.ok_or_else(|| Failure::new("the mesh has no such site"))?;
-                // Only a pair of the mesh, of which this site is one, begun by the one who may.
-                let own = pair.0 == view.own || pair.1 == view.own;
-                if !own || !test.pairs.contains(&pair) || initiator(&view.mesh, pair) != site {
-                    return Err(Failure::new("the mesh has no such test between us"));
-                }
-                shared.options.limits.check(test, BitRate(0)).map_err(|refusal| Failure::new(refusal.message))?;
                 let request = RequestId { initiator: site, number };
-                let answer = shared.gate().asked(monotonic(), request, lasts(test));
-                match answer {
-                    Answer::Busy { retry_after } => Ok(Message::Busy { retry_after_ns: retry_after.0 }),
-                    Answer::Granted => self.serve(request, test).inspect_err(|_| shared.gate().release(request)),
-                }
+                let question = self.allowed(&view, request, &test, [&sender, &receiver])?;
+                if question.test.kind.is_throughput() { self.admit(&question) } else { self.probes(&question) }
             }
             Message::Release { number } => {
-                let request = RequestId { initiator: site, number };
-                let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-                if running.as_ref().is_some_and(|(own, _)| *own == request) {
-                    // The server ends when its sender is gone.
-                    *running = None;
-                }
-                drop(running);
-                shared.gate().release(request);
+                self.release(RequestId { initiator: site, number });
                 Ok(Message::Released)
             }
             _ => Err(Failure::new("a site does not know this question")),
         }
     }
 
-    fn serve(&self, request: RequestId, test: &longhaul_mesh_model::file::TestPlan) -> Result<Message, Failure> {
-        let key = Key::from_random(random()?).map_err(Failure::new)?;
+    /// Only a pair of the mesh, of which this site is one, begun by the one who may, within this site's limits.
+    fn allowed<'a>(
+        &self,
+        view: &'a View,
+        request: RequestId,
+        test: &str,
+        [sender, receiver]: [&str; 2],
+    ) -> Result<Question<'a>, Failure> {
+        let found = view.mesh.tests.iter().find(|plan| plan.name == test);
+        let test = found.ok_or_else(|| Failure::new("the mesh has no such test"))?;
+        let ends = view.mesh.site(sender).zip(view.mesh.site(receiver));
+        let pair = ends.ok_or_else(|| Failure::new("the mesh has no such site"))?;
+        let own = pair.0 == view.own || pair.1 == view.own;
+        let begins = request.initiator;
+        // Round trips have both directions: who begins them sends.
+        let planned = match test.kind {
+            Kind::Rtt => [pair, (pair.1, pair.0)]
+                .into_iter()
+                .any(|pair| test.pairs.contains(&pair) && initiator(&view.mesh, pair) == begins),
+            _ => test.pairs.contains(&pair) && initiator(&view.mesh, pair) == begins,
+        };
+        if !own || begins == view.own || !planned {
+            return Err(Failure::new("the mesh has no such test between us"));
+        }
+        let rate = view.mesh.rate_of(test, pair);
+        self.shared.options.limits.check(test, rate).map_err(|refusal| Failure::new(refusal.message))?;
+        Ok(Question { request, test, rate })
+    }
+
+    fn admit(&self, question: &Question) -> Result<Message, Failure> {
+        let shared = &self.shared;
+        let answer = shared.gate().asked(monotonic(), question.request, question.test.holds());
+        match answer {
+            Answer::Busy { retry_after } => Ok(Message::Busy { retry_after_ns: retry_after.0 }),
+            Answer::Granted => {
+                let (sender, receiver) = channel();
+                let served = self.serve(question, receiver);
+                if served.is_err() {
+                    shared.gate().release(monotonic(), question.request);
+                } else {
+                    // One that was granted before is over: the gate says so.
+                    *self.throughput() = Some((question.request, sender));
+                }
+                served
+            }
+        }
+    }
+
+    fn probes(&self, question: &Question) -> Result<Message, Failure> {
+        let now = monotonic();
         let (sender, receiver) = channel();
-        let held = lasts(test).saturating_add(PATIENCE).saturating_add(MARGIN);
-        let port = testing::serve(&self.0, test, &key, held, receiver)?;
-        // One that was granted before is over: the gate says so.
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some((request, sender));
+        let of_partner = |probes: &Probes, partner: SiteId| probes.request.initiator == partner;
+        {
+            let mut all = self.all_probes();
+            all.retain(|probes| probes.until > now);
+            let partner = question.request.initiator;
+            // A partner that was started anew has forgotten its oldest.
+            while all.iter().filter(|probes| of_partner(probes, partner)).count() >= PROBES_OF_PARTNER {
+                let oldest = all.iter().position(|probes| of_partner(probes, partner)).unwrap_or(0);
+                all.remove(oldest);
+            }
+            if all.len() >= PROBES_MOST {
+                return Err(Failure::new("this site answers the probes of too many partners"));
+            }
+            let until = now.saturating_add(held(question.test));
+            all.push(Probes { request: question.request, until, _server: sender });
+        }
+        self.serve(question, receiver).inspect_err(|_| self.release(question.request))
+    }
+
+    fn serve(&self, question: &Question, over: Receiver<()>) -> Result<Message, Failure> {
+        let key = Key::from_random(random()?).map_err(Failure::new)?;
+        let port = testing::serve(&self.shared, question.test, question.rate, &key, held(question.test), over)?;
         Ok(Message::Granted { port, key: key.to_text() })
     }
+
+    fn release(&self, request: RequestId) {
+        let mut running = self.throughput();
+        if running.as_ref().is_some_and(|(own, _)| *own == request) {
+            *running = None;
+        }
+        drop(running);
+        self.all_probes().retain(|probes| probes.request != request);
+        self.shared.gate().release(monotonic(), request);
+    }
+
+    fn throughput(&self) -> MutexGuard<'_, Option<(RequestId, Sender<()>)>> {
+        self.throughput.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all_probes(&self) -> MutexGuard<'_, Vec<Probes>> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the server of a test lives at most.
+fn held(test: &TestPlan) -> Nanos {
+    let late = if test.kind.is_throughput() { MARGIN } else { Nanos::from_secs(20) };
+    test.holds().saturating_add(PATIENCE).saturating_add(late)
 }
 
 impl Answering for Partner {

@@ -1,8 +1,12 @@
 //! A site: fetches the mesh, begins the tests that the schedule gives it, answers those of its partners, delivers what came of them.
 
+mod asking;
+mod diagnosing;
 mod listening;
+mod outgoing;
 mod rounds;
 mod shared;
+mod standing;
 mod testing;
 
 use std::net::TcpListener;
@@ -17,10 +21,12 @@ use crate::coordinator::now_ns;
 use crate::error::Failure;
 use crate::folder::Folder;
 use crate::link;
-use crate::message::{DELIVERY_MOST, Message};
 use crate::store::Outbox;
+use diagnosing::Diagnosing;
+use longhaul_mesh_model::message::Message;
 use rounds::Rounds;
 use shared::{Shared, View};
+use standing::Standing;
 
 /// How often the agenda is looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -43,9 +49,9 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     let identity = folder.identity()?;
     let sync = options.sync;
     testing::clean(&folder.file(""));
-    let mut outbox = Outbox::open(&folder.file("outbox"))?;
+    let outbox = Outbox::open(&folder.file("outbox"))?;
     // What was last fetched: a site begins without its coordinator, too.
-    let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options));
+    let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options, outbox));
     if let Err(failure) = shared.load() {
         eprintln!("{failure}");
     }
@@ -62,35 +68,33 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
     eprintln!("{}: listening at {bind}", belonging.site);
-    let answering = Arc::new(listening::Partner(Arc::clone(&shared)));
+    let answering = Arc::new(listening::Partner::new(Arc::clone(&shared)));
     thread::Builder::new()
         .name("listen".into())
         .spawn(move || link::listen(&listener, &identity, &answering))
         .map_err(Failure::new)?;
+    let mut diagnosing = Diagnosing::new(shared.outgoing.diagnosed()?);
     let talking = Arc::clone(&shared);
-    thread::Builder::new()
-        .name("coordinator".into())
-        .spawn(move || {
-            loop {
-                say_once(&mut heard, fetch(&talking));
-                thread::sleep(sync);
-            }
-        })
-        .map_err(Failure::new)?;
-    let mut rounds = Rounds::default();
-    let mut delivered = std::time::Instant::now();
-    let mut failed = String::new();
+    thread::Builder::new().name("coordinator".into()).spawn(move || talk(&talking, heard)).map_err(Failure::new)?;
+    let (mut rounds, mut standing) = (Rounds::default(), Standing::default());
     loop {
-        if let Some(view) = shared.view()
-            && let Some(result) = rounds.go_on(&shared, &view)
-        {
-            say_once(&mut failed, outbox.put(&result).map_err(Failure::from));
-        }
-        if delivered.elapsed() >= sync {
-            say_once(&mut failed, deliver(&shared, &mut outbox));
-            delivered = std::time::Instant::now();
+        if let Some(view) = shared.view() {
+            standing.follow(&shared, &view);
+            let result = diagnosing.go_on(&shared, &view).or_else(|| rounds.go_on(&shared, &view));
+            result.into_iter().for_each(|result| shared.outgoing.keep(result));
         }
         thread::sleep(TICK);
+    }
+}
+
+/// Talks to the coordinator, for ever: fetches what changed, delivers what waits.
+fn talk(shared: &Shared, mut heard: String) {
+    let (mut written, mut failed) = (String::new(), String::new());
+    loop {
+        say_once(&mut heard, fetch(shared));
+        say_once(&mut written, shared.outgoing.flush());
+        say_once(&mut failed, shared.outgoing.deliver(|question| ask(shared, question)));
+        thread::sleep(shared.options.sync);
     }
 }
 
@@ -119,12 +123,13 @@ fn ask(shared: &Shared, question: &Message) -> Result<Message, Failure> {
 fn fetch(shared: &Shared) -> Result<(), Failure> {
     let have = shared.view().map_or_else(String::new, |view| view.state.clone());
     let asked = now_ns();
-    let Message::Mesh { state, file, members, now_ns: theirs } = ask(shared, &Message::Fetch { have })? else {
+    let Message::Mesh { state, file, members, now_ns: theirs, wanted } = ask(shared, &Message::Fetch { have })? else {
         return Err(Failure::new("the coordinator answered something else than the mesh"));
     };
     // Its clock, as of half of the time that asking took.
     let middle = asked / 2 + now_ns() / 2;
     shared.set_offset(theirs as i64 - middle as i64);
+    shared.set_wanted(wanted);
     if let (Some(file), Some(members)) = (file, members) {
         let mesh = Mesh::parse(&file).map_err(|error| Failure::new(format_args!("the coordinator's mesh: {error}")))?;
         let view = View::new(state, mesh, members.clone(), &shared.site)?;
@@ -136,16 +141,23 @@ fn fetch(shared: &Shared) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Delivers what waits. The coordinator confirms what is on its disk; only then it goes here.
-fn deliver(shared: &Shared, outbox: &mut Outbox) -> Result<(), Failure> {
-    loop {
-        let results = outbox.oldest(DELIVERY_MOST)?;
-        if results.is_empty() {
-            return Ok(());
-        }
-        match ask(shared, &Message::Deliver { results })? {
-            Message::Confirmed { ids } => outbox.confirmed(&ids)?,
-            _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
-        }
-    }
+/// What answers the partners of `site`, which takes the mesh from `folder`: for tests of what it refuses.
+#[cfg(test)]
+pub(crate) fn answering(
+    folder: &Folder,
+    site: &str,
+    identity: &longhaul_channel::Identity,
+) -> Result<impl link::Answering, Failure> {
+    let belonging =
+        crate::folder::Belonging { site: site.into(), coordinator: String::new(), key: identity.public().to_string() };
+    let options = Options {
+        limits: Limits::default(),
+        bind: "127.0.0.1".into(),
+        longhaul: PathBuf::from("/nonexistent"),
+        sync: Duration::from_secs(10),
+    };
+    let outbox = Outbox::open(&folder.file("outbox"))?;
+    let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);
+    shared.load()?;
+    Ok(listening::Partner::new(Arc::new(shared)))
 }

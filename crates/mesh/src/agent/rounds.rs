@@ -1,27 +1,26 @@
-//! Rounds: when which test is due, and one test from asking to its result.
+//! Rounds: when which throughput test is due, and one test from asking to its result.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use longhaul_channel::PublicKey;
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Agenda, RequestId};
-use longhaul_mesh_model::file::{Kind, TestPlan};
-use longhaul_mesh_model::schedule::OVERHEAD;
+use longhaul_mesh_model::file::TestPlan;
 use longhaul_units::{BitRate, Nanos};
 
+use super::asking;
 use super::shared::{Shared, View};
 use super::testing::{self, Job};
 use crate::error::Failure;
 use crate::folder::random;
-use crate::link::{self, As};
-use crate::message::Message;
-use crate::store::TestResult;
+use crate::store::Kept;
+use longhaul_mesh_model::message::Message;
 
-/// Tests that were refused are spread over this time.
-const SPREAD: Nanos = Nanos::from_secs(10);
+/// A partner says when it may be idle. Nobody waits longer for it at once.
+const BUSY_MOST: Nanos = Nanos::from_secs(120);
 /// A partner that cannot be reached is asked again after this.
-const UNREACHED: Nanos = Nanos::from_secs(30);
+pub(super) const UNREACHED: Nanos = Nanos::from_secs(30);
 
 /// The agenda of each test plan, and the round that it is filled for.
 #[derive(Default)]
@@ -31,14 +30,37 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Does what is due; the result, if a test ended.
-    pub(super) fn go_on(&mut self, shared: &Shared, view: &View) -> Option<TestResult> {
+    pub(super) fn go_on(&mut self, shared: &Arc<Shared>, view: &View) -> Option<Kept> {
         let now = shared.mesh_time();
+        self.fill(shared, view, now);
+        let due = self.plans.iter().filter_map(|(test, (_, _, agenda))| Some((agenda.poll_timeout()?, *test)));
+        let (_, test) = due.filter(|(at, _)| *at <= now).min()?;
+        if !shared.gate().is_idle(monotonic()) {
+            return None;
+        }
+        let agenda = &mut self.plans.get_mut(&test)?.2;
+        let due = agenda.next(now)?;
+        let plan = view.mesh.tests.get(test)?;
+        match begin(shared, view, plan, due.pair, "") {
+            Ok(Begun::Tested(result)) => return Some(*result),
+            Ok(Begun::Later(wait)) => agenda.postpone(now, due, wait, part()),
+            Ok(Begun::Never(message)) => eprintln!("{}: {message}", name(view, due.pair)),
+            Err(failure) => {
+                eprintln!("{}: {failure}", name(view, due.pair));
+                agenda.postpone(now, due, UNREACHED, part());
+            }
+        }
+        None
+    }
+
+    /// Puts the tests of rounds that began onto the agendas.
+    fn fill(&mut self, shared: &Shared, view: &View, now: Nanos) {
         for round in &view.schedule.rounds {
             let number = now.0 / round.every.0;
             let filled =
                 self.plans.get(&round.test).is_some_and(|(at, state, _)| (*at, state) == (number, &view.state));
             let test = &view.mesh.tests[round.test];
-            if filled || !self.may_run(shared, test) {
+            if filled || shared.options.limits.check(test, BitRate(0)).is_err() {
                 continue;
             }
             let begin = number * round.every.0;
@@ -49,133 +71,111 @@ impl Rounds {
             }
             self.plans.insert(round.test, (number, view.state.clone(), agenda));
         }
-        let due = self.plans.iter().filter_map(|(test, (_, _, agenda))| Some((agenda.poll_timeout()?, *test)));
-        let (_, test) = due.filter(|(at, _)| *at <= now).min()?;
-        if !shared.gate().is_idle(monotonic()) {
-            return None;
-        }
-        let agenda = &mut self.plans.get_mut(&test)?.2;
-        let (pair, until) = agenda.next(now)?;
-        let plan = view.mesh.tests.get(test)?;
-        match begin(shared, view, plan, pair) {
-            Ok(Begun::Tested(result)) => return Some(*result),
-            Ok(Begun::Later(wait)) => {
-                let part = random::<1>().map_or(0.5, |byte| f64::from(byte[0]) / 256.0);
-                agenda.postpone(now, pair, until, wait, (SPREAD, part));
-            }
-            Ok(Begun::Never(message)) => eprintln!("{}: {message}", name(view, pair)),
-            Err(failure) => {
-                eprintln!("{}: {failure}", name(view, pair));
-                agenda.postpone(now, pair, until, UNREACHED, (SPREAD, 0.5));
-            }
-        }
-        None
-    }
-
-    fn may_run(&self, shared: &Shared, test: &TestPlan) -> bool {
-        matches!(test.kind, Kind::Udp { .. }) && shared.options.limits.check(test, BitRate(0)).is_ok()
     }
 }
 
-fn name(view: &View, (from, to): (SiteId, SiteId)) -> String {
+/// A random number in [0, 1).
+pub(super) fn part() -> f64 {
+    random::<2>().map_or(0.5, |bytes| f64::from(u16::from_le_bytes(bytes)) / 65_536.0)
+}
+
+pub(super) fn name(view: &View, (from, to): (SiteId, SiteId)) -> String {
     format!("{} to {}", view.mesh.of(from).name, view.mesh.of(to).name)
 }
 
-enum Begun {
-    Tested(Box<TestResult>),
+/// What came of an attempt.
+pub(super) enum Begun {
+    Tested(Box<Kept>),
     Later(Nanos),
     Never(String),
 }
 
-/// How long a test holds both hosts.
-pub(super) fn lasts(test: &TestPlan) -> Nanos {
-    test.time.saturating_add(OVERHEAD)
-}
-
-fn begin(shared: &Shared, view: &View, test: &TestPlan, (from, to): (SiteId, SiteId)) -> Result<Begun, Failure> {
-    let partner = if from == view.own { to } else { from };
-    let Some(key) = view.key_of(partner) else {
+/// Begins a throughput test and runs it to its end. `alarm`: what a diagnosis is for.
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    view: &View,
+    test: &TestPlan,
+    pair: (SiteId, SiteId),
+    alarm: &str,
+) -> Result<Begun, Failure> {
+    let partner = if pair.0 == view.own { pair.1 } else { pair.0 };
+    if view.key_of(partner).is_none() {
         return Ok(Begun::Later(UNREACHED));
-    };
-    let number = u64::from_le_bytes(random()?);
-    let request = RequestId { initiator: view.own, number };
-    if !shared.gate().begin(monotonic(), request, lasts(test)) {
+    }
+    if let Err(refusal) = shared.options.limits.check(test, view.mesh.rate_of(test, pair)) {
+        return Ok(Begun::Never(format!("{} (--allow {}=…)", refusal.message, refusal.limit)));
+    }
+    let request = RequestId { initiator: view.own, number: u64::from_le_bytes(random()?) };
+    if !shared.gate().begin(monotonic(), request, test.holds()) {
         return Ok(Begun::Later(Nanos::from_secs(1)));
     }
-    let done = ask_and_test(shared, view, test, (from, to), (partner, key), request);
-    shared.gate().release(request);
+    let done = ask_and_test(shared, view, (test, alarm), (pair, partner), request);
+    shared.gate().release(monotonic(), request);
     done
 }
 
-/// The rate of a test, payload: what the coordinator leases of the shared links on its way, or what is safe without it.
-fn rate(shared: &Shared, view: &View, test: &TestPlan, pair: (SiteId, SiteId), number: u64) -> Result<BitRate, Begun> {
-    let full = test.kind.payload_rate(BitRate(u64::MAX)).unwrap_or(BitRate(0));
+/// The rate of a test: what the coordinator leases of the shared links on its way, or what is safe without it.
+fn rate(
+    shared: &Shared,
+    view: &View,
+    test: &TestPlan,
+    pair: (SiteId, SiteId),
+    question: Message,
+) -> Result<BitRate, Begun> {
+    let full = view.mesh.rate_of(test, pair);
     let safe = view.mesh.crossed(pair.0, pair.1).map(|(_, _, link)| link.safe_share()).min();
     let Some(safe) = safe else { return Ok(full) };
-    let [sender, receiver] = [pair.0, pair.1].map(|site| view.mesh.of(site).name.clone());
-    match shared.ask_coordinator(&Message::Lease { number, test: test.name.clone(), sender, receiver }) {
+    match shared.ask_coordinator(&question) {
         Ok(Message::Leased) => Ok(full),
         Ok(Message::Busy { retry_after_ns }) => Err(Begun::Later(Nanos(retry_after_ns))),
         Ok(Message::Refused { message }) => Err(Begun::Never(format!("the coordinator refuses: {message}"))),
         // Away, or older than leases.
         Ok(_) | Err(_) => match test.kind.payload_rate(safe) {
-            Some(rate) if rate.0 > 0 => Ok(rate),
+            Some(rate) if rate.0 > 0 => Ok(rate.min(full)),
             _ => Err(Begun::Later(UNREACHED)),
         },
     }
 }
 
 fn ask_and_test(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     view: &View,
-    test: &TestPlan,
-    (from, to): (SiteId, SiteId),
-    (partner, key): (SiteId, PublicKey),
+    (test, alarm): (&TestPlan, &str),
+    (pair, partner): ((SiteId, SiteId), SiteId),
     request: RequestId,
 ) -> Result<Begun, Failure> {
     let number = request.number;
-    let rate = match rate(shared, view, test, (from, to), number) {
+    let mut head = asking::head(shared, &view.mesh, test, pair);
+    let (sender, receiver) = (head.sender.clone(), head.receiver.clone());
+    let lease = Message::Lease { number, test: test.name.clone(), sender, receiver };
+    let rate = match rate(shared, view, test, pair, lease) {
         Ok(rate) => rate,
         Err(begun) => return Ok(begun),
     };
-    let names = [from, to].map(|site| view.mesh.of(site).name.clone());
-    let [sender, receiver] = names;
-    let question = Message::Ask { number, test: test.name.clone(), sender: sender.clone(), receiver: receiver.clone() };
-    let known = As::Known(&shared.identity, key);
-    let site = view.mesh.of(partner);
-    let mut answer = Err(Failure::new("the site has no address"));
-    for address in &site.addresses {
-        answer = link::ask(&with_port(address, site.port), &known, &question).map(|answer| (address.clone(), answer));
-        if answer.is_ok() {
-            break;
-        }
-    }
-    let done = match answer {
+    let site = &view.mesh.of(partner).name;
+    let done = match asking::ask(shared, view, partner, &asking::question(&head, number)) {
         // The gate's patience covers the lease, too: it was closed before that was asked for.
-        Ok((address, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
-            let job = Job { test, rate, address: &address, port, key: &key, sends: from == view.own };
-            let at = shared.mesh_time();
-            let result = testing::run(shared, &job).map(|counts| {
-                let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
-                Begun::Tested(Box::new(counts.into_result(test.name.clone(), sender, receiver, at_ns)))
-            });
-            let _ = link::ask(&with_port(&address, site.port), &known, &Message::Release { number });
-            result
+        Ok((reached, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
+            let sends = pair.0 == view.own;
+            let job = Job { test, rate, address: reached.address(), port, key: &key, sends, alarm };
+            head.at_ns = i64::try_from(shared.mesh_time().0).unwrap_or(i64::MAX);
+            let result = testing::run(shared, &job).and_then(|found| found.into_result(head));
+            reached.release(shared, number);
+            result.map(|result| Begun::Tested(Box::new(result)))
         }
-        Ok((_, Message::Granted { .. })) => Ok(Begun::Later(Nanos::from_secs(1))),
-        Ok((_, Message::Busy { retry_after_ns })) => Ok(Begun::Later(Nanos(retry_after_ns.min(SPREAD.0)))),
-        Ok((_, Message::Refused { message })) => Ok(Begun::Never(format!("{} refuses: {message}", site.name))),
-        Ok(_) => Ok(Begun::Never(format!("{} answered something else", site.name))),
+        Ok((reached, Message::Granted { .. })) => {
+            // Too late to be used.
+            reached.release(shared, number);
+            Ok(Begun::Later(Nanos::from_secs(1)))
+        }
+        Ok((_, Message::Busy { retry_after_ns })) => Ok(Begun::Later(Nanos(retry_after_ns.min(BUSY_MOST.0)))),
+        Ok((_, Message::Refused { message })) => Ok(Begun::Never(format!("{site} refuses: {message}"))),
+        Ok(_) => Ok(Begun::Never(format!("{site} answered something else"))),
         Err(failure) => Err(failure),
     };
-    if view.mesh.crossed(from, to).next().is_some() {
+    if view.mesh.crossed(pair.0, pair.1).next().is_some() {
         // A lease ends by itself, too.
         let _ = shared.ask_coordinator(&Message::Release { number });
     }
     done
-}
-
-/// An address with a port; one of IPv6 stands in brackets.
-fn with_port(address: &str, port: u16) -> String {
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }

@@ -7,16 +7,18 @@ use longhaul_channel::{Identity, PublicKey};
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
-use longhaul_mesh_model::file::{Kind, Mesh};
-use longhaul_mesh_model::schedule::{OVERHEAD, Schedule};
-use longhaul_units::Nanos;
+use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
+use longhaul_mesh_model::schedule::{Round, Schedule};
+use longhaul_units::{BitRate, Nanos};
 
 use super::Options;
+use super::outgoing::Outgoing;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
 use crate::folder::{Belonging, Folder, Members};
 use crate::link::{self, As};
-use crate::message::Message;
+use crate::store::{Outbox, Wanted};
+use longhaul_mesh_model::message::Message;
 
 /// A site, for all its threads.
 pub(super) struct Shared {
@@ -25,8 +27,10 @@ pub(super) struct Shared {
     pub(super) identity: Identity,
     pub(super) coordinator: Belonging,
     pub(super) options: Options,
+    pub(super) outgoing: Outgoing,
     gate: Mutex<Gate>,
     view: RwLock<Option<Arc<View>>>,
+    wanted: RwLock<Vec<Wanted>>,
     offset_ns: AtomicI64,
 }
 
@@ -46,6 +50,27 @@ impl View {
         Ok(Self { state, mesh, schedule, members, own })
     }
 
+    fn takes_part(&self, test: &TestPlan) -> bool {
+        test.pairs.iter().any(|(from, to)| *from == self.own || *to == self.own)
+    }
+
+    /// The highest rate that a test has here.
+    fn rate_most(&self, test: &TestPlan) -> BitRate {
+        let own = test.pairs.iter().filter(|(from, to)| *from == self.own || *to == self.own);
+        own.map(|pair| self.mesh.rate_of(test, *pair)).max().unwrap_or(BitRate(0))
+    }
+
+    /// What share of this site's time the rounds take.
+    fn busy(&self) -> f64 {
+        let of = |round: &Round| {
+            let test = &self.mesh.tests[round.test];
+            let own = test.pairs.iter().filter(|(from, to)| *from == self.own || *to == self.own).count();
+            let sampled = round.tests() as f64 / test.pairs.len() as f64;
+            own as f64 * sampled * test.holds().as_secs_f64() / round.every.as_secs_f64()
+        };
+        self.schedule.rounds.iter().map(of).sum()
+    }
+
     /// The public key of a site, if it has joined.
     pub(super) fn key_of(&self, site: SiteId) -> Option<PublicKey> {
         self.members.get(&self.mesh.of(site).name)?.parse().ok()
@@ -53,19 +78,29 @@ impl View {
 }
 
 impl Shared {
-    pub(super) fn new(folder: Folder, coordinator: Belonging, identity: Identity, options: Options) -> Self {
+    pub(super) fn new(
+        folder: Folder,
+        coordinator: Belonging,
+        identity: Identity,
+        options: Options,
+        outbox: Outbox,
+    ) -> Self {
         let site = coordinator.site.clone();
         // Its own limit is the longest test that it may have begun before it started.
-        let longest = options.limits.time.saturating_add(OVERHEAD);
-        let gate = Mutex::new(Gate::new(monotonic(), longest));
+        let limits = &options.limits;
+        let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
+        let now = monotonic();
+        let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
         Self {
             folder,
             site,
             identity,
             coordinator,
             options,
-            gate,
+            outgoing: Outgoing::new(outbox),
+            gate: Mutex::new(gate),
             view: RwLock::default(),
+            wanted: RwLock::default(),
             offset_ns: AtomicI64::new(0),
         }
     }
@@ -95,6 +130,15 @@ impl Shared {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(view));
     }
 
+    /// Diagnoses that the coordinator wants.
+    pub(super) fn wanted(&self) -> Vec<Wanted> {
+        self.wanted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_wanted(&self, wanted: Vec<Wanted>) {
+        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = wanted;
+    }
+
     pub(super) fn set_offset(&self, offset_ns: i64) {
         self.offset_ns.store(offset_ns, Ordering::Relaxed);
     }
@@ -109,14 +153,19 @@ impl Shared {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which tests this site takes no part in.
+    /// Says which tests this site takes no part in, and whether the others leave it enough time.
     pub(super) fn say_refusals(&self, view: &View) {
-        for test in &view.mesh.tests {
-            if !matches!(test.kind, Kind::Udp { .. }) {
-                eprintln!("{}: tests of kind {} are not run by this version", test.name, test.kind.name());
-            } else if let Err(refusal) = self.options.limits.check(test, longhaul_units::BitRate(0)) {
+        for test in view.mesh.tests.iter().filter(|test| view.takes_part(test)) {
+            if let Err(refusal) = self.options.limits.check(test, view.rate_most(test)) {
                 eprintln!("{}: refused, {} (--allow {}=…)", test.name, refusal.message, refusal.limit);
             }
+        }
+        let (busy, most) = (view.busy(), self.options.limits.busy);
+        if busy > most {
+            let [busy, most] = [busy, most].map(|share| share * 100.0);
+            eprintln!(
+                "the mesh wants {busy:.0} % of this site's time for tests, it gives {most:.0} %: some will not run (--allow busy=…)"
+            );
         }
         for (one, other) in view.mesh.tests.iter().flat_map(|test| &test.untestable) {
             if one < other && (*one == view.own || *other == view.own) {

@@ -2,13 +2,21 @@
 
 use std::path::Path;
 
-use sqlx::{Connection, Row};
+use sqlx::Row;
 
-use super::TestResult;
-use super::database::{Database, StoreError};
-use super::summary;
+use super::database::{Database, StoreError, transact};
+use super::{Measurement, TestResult, Wanted};
+use super::{measurements, summary, wanted};
 
 const TABLES: &[&str] = &[
+    measurements::ROUND_TRIPS,
+    measurements::ROUND_TRIPS_AT,
+    measurements::TCP,
+    measurements::TCP_AT,
+    measurements::DIAGNOSES,
+    measurements::DIAGNOSES_AT,
+    wanted::ALARMS,
+    wanted::WANTED,
     "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      at_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, \
      received_rate_bps BIGINT NOT NULL)",
@@ -63,8 +71,7 @@ impl Archive {
     /// Where the disk is full or fails.
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
         let Database { runtime, connection } = &mut self.0;
-        let new = runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let new = runtime.block_on(transact(connection, async |transaction| {
             let mut new = 0;
             for result in results {
                 let inserted = sqlx::query(
@@ -100,11 +107,10 @@ impl Archive {
                 .bind(result.lost)
                 .execute(&mut *transaction)
                 .await?;
-                summary::count(&mut transaction, result).await?;
+                summary::count(&mut *transaction, result).await?;
             }
-            transaction.commit().await?;
-            Ok::<_, sqlx::Error>(new)
-        })?;
+            Ok(new)
+        }))?;
         Ok(new)
     }
 
@@ -165,5 +171,65 @@ impl Archive {
             })
         };
         rows.into_iter().map(read).collect()
+    }
+
+    /// Takes measurements, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
+    /// What is of an unknown kind is left.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails.
+    pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        let new = runtime.block_on(transact(connection, async |transaction| {
+            let mut new = 0;
+            for one in all {
+                new += usize::from(measurements::take(transaction, one).await?);
+            }
+            Ok(new)
+        }))?;
+        Ok(new)
+    }
+
+    /// Measurements of all kinds since `from_ns`: round trips, TCP, diagnoses, each in order of time.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn measurements(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(measurements::since(connection, from_ns))?)
+    }
+
+    /// Alarms are open at `now_ns` of these and no others: `who` names what each is about. Those that were [`Archive::raised`] before, and were
+    /// not over for more than six hours since.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails: nothing has changed.
+    pub fn alarms_are(&mut self, now_ns: i64, who: &[String]) -> Result<Vec<String>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::alarms_are(connection, now_ns, who))?)
+    }
+
+    /// An alarm was raised, and this diagnosis is wanted of a site for it.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails: nothing has changed.
+    pub fn raised(
+        &mut self,
+        id: &str,
+        who: &str,
+        now_ns: i64,
+        diagnosis: Option<(&str, &Wanted)>,
+    ) -> Result<(), StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::raised(connection, (id, who), now_ns, diagnosis))?)
+    }
+
+    /// What is wanted of a site and was asked for since `from_ns`, 32 at most.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn wanted(&mut self, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, StoreError> {
+        let Database { runtime, connection } = &mut self.0;
+        Ok(runtime.block_on(wanted::of(connection, initiator, from_ns))?)
     }
 }

@@ -26,6 +26,26 @@ pub enum StoreError {
     Newer(i64),
 }
 
+/// Does `work` in one transaction: all of it is on the disk when this returns, or nothing.
+///
+/// `sqlx` counts transactions itself. Where a full disk lets `COMMIT` fail, SQLite rolls back by itself, the count stays, and the connection takes
+/// no transaction any more. So this says BEGIN and COMMIT without it.
+pub(super) async fn transact<T>(
+    connection: &mut SqliteConnection,
+    work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+) -> Result<T, sqlx::Error> {
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+    let done = match work(&mut *connection).await {
+        Ok(done) => sqlx::query("COMMIT").execute(&mut *connection).await.map(|_| done),
+        Err(error) => Err(error),
+    };
+    if done.is_err() {
+        // It fails where SQLite has rolled back by itself.
+        let _ = sqlx::query("ROLLBACK").execute(&mut *connection).await;
+    }
+    done
+}
+
 /// A connection, and the runtime that its library wants.
 #[derive(Debug)]
 pub(super) struct Database {

@@ -2,15 +2,35 @@
 
 use std::path::Path;
 
-use sqlx::{Connection, Row};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
 
-use super::TestResult;
-use super::database::{Database, StoreError};
+use super::database::{Database, StoreError, transact};
+use super::{Measurement, TestResult};
 
 const TABLES: &[&str] =
     &["CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)"];
 /// Results that are kept at most: a year of a mesh of 40 sites. Then the oldest go, so that a disk does not fill.
 const KEPT_MOST: i64 = 400_000;
+
+/// A result of any kind. A [`Measurement`] says its kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Kept {
+    /// Of kind `rtt`, `tcp` or `diagnose`.
+    Measurement(Measurement),
+    /// Of kind `udp`.
+    Udp(TestResult),
+}
+
+impl Kept {
+    fn id(&self) -> &String {
+        match self {
+            Self::Measurement(measurement) => &measurement.id,
+            Self::Udp(result) => &result.id,
+        }
+    }
+}
 
 /// Results that wait for their delivery.
 #[derive(Debug)]
@@ -29,13 +49,12 @@ impl Outbox {
     ///
     /// # Errors
     /// Where the disk is full or fails: the result is not kept.
-    pub fn put(&mut self, result: &TestResult) -> Result<(), StoreError> {
+    pub fn put(&mut self, result: &Kept) -> Result<(), StoreError> {
         let text = serde_json::to_string(result).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
         let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        runtime.block_on(transact(connection, async |transaction| {
             sqlx::query("INSERT INTO outbox (id, result) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
-                .bind(&result.id)
+                .bind(result.id())
                 .bind(text)
                 .execute(&mut *transaction)
                 .await?;
@@ -43,27 +62,37 @@ impl Outbox {
                 .bind(KEPT_MOST)
                 .execute(&mut *transaction)
                 .await?;
-            transaction.commit().await
-        })?;
+            Ok(())
+        }))?;
         Ok(())
     }
 
-    /// The oldest results, `most` of them.
+    /// The oldest results after the one with the number `after`, `most` of them, each with its number. Numbers are above 0.
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn oldest(&mut self, most: u32) -> Result<Vec<TestResult>, StoreError> {
+    pub fn after(&mut self, after: i64, most: u32) -> Result<Vec<(i64, Kept)>, StoreError> {
         let Database { runtime, connection } = &mut self.0;
         let rows = runtime.block_on(
-            sqlx::query("SELECT result FROM outbox ORDER BY number LIMIT $1")
+            sqlx::query("SELECT number, result FROM outbox WHERE number > $1 ORDER BY number LIMIT $2")
+                .bind(after)
                 .bind(i64::from(most))
                 .fetch_all(connection),
         )?;
         let read = |row: sqlx::sqlite::SqliteRow| {
-            serde_json::from_str(&row.try_get::<String, _>(0)?)
-                .map_err(|error| sqlx::Error::Decode(Box::new(error)).into())
+            let kept = serde_json::from_str(&row.try_get::<String, _>(1)?)
+                .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+            Ok((row.try_get(0)?, kept))
         };
         rows.into_iter().map(read).collect()
+    }
+
+    /// All results that wait, the oldest first.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn all(&mut self) -> Result<Vec<Kept>, StoreError> {
+        Ok(self.after(0, u32::MAX)?.into_iter().map(|(_, kept)| kept).collect())
     }
 
     /// The coordinator has these.
@@ -72,13 +101,12 @@ impl Outbox {
     /// Where the file cannot be written: they will be delivered again.
     pub fn confirmed(&mut self, ids: &[String]) -> Result<(), StoreError> {
         let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        runtime.block_on(transact(connection, async |transaction| {
             for id in ids {
                 sqlx::query("DELETE FROM outbox WHERE id = $1").bind(id).execute(&mut *transaction).await?;
             }
-            transaction.commit().await
-        })?;
+            Ok(())
+        }))?;
         Ok(())
     }
 }

@@ -4,7 +4,10 @@
 
 pub mod admission;
 pub mod file;
+pub mod message;
 pub mod place;
+pub mod printed;
+pub mod result;
 mod sample;
 pub mod schedule;
 

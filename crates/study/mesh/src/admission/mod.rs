@@ -9,12 +9,16 @@
 //!
 //! The partner holds itself until the test must be over even if the answer took all of the initiator's patience and the initiator's
 //! clock is slow by [`DRIFT`]. The initiator begins no test whose answer came later than [`PATIENCE`] after it asked. So the two need no common
-//! time. After a start a host waits as long as the longest test that it may have forgotten ([`Gate::new`]).
+//! time. After a start a host waits as long as the longest test that it may have forgotten ([`Gate::new`]). A host may give a share of its time
+//! alone to tests ([`Gate::with_share`]).
 
 mod agenda;
+mod busy;
 mod lease;
 
-pub use agenda::Agenda;
+use busy::Budget;
+
+pub use agenda::{Agenda, Due};
 pub use lease::{Lease, Leases};
 
 use longhaul_units::Nanos;
@@ -43,14 +47,15 @@ pub struct Gate {
     state: State,
     /// Refuses everything until then.
     closed_until: Nanos,
+    budget: Budget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
     Asking { request: RequestId, asked: Nanos, lasts: Nanos },
-    Testing { request: RequestId, until: Nanos },
-    Held { request: RequestId, until: Nanos },
+    Testing { request: RequestId, since: Nanos, until: Nanos },
+    Held { request: RequestId, since: Nanos, until: Nanos },
 }
 
 /// What a gate says to a partner.
@@ -68,13 +73,18 @@ pub enum Answer {
 impl Gate {
     /// A host that has just started. A partner may still send a test that this host has forgotten: it refuses all for as long as that can last.
     pub fn new(now: Nanos, longest_test: Nanos) -> Self {
-        Self { state: State::Idle, closed_until: now.saturating_add(held(longest_test)) }
+        Self { state: State::Idle, closed_until: now.saturating_add(held(longest_test)), budget: Budget::new(now, 1.0) }
+    }
+
+    /// Lets tests take this share of the time at most, 0 to 1, averaged over ten minutes or more.
+    pub fn with_share(self, now: Nanos, share: f64) -> Self {
+        Self { budget: Budget::new(now, share), ..self }
     }
 
     /// Whether a test may be begun or admitted.
     pub fn is_idle(&mut self, now: Nanos) -> bool {
         self.expire(now);
-        self.state == State::Idle && now >= self.closed_until
+        self.state == State::Idle && now >= self.closed_until && self.budget.is_left(now)
     }
 
     /// This host wants to begin a test that lasts so long. `true`: ask the partner now.
@@ -91,7 +101,8 @@ impl Gate {
         self.expire(now);
         match self.state {
             State::Asking { request: own, lasts, .. } if own == request => {
-                self.state = State::Testing { request, until: now.saturating_add(lasts).saturating_add(MARGIN) };
+                self.state =
+                    State::Testing { request, since: now, until: now.saturating_add(lasts).saturating_add(MARGIN) };
                 true
             }
             _ => false,
@@ -99,17 +110,24 @@ impl Gate {
     }
 
     /// The test is over, was refused, or a partner releases this host.
-    pub fn release(&mut self, request: RequestId) {
+    pub fn release(&mut self, now: Nanos, request: RequestId) {
         match self.state {
             State::Asking { request: own, .. }
             | State::Testing { request: own, .. }
             | State::Held { request: own, .. }
                 if own == request =>
             {
-                self.state = State::Idle;
+                self.end(now);
             }
             _ => {}
         }
+    }
+
+    fn end(&mut self, now: Nanos) {
+        if let State::Testing { since, until, .. } | State::Held { since, until, .. } = self.state {
+            self.budget.spend(now, now.min(until).saturating_sub(since));
+        }
+        self.state = State::Idle;
     }
 
     /// A partner asks for a test that lasts so long.
@@ -119,7 +137,7 @@ impl Gate {
             // The answer was lost: the same again, for the same time.
             State::Held { request: own, .. } if own == request => Answer::Granted,
             State::Idle if is_idle => {
-                self.state = State::Held { request, until: now.saturating_add(held(lasts)) };
+                self.state = State::Held { request, since: now, until: now.saturating_add(held(lasts)) };
                 Answer::Granted
             }
             _ => Answer::Busy { retry_after: self.busy_until().saturating_sub(now).max(Nanos::from_secs(1)) },
@@ -132,7 +150,7 @@ impl Gate {
             State::Asking { asked, .. } => asked.saturating_add(PATIENCE),
             State::Testing { until, .. } | State::Held { until, .. } => until,
         };
-        until.max(self.closed_until)
+        until.max(self.closed_until).max(self.budget.opens())
     }
 
     /// When the state changes by itself.
@@ -147,7 +165,7 @@ impl Gate {
             State::Testing { until, .. } | State::Held { until, .. } => now >= until,
         };
         if is_over {
-            self.state = State::Idle;
+            self.end(now);
         }
     }
 }
@@ -188,10 +206,10 @@ mod tests {
         assert_eq!(other.asked(secs(2), request(2), TEST), Answer::Busy { retry_after: Nanos(66_134_000_000) });
         assert!(one.granted(secs(2), request(0)));
         assert!(!one.begin(secs(3), request(0), TEST) && !other.begin(secs(3), request(1), TEST));
-        one.release(request(0));
-        other.release(request(2));
+        one.release(secs(62), request(0));
+        other.release(secs(62), request(2));
         assert!(one.is_idle(secs(62)) && !other.is_idle(secs(62)), "only who asked can release");
-        other.release(request(0));
+        other.release(secs(62), request(0));
         assert!(other.is_idle(secs(62)));
     }
 
@@ -212,6 +230,23 @@ mod tests {
         let end = (TEST.0 + PATIENCE.0) as f64 * (1.0 + DRIFT) / (1.0 - DRIFT);
         assert!(!gate.is_idle(Nanos(end as u64)));
         assert!(gate.is_idle(secs(68)));
+    }
+
+    /// A third of the time: 200 s at once, then the third of what passes. Whoever is refused hears when to come back.
+    #[test]
+    fn a_host_gives_its_share_of_the_time() {
+        let mut gate = open().with_share(Nanos::ZERO, 1.0 / 3.0);
+        let (mut now, mut busy) = (0, 0);
+        while now < 36_000 {
+            match gate.asked(secs(now), request(0), TEST) {
+                Answer::Granted => {
+                    (now, busy) = (now + 50, busy + 50);
+                    gate.release(secs(now), request(0));
+                }
+                Answer::Busy { retry_after } => now += retry_after.as_secs_f64().ceil() as u64,
+            }
+        }
+        assert!((12_000..=12_250).contains(&busy), "{busy} s of {now}");
     }
 
     #[test]

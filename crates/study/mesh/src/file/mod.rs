@@ -27,6 +27,8 @@
 //! share = "5%"                      # at most what share of the slowest link
 //! pairs = 1000                      # test this many pairs in a round, others in the next
 //! ```
+//!
+//! `rtt` has `name`, `kind`, `between` and `time`: what one result covers; the next begins when it ends. `diagnose` has these and `share`.
 
 mod error;
 mod limits;
@@ -156,13 +158,14 @@ pub struct TestPlan {
     pub name: String,
     /// What is tested.
     pub kind: Kind,
-    /// Its pairs, each from the sender to the receiver, without those that cannot be tested.
+    /// Its pairs, each from the sender to the receiver, without those that cannot be tested. Of `rtt` each pair is there once, as a round trip
+    /// has both directions.
     pub pairs: Vec<(SiteId, SiteId)>,
     /// Pairs of two sites that nobody can connect to.
     pub untestable: Vec<(SiteId, SiteId)>,
-    /// How often a round begins; `None` for what is not repeated: `diagnose`.
+    /// How often a round begins; `None` for what has no rounds: `rtt`, `diagnose`.
     pub every: Option<Nanos>,
-    /// How long a test takes.
+    /// How long a test takes; of `rtt`: what one result covers.
     pub time: Nanos,
     /// At most what share of the slowest link on the way, above 0 and 1 at most.
     pub share: f64,
@@ -170,15 +173,29 @@ pub struct TestPlan {
     pub sample: Option<usize>,
 }
 
+/// Beside the test itself: asking, connecting, reporting.
+pub const OVERHEAD: Nanos = Nanos::from_secs(5);
+/// The same of `diagnose`: each of its tests, a dozen, connects anew and waits for what is under way. Beside 5 s of tests eight took 21 s.
+pub const DIAGNOSE_OVERHEAD: Nanos = Nanos::from_secs(60);
 /// Ethernet, IPv6, UDP, preamble and gap beside the payload.
 const HEADER_BYTES: u64 = 14 + 4 + 40 + 8 + 20;
+/// A TCP segment on the wire: payload and headers of Ethernet with 1500 bytes, IPv6, TCP with time stamps, preamble and gap.
+const SEGMENT: (u64, u64) = (1428, 1428 + 14 + 4 + 40 + 32 + 20);
+
+impl TestPlan {
+    /// How long a test holds both hosts at most.
+    pub fn holds(&self) -> Nanos {
+        self.time.saturating_add(if self.kind == Kind::Diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD })
+    }
+}
 
 impl Kind {
     /// What a payload rate is on the wire (L1), and back: payload bytes of a packet and all its bytes. `None` where packets have no one length.
     fn packet(self) -> Option<(u64, u64)> {
         match self {
             Self::Udp { length, .. } => Some((u64::from(length), u64::from(length) + HEADER_BYTES)),
-            _ => None,
+            Self::Tcp => Some(SEGMENT),
+            Self::Rtt | Self::Diagnose => None,
         }
     }
 
@@ -190,14 +207,15 @@ impl Kind {
         ))
     }
 
-    /// The payload rate of UDP probes that take `wire` on the wire (L1), but not more than they are meant to.
+    /// The payload rate of a test that takes `wire` on the wire (L1), UDP probes not more than they are meant to; `None` where it has no rate:
+    /// `rtt`, and `diagnose`, whose tests differ.
     pub fn payload_rate(self, wire: BitRate) -> Option<BitRate> {
-        let (Self::Udp { rate, .. }, Some((payload, all))) = (self, self.packet()) else { return None };
-        Some(
-            rate.min(BitRate(
-                (u128::from(wire.0) * u128::from(payload) / u128::from(all)).try_into().unwrap_or(u64::MAX),
-            )),
-        )
+        let (payload, all) = self.packet()?;
+        let fits = BitRate((u128::from(wire.0) * u128::from(payload) / u128::from(all)).try_into().unwrap_or(u64::MAX));
+        match self {
+            Self::Udp { rate, .. } => Some(rate.min(fits)),
+            _ => Some(fits),
+        }
     }
 }
 
@@ -219,6 +237,18 @@ impl Mesh {
     /// If it is of another one.
     pub fn of(&self, site: SiteId) -> &Site {
         &self.sites[usize::from(site.0)]
+    }
+
+    /// What a test sends between two sites at most: payload bits a second of `udp` and `tcp`, on the wire (L1) of `diagnose`, whose tests differ.
+    /// Nothing of `rtt`, which is not counted.
+    pub fn rate_of(&self, test: &TestPlan, (from, to): (SiteId, SiteId)) -> BitRate {
+        let most = || self.rate_most(test, from, to);
+        match test.kind {
+            Kind::Udp { rate, .. } => rate,
+            Kind::Tcp => test.kind.payload_rate(most()).unwrap_or(BitRate(0)),
+            Kind::Diagnose => most(),
+            Kind::Rtt => BitRate(0),
+        }
     }
 
     /// The rate (L1) that a test may have between two sites: its share of the slower of their links, and no more than is leased of any link

@@ -26,6 +26,9 @@ const PORT: u16 = 5213;
 /// What TeraGrid's probes lasted.
 const TIME: Nanos = Nanos::from_secs(60);
 const TIME_MOST: Nanos = Nanos::from_secs(3600);
+/// Of `rtt`: what one result covers. An hour has six, and a lost one is a lost sixth.
+const RTT_TIME: Nanos = Nanos::from_secs(600);
+const RTT_TIME_LEAST: Nanos = Nanos::from_secs(5);
 /// Rounds: not so often that nothing else runs, not so seldom that a file is a mistake.
 const EVERY: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(30 * 24 * 3600);
 const SHARE: f64 = 0.05;
@@ -220,7 +223,7 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
             let length = table.field("length").map_or(Ok(u64::from(UDP_LENGTH)), |field| field.number(64, 8900))?;
             (Kind::Udp { rate, length: length as u32 }, keys)
         }
-        "rtt" => (Kind::Rtt, vec!["name", "kind", "between"]),
+        "rtt" => (Kind::Rtt, vec!["name", "kind", "between", "time"]),
         "tcp" => (Kind::Tcp, common.to_vec()),
         "diagnose" => (Kind::Diagnose, vec!["name", "kind", "between", "time", "share"]),
         other => {
@@ -241,16 +244,7 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
             Some(every)
         }
     };
-    let time = match table.field("time") {
-        None => TIME,
-        Some(field) => {
-            let time: Nanos = field.parsed()?;
-            if !(Nanos::from_secs(1)..=TIME_MOST).contains(&time) {
-                return Err(field.error(format!("{time}: use 1s to 1h")));
-            }
-            time
-        }
-    };
+    let time = time(table, kind)?;
     let sets = between(table, members)?.unwrap_or_else(|| vec![members["all"].clone()]);
     let (from, to) = (&sets[0], sets.last().unwrap_or(&sets[0]));
     let mut pairs = BTreeSet::new();
@@ -260,7 +254,11 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
         }
     }
     let closed = |(from, to): &(SiteId, SiteId)| mesh.of(*from).nat && mesh.of(*to).nat;
-    let (untestable, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().partition(closed);
+    let (untestable, mut pairs): (Vec<_>, Vec<_>) = pairs.into_iter().partition(closed);
+    if kind == Kind::Rtt {
+        // A round trip has both directions.
+        pairs.retain(|(from, to)| from < to);
+    }
     if pairs.is_empty() {
         return Err(table.error("has no pair that can be tested: name two sites or more, and not all behind NAT"));
     }
@@ -271,6 +269,22 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
     let test = TestPlan { name, kind, pairs, untestable, every, time, share: share(table)?, sample };
     check_rate(table, &test, mesh)?;
     Ok(test)
+}
+
+/// How long a test takes.
+fn time(table: &Table, kind: Kind) -> Result<Nanos, MeshError> {
+    let (default, least) = match kind {
+        Kind::Rtt => (RTT_TIME, RTT_TIME_LEAST),
+        // longhaul diagnose takes no less.
+        Kind::Diagnose => (TIME, Nanos::from_secs(5)),
+        Kind::Udp { .. } | Kind::Tcp => (TIME, Nanos::from_secs(1)),
+    };
+    let Some(field) = table.field("time") else { return Ok(default) };
+    let time: Nanos = field.parsed()?;
+    if !(least..=TIME_MOST).contains(&time) {
+        return Err(field.error(format!("{time}: use {least} to 1h")));
+    }
+    Ok(time)
 }
 
 /// A rate that exceeds the share of a link is refused, with the pair.

@@ -11,11 +11,9 @@ pub use slots::Slot;
 
 use longhaul_units::Nanos;
 
-use crate::file::{Mesh, TestPlan};
+use crate::file::{Mesh, OVERHEAD, TestPlan};
 use crate::sample::SiteId;
 
-/// Beside the test itself: asking, connecting, reporting.
-pub const OVERHEAD: Nanos = Nanos::from_secs(5);
 /// The part of the time that schedules may fill: the rest is for pairs that were refused, or whose site was away.
 pub const BUSY_MOST: f64 = 0.85;
 
@@ -92,6 +90,12 @@ impl Round {
         }
         own
     }
+}
+
+/// The round trips that a site begins, each with its partner: of each pair one site, and for all of its time.
+pub fn standing(mesh: &Mesh, test: &TestPlan, site: SiteId) -> Vec<SiteId> {
+    let own = test.pairs.iter().filter(|pair| initiator(mesh, **pair) == site);
+    own.map(|(from, to)| if *from == site { *to } else { *from }).collect()
 }
 
 /// Which site of a pair begins its test: the sender, unless nobody can connect to the receiver.

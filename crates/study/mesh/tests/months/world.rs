@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt::Write as _;
 
 use longhaul_mesh_model::SiteId;
-use longhaul_mesh_model::admission::{Agenda, Answer, Gate, Leases, MARGIN, PATIENCE, RequestId};
+use longhaul_mesh_model::admission::{Agenda, Answer, Due, Gate, Leases, MARGIN, PATIENCE, RequestId};
 use longhaul_mesh_model::file::Mesh;
 use longhaul_mesh_model::schedule::{Round, Schedule};
 use longhaul_units::{BitRate, Nanos};
@@ -56,8 +56,7 @@ enum Event {
 /// What a host is about to do or does.
 struct Attempt {
     request: RequestId,
-    pair: (SiteId, SiteId),
-    until: Nanos,
+    due: Due,
     partner: u16,
     /// Link and direction, and what the test takes of it.
     link: Option<(usize, u64)>,
@@ -266,7 +265,8 @@ impl World {
             }
             Event::Ends { site, life, number } if self.lives(site, life) => self.ended(site, number),
             Event::Released { at, from, number } if self.hosts[usize::from(at)].up => {
-                self.hosts[usize::from(at)].gate.release(RequestId { initiator: SiteId(from), number });
+                let now = self.clock(at);
+                self.hosts[usize::from(at)].gate.release(now, RequestId { initiator: SiteId(from), number });
                 self.go_on(at);
             }
             Event::LeaseBack { from, number, link } if self.reaches_coordinator() => {
@@ -306,8 +306,9 @@ impl World {
         let host = &mut self.hosts[usize::from(site)];
         if host.attempt.is_none()
             && host.gate.is_idle(now)
-            && let Some((pair, until)) = host.agenda.next(now)
+            && let Some(due) = host.agenda.next(now)
         {
+            let pair = due.pair;
             host.numbers += 1;
             let number = u64::from(life) << 32 | host.numbers;
             let request = RequestId { initiator: SiteId(site), number };
@@ -315,7 +316,7 @@ impl World {
             let partner = if pair.0.0 == site { pair.1.0 } else { pair.0.0 };
             let direction = self.mesh.links[0].direction(pair.0, pair.1);
             let link = direction.map(|direction| (direction, 0));
-            host.attempt = Some(Attempt { request, pair, until, partner, link, testing: false });
+            host.attempt = Some(Attempt { request, due, partner, link, testing: false });
             self.ask(site);
             return;
         }
@@ -400,7 +401,7 @@ impl World {
 
     fn answered(&mut self, site: u16, number: u64, granted: bool, retry_after: Nanos) {
         let now = self.clock(site);
-        let spread = (Nanos::from_secs(30), unit(&mut self.random));
+        let random = unit(&mut self.random);
         let host = &mut self.hosts[usize::from(site)];
         let Some(attempt) =
             host.attempt.as_mut().filter(|attempt| attempt.request.number == number && !attempt.testing)
@@ -428,8 +429,8 @@ impl World {
         }
         self.outcome.refused += 1;
         let attempt = host.attempt.take().unwrap();
-        host.gate.release(attempt.request);
-        host.agenda.postpone(now, attempt.pair, attempt.until, retry_after, spread);
+        host.gate.release(now, attempt.request);
+        host.agenda.postpone(now, attempt.due, retry_after, random);
         self.send(Event::Released { at: attempt.partner, from: site, number });
         self.back(site, &attempt);
         self.go_on(site);
@@ -456,11 +457,12 @@ impl World {
         let attempt = self.hosts[usize::from(site)].attempt.take().unwrap();
         assert_eq!(attempt.request.number, number);
         self.stop_traffic(site, &attempt);
-        self.hosts[usize::from(site)].gate.release(attempt.request);
+        let now = self.clock(site);
+        self.hosts[usize::from(site)].gate.release(now, attempt.request);
         // Its result is there only if the partner still is.
         if self.hosts[usize::from(attempt.partner)].up {
             let is_away = !self.reaches_coordinator();
-            let done = self.done.entry(attempt.pair).or_default();
+            let done = self.done.entry(attempt.due.pair).or_default();
             *done = (done.0 + 1, done.1 + u32::from(is_away));
         }
         self.send(Event::Released { at: attempt.partner, from: site, number });

@@ -1,99 +1,15 @@
-//! Three sites in a lab, with real traffic: they join, test each other, deliver, and the coordinator says who loses packets.
+//! Sites join, test each other by UDP, deliver, and lose nothing while the coordinator is away.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::{Archive, Outbox, TestResult};
+use longhaul_mesh::store::{Archive, Kept, Outbox, TestResult};
 use serde_json::Value;
 
-const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
-/// Two rounds of six tests of a second, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(150);
-
-const PATH: &str = "\
-[[client]]
-name = 'ithaca'
-[[client]]
-name = 'geneva'
-[[server]]
-name = 'chicago'
-[[both]]
-rate = '1Gbit'
-delay = '2ms'
-";
-
-/// The `longhaul` that was built beside this test. `cargo test --workspace` builds it; `cargo test -p longhaul-mesh` does not.
-fn longhaul() -> Option<PathBuf> {
-    Some(Path::new(MESH).with_file_name("longhaul")).filter(|file| file.is_file())
-}
-
-struct Lab {
-    longhaul: PathBuf,
-    name: String,
-    folder: PathBuf,
-}
-
-impl Lab {
-    fn up(longhaul: PathBuf, path: &str) -> Option<Self> {
-        let name = format!("mesh-{}", std::process::id());
-        let folder = std::env::temp_dir().join(&name);
-        fs::create_dir_all(&folder).unwrap();
-        let lab = Self { longhaul, name, folder };
-        fs::write(lab.folder.join("path.toml"), path).unwrap();
-        let file = lab.folder.join("path.toml");
-        let up =
-            Command::new(&lab.longhaul).args(["lab", "up"]).arg(file).args(["--name", &lab.name]).output().unwrap();
-        if up.status.success() {
-            return Some(lab);
-        }
-        longhaul_testing::no_judge!("{}", String::from_utf8_lossy(&up.stderr).trim());
-        None
-    }
-
-    fn on(&self, host: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.longhaul);
-        command.args(["lab", "exec", host, "--name", &self.name, "--", MESH]).args(arguments).current_dir(&self.folder);
-        command
-    }
-
-    fn run(&self, host: &str, arguments: &[&str]) -> String {
-        let Output { status, stdout, stderr } = self.on(host, arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-        assert!(status.success(), "{arguments:?} on {host}: {said}");
-        said
-    }
-
-    fn address(&self, host: &str) -> String {
-        let show = ["lab", "exec", host, "--name", &self.name, "--", "ip", "-4", "-o", "addr", "show", "eth0"];
-        let output = Command::new(&self.longhaul).args(show).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let address = text.split_whitespace().skip_while(|word| *word != "inet").nth(1).unwrap();
-        address.split('/').next().unwrap().to_owned()
-    }
-
-    fn start(&self, host: &str, arguments: &[&str]) -> Running {
-        let log = fs::File::create(self.folder.join(format!("{host}-{}.log", arguments[2].replace('/', "-")))).unwrap();
-        let errors = log.try_clone().unwrap();
-        let child = self.on(host, arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
-        Running(child)
-    }
-
-    fn logs(&self) -> String {
-        let logs = fs::read_dir(&self.folder).unwrap().filter_map(Result::ok).map(|entry| entry.path());
-        let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
-        logs.map(|path| format!("== {}\n{}", path.display(), fs::read_to_string(&path).unwrap())).collect()
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = Command::new(&self.longhaul).args(["lab", "down", "--name", &self.name]).output();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
+use crate::PATH;
+use crate::common::{Lab, PATIENCE};
 
 fn has_plan(folder: &Path) -> bool {
     // The site's keys are written after its plan.
@@ -107,28 +23,9 @@ fn tests_of(site: &str) -> bool {
     lines.any(|line| String::from_utf8_lossy(&line).contains(&format!("{site}/key-")))
 }
 
-struct Running(Child);
-
-impl Running {
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 #[test]
 fn three_sites_join_test_and_deliver() {
-    let Some(longhaul) = longhaul() else {
-        longhaul_testing::skipped!("longhaul is not built: use cargo test --workspace");
-        return;
-    };
-    let Some(lab) = Lab::up(longhaul, PATH) else { return };
+    let Some(lab) = Lab::up("join", PATH) else { return };
     let hosts = ["ithaca", "geneva", "chicago"];
     let addresses = hosts.map(|host| lab.address(host));
     let sites: String = hosts
@@ -202,8 +99,9 @@ fn three_sites_join_test_and_deliver() {
     }
     coordinator.kill();
     let waiting = || -> Vec<TestResult> {
-        let outbox = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().oldest(1000).unwrap();
-        hosts.iter().flat_map(outbox).collect()
+        let outbox = |host: &&str| Outbox::open(&lab.folder.join(host).join("outbox")).unwrap().all().unwrap();
+        let udp = |kept| if let Kept::Udp(result) = kept { Some(result) } else { None };
+        hosts.iter().flat_map(outbox).filter_map(udp).collect()
     };
     while pairs(&waiting()) < 6 {
         in_time(begin, "no six pairs without the coordinator");
@@ -238,8 +136,9 @@ fn three_sites_join_test_and_deliver() {
     }
     assert!(without.iter().filter(|result| is_shared(result)).all(|result| result.sent < 400), "{without:?}");
     let status: Value = serde_json::from_str(&lab.run("chicago", &["status", "--folder", "hub", "--json"])).unwrap();
-    assert_eq!(status["sites"].as_array().unwrap().len(), 3);
-    assert!(status["sites"].as_array().unwrap().iter().all(|site| site["joined"] == true), "{status}");
+    assert_eq!(status["result"]["sites"].as_array().unwrap().len(), 3);
+    let sites = &status["result"]["sites"];
+    assert!(sites.as_array().unwrap().iter().all(|site| site["joined"] == true), "{status}");
     let shown = lab.run("chicago", &["show", "--folder", "hub"]);
     assert_eq!(shown.lines().count(), 7, "{shown}");
     println!("{shown}\n{}", lab.run("chicago", &["status", "--folder", "hub"]));

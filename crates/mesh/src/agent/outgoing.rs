@@ -1,0 +1,93 @@
+//! Results on their way to the coordinator: kept on the disk until it has confirmed them.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Failure;
+use crate::store::{Kept, Measured, Outbox};
+use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
+
+/// Bytes of a delivery, unless one result is longer: half of the longest message.
+const DELIVERY_BYTES_MOST: usize = 512 << 10;
+/// Results that are kept in memory at most while the disk takes none. Then the oldest go.
+const UNKEPT_MOST: usize = 10_000;
+
+/// The outbox, and what the disk did not take yet.
+pub(super) struct Outgoing {
+    outbox: Mutex<Outbox>,
+    unkept: Mutex<VecDeque<Kept>>,
+}
+
+impl Outgoing {
+    pub(super) fn new(outbox: Outbox) -> Self {
+        Self { outbox: Mutex::new(outbox), unkept: Mutex::default() }
+    }
+
+    /// Takes a result. It is on the disk when this returns, or in memory until the next [`Outgoing::flush`].
+    pub(super) fn keep(&self, result: Kept) {
+        let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        if unkept.len() >= UNKEPT_MOST {
+            unkept.pop_front();
+        }
+        unkept.push_back(result);
+        drop(unkept);
+        if let Err(failure) = self.flush() {
+            eprintln!("a result is kept in memory: {failure}");
+        }
+    }
+
+    /// Writes what the disk did not take before.
+    pub(super) fn flush(&self) -> Result<(), Failure> {
+        let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(result) = unkept.front() {
+            self.outbox().put(result)?;
+            unkept.pop_front();
+        }
+        Ok(())
+    }
+
+    fn outbox(&self) -> std::sync::MutexGuard<'_, Outbox> {
+        // A transaction that a panic left is rolled back by the next.
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Delivers what waits, each result once. The coordinator confirms what is on its disk; only then it goes here. A coordinator that does not
+    /// know a kind leaves it here.
+    pub(super) fn deliver(&self, ask: impl Fn(&Message) -> Result<Message, Failure>) -> Result<(), Failure> {
+        let mut last = 0;
+        loop {
+            let waiting = self.outbox().after(last, DELIVERY_MOST)?;
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            let (mut results, mut measurements, mut bytes) = (Vec::new(), Vec::new(), 0);
+            for (number, kept) in waiting {
+                bytes += serde_json::to_string(&kept).map_or(0, |text| text.len());
+                if bytes > DELIVERY_BYTES_MOST && !(results.is_empty() && measurements.is_empty()) {
+                    break;
+                }
+                last = number;
+                match kept {
+                    Kept::Udp(result) => results.push(result),
+                    Kept::Measurement(measurement) => measurements.push(measurement),
+                }
+            }
+            match ask(&Message::Deliver { results, measurements })? {
+                Message::Confirmed { ids } => self.outbox().confirmed(&ids)?,
+                _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
+            }
+        }
+    }
+
+    /// The alarms whose diagnoses wait.
+    pub(super) fn diagnosed(&self) -> Result<Vec<String>, Failure> {
+        let alarm = |kept| match kept {
+            Kept::Measurement(measurement) => match measurement.measured {
+                Measured::Diagnose(diagnosis) => Some(diagnosis.alarm),
+                _ => None,
+            },
+            Kept::Udp(_) => None,
+        };
+        Ok(self.outbox().all()?.into_iter().filter_map(alarm).collect())
+    }
+}

@@ -1,0 +1,145 @@
+//! Programs that a test runs, and their keys.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_channel::Key;
+use longhaul_kernel::new_file::{NewFile, PRIVATE};
+
+use crate::agent::shared::Shared;
+use crate::beside;
+use crate::error::Failure;
+use crate::folder::random;
+
+/// The longest result that is read: exact maps of losses are long.
+const RESULT_BYTES_MOST: u64 = 64 << 20;
+/// How long `serve` has to listen.
+const LISTENS_WITHIN: Duration = Duration::from_secs(4);
+
+/// A key of one test in a file, which goes with this value.
+pub(super) struct KeyFile(PathBuf);
+
+impl KeyFile {
+    pub(super) fn write(folder: &Path, text: &str) -> Result<Self, Failure> {
+        let name = format!("key-{:016x}", u64::from_le_bytes(random()?));
+        let path = folder.join(name);
+        let write = || {
+            let file = NewFile::create(&path, PRIVATE)?;
+            file.file().write_all(text.as_bytes())?;
+            file.finish_new()
+        };
+        write()
+            .map_err(|error: std::io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes the keys of tests that a killed agent left.
+pub(in crate::agent) fn clean(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let keys = entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_string_lossy().starts_with("key-"));
+    keys.for_each(|entry| drop(std::fs::remove_file(entry.path())));
+}
+
+/// A program that ends with this value.
+struct Program(Child);
+
+impl Program {
+    fn start(shared: &Shared, command: &mut Command) -> Result<Self, Failure> {
+        command
+            .spawn()
+            .map(Self)
+            .map_err(|error| Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display())))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command of `longhaul` that ends with the thread that starts it.
+pub(super) fn longhaul(shared: &Shared) -> Result<Command, Failure> {
+    beside::command(&shared.options.longhaul).map_err(Failure::new)
+}
+
+/// What a command prints. It is ended if that takes longer than `within`.
+pub(super) fn output(shared: &Shared, command: &mut Command, within: Duration) -> Result<Vec<u8>, Failure> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut program = Program::start(shared, command)?;
+    let Some(output) = program.0.stdout.take() else { return Err(Failure::new("no output")) };
+    let (sender, receiver) = mpsc::channel();
+    let reading = move || {
+        let mut text = Vec::new();
+        let read = output.take(RESULT_BYTES_MOST).read_to_end(&mut text);
+        // Nobody waits any more where the test took too long.
+        let _ = sender.send(read.map(|_| text));
+    };
+    thread::Builder::new().name("result".into()).spawn(reading).map_err(Failure::new)?;
+    let text = receiver.recv_timeout(within).map_err(|_| Failure::new("the test took too long"))?;
+    text.map_err(Failure::new)
+}
+
+/// Starts `longhaul serve` with these arguments and this key and waits until it listens; its port. It ends when the sender of `over` is gone, or
+/// after `held`.
+pub(super) fn serve(
+    shared: &Arc<Shared>,
+    arguments: Vec<String>,
+    key: &Key,
+    held: Duration,
+    over: mpsc::Receiver<()>,
+) -> Result<u16, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    let (shared, key) = (Arc::clone(shared), key.to_text());
+    // The program ends with the thread that starts it.
+    let serving = move || {
+        let serve = || -> Result<_, Failure> {
+            let key = KeyFile::write(&shared.folder.file(""), &key)?;
+            let mut command = longhaul(&shared)?;
+            command.args(["serve", "--bind", &shared.options.bind, "--port", "0", "--key"]).arg(key.path());
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut program = Program::start(&shared, &mut command)?;
+            let errors = program.0.stderr.take().ok_or_else(|| Failure::new("no output"))?;
+            Ok((program, key, errors))
+        };
+        let (program, key, errors) = match serve() {
+            Ok(served) => served,
+            Err(failure) => return drop(sender.send(Err(failure))),
+        };
+        let reading = move || {
+            let mut lines = BufReader::new(errors).take(RESULT_BYTES_MOST).lines();
+            let _ = sender.send(Ok(lines.next().and_then(Result::ok).unwrap_or_default()));
+            // Read on, or it would stop when the pipe is full.
+            lines.for_each(drop);
+        };
+        if thread::Builder::new().name("serve".into()).spawn(reading).is_ok() {
+            let _ = over.recv_timeout(held);
+        }
+        drop((program, key));
+    };
+    thread::Builder::new().name("serving".into()).spawn(serving).map_err(Failure::new)?;
+    let silent = || Failure::new("longhaul serve does not listen");
+    let line = receiver.recv_timeout(LISTENS_WITHIN).map_err(|_| silent())??;
+    let port = line.split_once("listening at ").and_then(|(_, rest)| {
+        let address = rest.split([';', ' ']).next()?;
+        address.rsplit(':').next()?.parse().ok()
+    });
+    port.ok_or_else(silent)
+}

@@ -1,0 +1,163 @@
+//! What somebody can do with the key of one site: nothing that this site could not, and nothing in another's name.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use longhaul_channel::Identity;
+use longhaul_mesh_model::message::Message;
+use longhaul_mesh_model::result::{Measured, Measurement, RoundTrips, TestResult};
+
+use crate::folder::{Folder, random};
+use crate::link::{self, Answering, As};
+use crate::{agent, coordinator};
+
+const MESH: &str = "\
+name = 'three'
+[[site]]
+name = 'ithaca'
+address = '127.0.0.1'
+rate = '1Gbit'
+[[site]]
+name = 'geneva'
+address = '127.0.0.1'
+rate = '1Gbit'
+[[site]]
+name = 'chicago'
+address = '127.0.0.1'
+rate = '1Gbit'
+[[link]]
+name = 'cable'
+between = ['ithaca', 'geneva']
+rate = '100Mbit'
+share = '10%'
+[[test]]
+name = 'probes'
+kind = 'udp'
+every = '1h'
+rate = '1M'
+[[test]]
+name = 'delay'
+kind = 'rtt'
+";
+
+/// A coordinator's folder with three members, whose keys are all known here.
+struct Mesh {
+    folder: Folder,
+    identities: BTreeMap<&'static str, Identity>,
+}
+
+impl Mesh {
+    fn make(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("longhaul-mesh-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let folder = Folder::new(&path);
+        folder.make().unwrap();
+        folder.write("mesh.toml", MESH).unwrap();
+        let identity = || Identity::from_random(random().unwrap()).unwrap();
+        let identities = BTreeMap::from(["ithaca", "geneva", "chicago"].map(|site| (site, identity())));
+        let members = identities.iter().map(|(site, own)| ((*site).to_owned(), own.public().to_string())).collect();
+        folder.put_members(&members).unwrap();
+        Self { folder, identities }
+    }
+
+    /// Somebody who listens at loopback with this identity; how a question of `site` is answered.
+    fn listen(&self, identity: Identity, answering: impl Answering) -> impl Fn(&str, Message) -> Message {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let public = identity.public();
+        thread::spawn(move || link::listen(&listener, &identity, &Arc::new(answering)));
+        move |site, question| link::ask(&address, &As::Known(&self.identities[site], public), &question).unwrap()
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.folder.file(""));
+    }
+}
+
+fn result(sender: &str, receiver: &str) -> TestResult {
+    TestResult {
+        id: random::<16>().unwrap().iter().map(|byte| format!("{byte:02x}")).collect(),
+        test: "probes".into(),
+        sender: sender.into(),
+        receiver: receiver.into(),
+        at_ns: 1,
+        sent: 100,
+        lost: 100,
+        at_sender: None,
+        at_receiver: None,
+        received_rate_bps: 0,
+    }
+}
+
+fn measurement(sender: &str, receiver: &str) -> Measurement {
+    let TestResult { id, test, sender, receiver, at_ns, .. } = result(sender, receiver);
+    let trips =
+        RoundTrips { duration_ns: 1, sent: 1, lost: 1, quantiles: None, outages: 0, longest_outage_ns: 0, gaps_ns: 0 };
+    Measurement { id, test, sender, receiver, at_ns, measured: Measured::Rtt(trips) }
+}
+
+#[test]
+fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
+    let mesh = Mesh::make("stolen-hub");
+    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
+
+    let results = vec![result("geneva", "chicago"), result("ithaca", "geneva")];
+    let measurements = vec![measurement("chicago", "geneva"), measurement("ithaca", "chicago")];
+    let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
+    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 4));
+    assert_eq!(archive.since(0).unwrap(), results[1..], "only what ithaca was part of");
+    assert_eq!(archive.measurements(0).unwrap(), measurements[1..]);
+
+    // A part of a shared link for a test that another begins, or whose packets ithaca neither sends nor receives.
+    let lease = |sender: &str, receiver: &str| {
+        let (test, sender, receiver) = ("probes".to_owned(), sender.to_owned(), receiver.to_owned());
+        ask("ithaca", Message::Lease { number: 7, test, sender, receiver })
+    };
+    for (sender, receiver) in [("geneva", "ithaca"), ("geneva", "chicago"), ("chicago", "geneva")] {
+        assert!(matches!(lease(sender, receiver), Message::Refused { .. }), "{sender} to {receiver}");
+    }
+    assert!(!matches!(lease("ithaca", "geneva"), Message::Refused { .. }));
+
+    // What others measured cannot be read: there is no such question. The mesh, its members' public keys among it, is for each member.
+    for question in [Message::Leased, Message::Unknown, Message::Join { key: "x".into() }] {
+        assert!(matches!(ask("ithaca", question), Message::Refused { .. }));
+    }
+    // Somebody who is no member learns nothing.
+    let stranger = Identity::from_random(random().unwrap()).unwrap();
+    let other = coordinator::answering(&mesh.folder).unwrap();
+    let fetch = Message::Fetch { have: String::new() };
+    assert!(matches!(other.answer(stranger.public(), fetch), Message::Refused { .. }));
+}
+
+#[test]
+fn a_stolen_key_makes_no_site_send_to_a_third_one() {
+    let mesh = Mesh::make("stolen-site");
+    let chicago = agent::answering(&mesh.folder, "chicago", &mesh.identities["chicago"]).unwrap();
+    let ask = mesh.listen(mesh.identities["chicago"].clone(), chicago);
+    let test = |site: &str, test: &str, sender: &str, receiver: &str| {
+        let (test, sender, receiver) = (test.to_owned(), sender.to_owned(), receiver.to_owned());
+        ask(site, Message::Ask { number: 7, test, sender, receiver })
+    };
+    // In another's name, between two others, with a site that the mesh does not have, and where the other begins.
+    for (sender, receiver) in [
+        ("geneva", "chicago"),
+        ("chicago", "geneva"),
+        ("ithaca", "geneva"),
+        ("ithaca", "mallory"),
+        ("chicago", "ithaca"),
+    ] {
+        let answer = test("ithaca", "probes", sender, receiver);
+        assert!(matches!(answer, Message::Refused { .. }), "{sender} to {receiver}: {answer:?}");
+        let answer = test("ithaca", "delay", sender, receiver);
+        assert!(matches!(answer, Message::Refused { .. }), "{sender} to {receiver}: {answer:?}");
+    }
+    assert!(matches!(test("ithaca", "flood", "ithaca", "chicago"), Message::Refused { .. }), "no test of the mesh");
+    // Its own test is another matter: chicago has just started, and says when it may.
+    assert!(matches!(test("ithaca", "probes", "ithaca", "chicago"), Message::Busy { .. }));
+}

@@ -1,0 +1,155 @@
+//! Tables of `longhaul mesh show`.
+
+use std::collections::BTreeMap;
+
+use longhaul_units::{BitRate, utc};
+
+use crate::store::{Diagnosis, Hour, Measured, Measurement, RoundTrips, TcpFlow};
+
+fn percent(lost: i64, sent: i64) -> String {
+    if sent == 0 { "-".to_owned() } else { format!("{:.3} %", lost as f64 * 100.0 / sent as f64) }
+}
+
+fn rate(bps: i64) -> String {
+    BitRate(bps.unsigned_abs()).rounded().to_string()
+}
+
+fn milliseconds(ns: i64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+/// Loss of UDP tests, hour by hour.
+pub(crate) fn hours(hours: &[Hour]) {
+    println!("{:<26}{:<16}{:>8}{:>12}{:>10}{:>12}", "hour", "test", "tests", "packets", "lost", "loss");
+    for hour in hours {
+        let loss = percent(hour.lost, hour.sent);
+        let begin = utc(hour.begin_ns);
+        println!("{begin:<26}{:<16}{:>8}{:>12}{:>10}{loss:>12}", hour.test, hour.tests, hour.sent, hour.lost);
+    }
+}
+
+/// Loss of UDP tests, pair by pair.
+pub(crate) fn pairs(hours: &[Hour]) {
+    let mut pairs: BTreeMap<(&str, &str), (i64, i64, i64)> = BTreeMap::new();
+    for hour in hours {
+        let (tests, sent, lost) = pairs.entry((&hour.sender, &hour.receiver)).or_default();
+        (*tests, *sent, *lost) = (*tests + hour.tests, *sent + hour.sent, *lost + hour.lost);
+    }
+    println!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
+    for ((from, to), (tests, sent, lost)) in pairs {
+        println!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
+    }
+}
+
+/// Round trips, TCP and diagnoses, a table each; `each`: a line for each result, else for each pair.
+pub(crate) fn measurements(all: &[Measurement], each: bool) {
+    let mut trips: BTreeMap<Key, Vec<&RoundTrips>> = BTreeMap::new();
+    let mut flows: BTreeMap<Key, Vec<&TcpFlow>> = BTreeMap::new();
+    let mut diagnoses: Vec<(&Measurement, &Diagnosis)> = Vec::new();
+    for one in all {
+        let key = (each.then_some(one.at_ns), one.sender.as_str(), one.receiver.as_str());
+        match &one.measured {
+            Measured::Rtt(found) => trips.entry(key).or_default().push(found),
+            Measured::Tcp(found) => flows.entry(key).or_default().push(found),
+            Measured::Diagnose(found) => diagnoses.push((one, found)),
+            Measured::Unknown => {}
+        }
+    }
+    round_trips(&trips);
+    tcp(&flows);
+    if !diagnoses.is_empty() {
+        println!("\nDiagnoses");
+    }
+    diagnoses.into_iter().for_each(|(one, found)| diagnosis(one, found));
+}
+
+/// When, if each is a line, and between whom.
+type Key<'a> = (Option<i64>, &'a str, &'a str);
+
+fn between((at, from, to): &Key) -> String {
+    match at {
+        Some(at) => format!("{:<26}{from:<20}{to:<20}", utc(*at)),
+        None => format!("{from:<20}{to:<20}"),
+    }
+}
+
+fn heading(key: Option<&Key>, what: &str, columns: &[&str]) {
+    let Some((at, ..)) = key else { return };
+    println!("\n{what}");
+    let columns: String = columns.iter().map(|column| format!("{column:>16}")).collect();
+    println!(
+        "{}{:<20}{:<20}{columns}",
+        if at.is_some() { format!("{:<26}", "begun") } else { String::new() },
+        "from",
+        "to"
+    );
+}
+
+fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
+    values.sort();
+    values.get(values.len() / 2).copied()
+}
+
+fn round_trips(trips: &BTreeMap<Key, Vec<&RoundTrips>>) {
+    heading(trips.keys().next(), "Round trips", &["least", "median", "99 % within", "probes", "loss", "outages"]);
+    for (key, all) in trips {
+        let quantiles = || all.iter().filter_map(|trips| trips.quantiles);
+        let shown = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), milliseconds);
+        let least = shown(quantiles().map(|of| of.min_ns).min());
+        let half = shown(median(quantiles().map(|of| of.p50_ns).collect()));
+        // Of several results the greatest: it cannot be said of all their probes.
+        let p99 = shown(quantiles().map(|of| of.p99_ns).max());
+        let (sent, lost) = all.iter().fold((0, 0), |sum, trips| (sum.0 + trips.sent, sum.1 + trips.lost));
+        let outages: i64 = all.iter().map(|trips| trips.outages).sum();
+        let loss = percent(lost, sent);
+        println!("{}{least:>16}{half:>16}{p99:>16}{sent:>16}{loss:>16}{outages:>16}", between(key));
+    }
+}
+
+fn tcp(flows: &BTreeMap<Key, Vec<&TcpFlow>>) {
+    heading(flows.keys().next(), "TCP", &["tests", "goodput", "paced to", "retransmitted", "limited by"]);
+    for (key, all) in flows {
+        let goodput = median(all.iter().map(|flow| flow.goodput_bps).collect()).map_or_else(String::new, rate);
+        let paced = median(all.iter().map(|flow| flow.paced_bps).collect()).map_or_else(String::new, rate);
+        let retransmits: i64 = all.iter().map(|flow| flow.retransmits).sum();
+        let mut limits: BTreeMap<&str, f64> = BTreeMap::new();
+        all.iter().for_each(|flow| *limits.entry(&flow.limited_by).or_default() += flow.limited_share);
+        let most = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map_or("-", |(name, _)| name);
+        println!("{}{:>16}{goodput:>16}{paced:>16}{retransmits:>16}  {most}", between(key), all.len());
+    }
+}
+
+fn diagnosis(one: &Measurement, found: &Diagnosis) {
+    let head = format!("{}  {} to {}:", utc(one.at_ns), one.sender, one.receiver);
+    if let Some(failed) = &found.failed {
+        println!("{head} no answer: {failed}");
+        return;
+    }
+    let carried = found
+        .goodput_bps
+        .map_or_else(|| "no TCP test came to its end".to_owned(), |bps| format!("TCP carried {}", rate(bps)));
+    let target =
+        found.target_bps.map_or_else(String::new, |bps| format!(" where {} on the wire are expected", rate(bps)));
+    println!("{head} {carried}{target}");
+    for cause in &found.causes {
+        let bound = cause.bound_bps.map_or_else(String::new, |bps| format!(", at most {}", rate(bps)));
+        let place = if cause.place.is_empty() { String::new() } else { format!(" ({})", cause.place) };
+        println!("  {}{place}{bound}: {}", cause.code, cause.remedy);
+    }
+    if found.causes.is_empty() {
+        println!("  nothing limits it below that");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_at_a_glance() {
+        assert_eq!([percent(44, 10_000), percent(0, 0)], ["0.440 %", "-"]);
+        assert_eq!(milliseconds(74_600_000), "74.600 ms");
+        assert_eq!(median(vec![5, 1, 3]), Some(3));
+        assert_eq!(median(Vec::<i64>::new()), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Sites as hosts of a lab.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_mesh::store::Archive;
+
+pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
+/// Some rounds of tests of a second, on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
+
+/// Labs share two cores. What is timed runs alone.
+static CORES: RwLock<()> = RwLock::new(());
+
+/// How a lab has the cores.
+enum Cores {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
+
+pub(crate) struct Lab {
+    _cores: Cores,
+    longhaul: PathBuf,
+    name: String,
+    pub(crate) folder: PathBuf,
+}
+
+impl Lab {
+    /// A lab with this path, and a folder for its files; `None`, and said why, where there can be none.
+    pub(crate) fn up(name: &str, path: &str) -> Option<Self> {
+        Self::with(name, path, || Cores::Shared(CORES.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// The same, while no other test runs.
+    pub(crate) fn alone(name: &str, path: &str) -> Option<Self> {
+        Self::with(name, path, || Cores::Alone(CORES.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn with(name: &str, path: &str, cores: impl FnOnce() -> Cores) -> Option<Self> {
+        let longhaul = Path::new(MESH).with_file_name("longhaul");
+        // `cargo test --workspace` builds it; `cargo test -p longhaul-mesh` does not.
+        if !longhaul.is_file() {
+            longhaul_testing::skipped!("longhaul is not built: use cargo test --workspace");
+            return None;
+        }
+        let _cores = cores();
+        let name = format!("mesh-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).unwrap();
+        let lab = Self { _cores, longhaul, name, folder };
+        fs::write(lab.folder.join("path.toml"), path).unwrap();
+        let file = lab.folder.join("path.toml");
+        let up =
+            Command::new(&lab.longhaul).args(["lab", "up"]).arg(file).args(["--name", &lab.name]).output().unwrap();
+        if up.status.success() {
+            return Some(lab);
+        }
+        longhaul_testing::no_judge!("{}", String::from_utf8_lossy(&up.stderr).trim());
+        None
+    }
+
+    /// Changes the running path.
+    pub(crate) fn set(&self, change: &str) {
+        let set = ["lab", "set", change, "--name", &self.name];
+        let output = Command::new(&self.longhaul).args(set).output().unwrap();
+        assert!(output.status.success(), "{change}: {output:?}");
+    }
+
+    /// A program on a host.
+    pub(crate) fn program(&self, host: &str, program: &[&str]) -> Command {
+        let mut command = Command::new(&self.longhaul);
+        command.args(["lab", "exec", host, "--name", &self.name, "--"]).args(program).current_dir(&self.folder);
+        command
+    }
+
+    /// `longhaul mesh` on a host.
+    pub(crate) fn on(&self, host: &str, arguments: &[&str]) -> Command {
+        self.program(host, &[&[MESH], arguments].concat())
+    }
+
+    pub(crate) fn run(&self, host: &str, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.on(host, arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{arguments:?} on {host}: {said}");
+        said
+    }
+
+    pub(crate) fn address(&self, host: &str) -> String {
+        let output = self.program(host, &["ip", "-4", "-o", "addr", "show", "eth0"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let address = text.split_whitespace().skip_while(|word| *word != "inet").nth(1).unwrap();
+        address.split('/').next().unwrap().to_owned()
+    }
+
+    pub(crate) fn start(&self, host: &str, arguments: &[&str]) -> Running {
+        let log = self.folder.join(format!("{host}-{}.log", arguments[2].replace('/', "-")));
+        let log = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let errors = log.try_clone().unwrap();
+        let child = self.on(host, arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
+        Running(child)
+    }
+
+    pub(crate) fn logs(&self) -> String {
+        let logs = fs::read_dir(&self.folder).unwrap().filter_map(Result::ok).map(|entry| entry.path());
+        let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|path| format!("== {}\n{}", path.display(), fs::read_to_string(&path).unwrap())).collect()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn archive(&self) -> Archive {
+        Archive::open(&self.path("hub/archive")).unwrap()
+    }
+
+    /// Waits until `done` says what came of it.
+    pub(crate) fn wait<T>(&self, what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+        let begin = Instant::now();
+        loop {
+            if let Some(done) = done() {
+                return done;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{what}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Starts the coordinator on `hub`, in the folder `hub`.
+    pub(crate) fn coordinator(&self, hub: &str) -> Running {
+        self.start(hub, &["run", "--folder", "hub", "--coordinator"])
+    }
+
+    /// Makes a mesh of these sites and tests, starts its coordinator on `hub` and lets each site join, in a folder with its name.
+    pub(crate) fn mesh(&self, hub: &str, hosts: &[&str], tests: &str) -> Running {
+        let site =
+            |host: &&str| format!("[[site]]\nname = '{host}'\naddress = '{}'\nrate = '1Gbit'\n", self.address(host));
+        let sites: String = hosts.iter().map(site).collect();
+        fs::write(self.path("mesh.toml"), format!("name = 'three'\n{sites}{tests}")).unwrap();
+        self.run(hub, &["init", "--folder", "hub", "mesh.toml"]);
+        let coordinator = self.coordinator(hub);
+        hosts.iter().for_each(|host| self.join(host, host, &self.address(hub)));
+        coordinator
+    }
+
+    /// Lets a site join; the coordinator has to listen first.
+    pub(crate) fn join(&self, host: &str, site: &str, coordinator: &str) {
+        let token = format!("hub/tokens/{site}");
+        self.wait(&format!("{site} cannot join"), || {
+            let join = ["join", "--folder", site, "--token", &token, coordinator];
+            self.on(host, &join).output().unwrap().status.success().then_some(())
+        });
+    }
+
+    /// Starts a site, in the folder with its name.
+    pub(crate) fn site(&self, host: &str, allow: &[&str]) -> Running {
+        let allow: Vec<&str> = allow.iter().flat_map(|allow| ["--allow", allow]).collect();
+        self.start(host, &[&["run", "--folder", host, "--sync", "1s"][..], &allow].concat())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.longhaul).args(["lab", "down", "--name", &self.name]).output();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) struct Running(pub Child);
+
+impl Running {
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

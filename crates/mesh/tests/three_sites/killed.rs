@@ -1,0 +1,153 @@
+//! `kill -9` of coordinator and sites at every stage: nothing is doubled, nothing is missing, by count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_mesh::store::{Kept, Outbox};
+
+use crate::PATH;
+use crate::common::Lab;
+
+const TESTS: &str = "\
+[[test]]
+name = 'probes'
+kind = 'udp'
+every = '20s'
+time = '1s'
+rate = '2M'
+length = 1000
+between = ['ithaca', 'chicago']
+[[test]]
+name = 'delay'
+kind = 'rtt'
+time = '5s'
+";
+const HOSTS: [&str; 3] = ["ithaca", "geneva", "chicago"];
+
+/// What a stage waits for, before somebody is killed.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// A program of a test runs.
+    Testing,
+    /// A result lies in an outbox.
+    Kept,
+    /// The archive has got a result: its confirmation may be on its way.
+    Taken,
+    /// Any moment.
+    Any(u64),
+}
+
+fn id(kept: &Kept) -> String {
+    match kept {
+        Kept::Udp(result) => result.id.clone(),
+        Kept::Measurement(one) => one.id.clone(),
+    }
+}
+
+/// What was seen on the disks.
+struct Seen<'a> {
+    lab: &'a Lab,
+    /// Ids that an outbox had.
+    ids: BTreeSet<String>,
+}
+
+impl Seen<'_> {
+    /// Looks into all outboxes; how many results wait there.
+    fn look(&mut self) -> usize {
+        let mut waiting = 0;
+        for host in HOSTS {
+            let path = self.lab.path(host).join("outbox");
+            if !path.exists() {
+                continue;
+            }
+            let all = Outbox::open(&path).unwrap().all().unwrap();
+            waiting += all.len();
+            self.ids.extend(all.iter().map(id));
+        }
+        waiting
+    }
+
+    fn taken(&self) -> usize {
+        let mut archive = self.lab.archive();
+        archive.since(0).unwrap().len() + archive.measurements(0).unwrap().len()
+    }
+
+    /// Until the stage is reached, or for 30 s.
+    fn until(&mut self, stage: Stage) -> bool {
+        let (begin, taken) = (Instant::now(), self.taken());
+        while begin.elapsed() < Duration::from_secs(30) {
+            let waiting = self.look();
+            let reached = match stage {
+                Stage::Testing => tests(),
+                Stage::Kept => waiting > 0,
+                Stage::Taken => self.taken() > taken,
+                Stage::Any(millis) => begin.elapsed() > Duration::from_millis(millis),
+            };
+            if reached {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+/// Whether `longhaul udp` of a test runs.
+fn tests() -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| {
+        let line = String::from_utf8_lossy(&line);
+        line.contains("\0udp\0") && line.contains("/key-")
+    })
+}
+
+#[test]
+fn kills_at_every_stage_lose_and_double_nothing() {
+    let Some(lab) = Lab::up("killed", PATH) else { return };
+    let mut coordinator = lab.mesh("chicago", &HOSTS, TESTS);
+    let allow = ["time=1s", "busy=100%"];
+    let mut sites = HOSTS.map(|host| lab.site(host, &allow));
+    let mut seen = Seen { lab: &lab, ids: BTreeSet::new() };
+    lab.wait("no result", || (seen.look() > 0 || seen.taken() > 0).then_some(()));
+    let stages =
+        [Stage::Kept, Stage::Taken, Stage::Testing, Stage::Any(900), Stage::Taken, Stage::Kept, Stage::Any(37)];
+    let mut reached = BTreeMap::new();
+    for (number, stage) in stages.into_iter().enumerate() {
+        if !seen.until(stage) {
+            continue;
+        }
+        *reached.entry(format!("{stage:?}")).or_insert(0) += 1;
+        // The coordinator each second time, a site between.
+        if number % 2 == 0 {
+            coordinator.kill();
+            seen.look();
+            coordinator = lab.coordinator("chicago");
+        } else {
+            let site = number / 2 % HOSTS.len();
+            sites[site].kill();
+            seen.look();
+            sites[site] = lab.site(HOSTS[site], &allow);
+        }
+    }
+    println!("{reached:?}, {} results seen", seen.ids.len());
+    assert!(reached.len() >= 4 && seen.ids.len() >= 5, "{reached:?}: {:?}", seen.ids);
+    // All that was ever on a disk arrives.
+    let archived = |lab: &Lab| -> Vec<String> {
+        let mut archive = lab.archive();
+        let udp = archive.since(0).unwrap().into_iter().map(|one| one.id);
+        udp.chain(archive.measurements(0).unwrap().into_iter().map(|one| one.id)).collect()
+    };
+    lab.wait("a result is missing", || {
+        let all: BTreeSet<String> = archived(&lab).into_iter().collect();
+        seen.ids.is_subset(&all).then_some(())
+    });
+    drop((coordinator, sites));
+    let all = archived(&lab);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
+    let mut archive = lab.archive();
+    let udp = archive.since(0).unwrap();
+    let sums = archive.hours(0).unwrap().iter().fold((0, 0), |sum, hour| (sum.0 + hour.tests, sum.1 + hour.sent));
+    assert_eq!(sums, (udp.len() as i64, udp.iter().map(|one| one.sent).sum()), "sums by hour are those of the results");
+}

@@ -1,0 +1,22 @@
+//! Three sites in a lab, with real traffic.
+
+mod common;
+mod diagnosed;
+mod full;
+mod join;
+mod killed;
+mod kinds;
+mod nat;
+
+/// Two sites on one side, 4 ms from the third.
+const PATH: &str = "\
+[[client]]
+name = 'ithaca'
+[[client]]
+name = 'geneva'
+[[server]]
+name = 'chicago'
+[[both]]
+rate = '1Gbit'
+delay = '2ms'
+";
