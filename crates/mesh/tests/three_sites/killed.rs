@@ -132,7 +132,8 @@ fn kills_at_every_stage_lose_and_double_nothing() {
         }
     }
     println!("{reached:?}, {} results seen", seen.ids.len());
-    assert!(reached.len() >= 4 && seen.ids.len() >= 5, "{reached:?}: {:?}", seen.ids);
+    // An outbox is looked into now and then, and empties within milliseconds.
+    assert!(reached.len() >= 4 && seen.ids.len() >= 2, "{reached:?}: {:?}", seen.ids);
     // All that was ever on a disk arrives.
     let archived = |lab: &Lab| -> Vec<String> {
         let mut archive = lab.archive();
@@ -146,6 +147,7 @@ fn kills_at_every_stage_lose_and_double_nothing() {
     drop((coordinator, sites));
     let all = archived(&lab);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
+    assert!(all.len() >= 8, "{all:?}");
     let mut archive = lab.archive();
     let udp = archive.since(0).unwrap();
     let sums = archive.hours(0).unwrap().iter().fold((0, 0), |sum, hour| (sum.0 + hour.tests, sum.1 + hour.sent));
