@@ -1,4 +1,4 @@
-//! `kill -9` of coordinator and sites at every stage: nothing is doubled, nothing is missing, by count.
+//! `kill -9` of coordinator and sites at every stage: each result arrives once, by count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
