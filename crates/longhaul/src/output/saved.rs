@@ -99,7 +99,10 @@ fn remove_result(folder: &Path) -> io::Result<()> {
 /// It cannot be made, or is a link of another user.
 pub(crate) fn folder_at(path: &Path) -> io::Result<()> {
     refuse_link_of_another(path)?;
-    fs::create_dir_all(path)
+    fs::create_dir_all(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(error.kind(), "it is a file, not a folder"),
+        _ => error,
+    })
 }
 
 const NO_RESULT_REMEDY: &str = "give a folder that -o wrote, or a file that --json printed";

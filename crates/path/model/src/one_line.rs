@@ -5,7 +5,7 @@ use std::str::FromStr;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::spec::value::nanos;
-use crate::spec::{DELAY_MAX, HopSpec, Layer, LossSpec, PathSpec, Probability, QueueLimit, SpecError, shown};
+use crate::spec::{DELAY_MAX, HopSpec, Layer, LossSpec, PathSpec, QueueLimit, SpecError, shown};
 
 /// Bytes of an Ethernet header (IEEE 802.3 §3.1.1).
 const ETHERNET_HEADER_BYTES: u32 = 14;
@@ -18,7 +18,7 @@ pub struct OneLine {
     /// The rate of each direction, at L1; `None`: no limit, and nothing waits.
     pub rate: Option<BitRate>,
     /// Which packets each direction loses.
-    pub loss: Loss,
+    pub loss: LossSpec,
     /// How much waits for the rate in each direction.
     pub queue: QueueSize,
 }
@@ -26,10 +26,6 @@ pub struct OneLine {
 /// A round trip, at most twice the longest delay of a hop. Its text has a unit, as `150` may mean ms or s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip(pub Nanos);
-
-/// A loss that may be written as a chance alone.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Loss(pub LossSpec);
 
 /// The size of a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +52,7 @@ impl OneLine {
         let RoundTrip(round_trip) = self.round_trip;
         let there = Nanos(round_trip.0 / 2);
         let hop = |delay| HopSpec {
-            loss: self.loss.0.clone(),
+            loss: self.loss.clone(),
             queue: self.queue_limit(mtu_bytes),
             rate: self.rate,
             delay,
@@ -88,17 +84,6 @@ impl FromStr for RoundTrip {
         let most = Nanos(DELAY_MAX.0 * 2);
         let time = nanos(text)?;
         if time > most { Err(format!("{}: at most {most}", shown(text))) } else { Ok(Self(time)) }
-    }
-}
-
-impl FromStr for Loss {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim_start().starts_with(|first: char| first.is_ascii_digit() || first == '.') {
-            let chance: Probability = text.parse()?;
-            return Ok(Self(if chance.0 == 0.0 { LossSpec::None } else { LossSpec::Random(chance) }));
-        }
-        text.parse().map(Self).map_err(|why| format!("{why}; or a chance alone, such as 0.01%"))
     }
 }
 
@@ -157,8 +142,8 @@ mod tests {
     fn what_may_mean_two_things_is_refused() {
         assert_eq!("150".parse::<RoundTrip>().unwrap_err(), "`150`: 150ms or 150s? write the unit");
         assert!("30s".parse::<RoundTrip>().unwrap_err().contains("at most 20s"));
-        assert!("2%%".parse::<Loss>().unwrap_err().contains("probability"));
-        assert!("often".parse::<Loss>().unwrap_err().contains("0.01%"));
+        assert!("2%%".parse::<LossSpec>().unwrap_err().contains("probability"));
+        assert!("often".parse::<LossSpec>().unwrap_err().contains("0.01%"));
         for wrong in ["0bdp", "-1bdp", "bdp", "much"] {
             assert!(wrong.parse::<QueueSize>().unwrap_err().contains("bdp"), "{wrong}");
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use longhaul_kernel::signals;
 use longhaul_lab::control::Client;
-use longhaul_path::one_line::{Loss, OneLine, QueueSize, RoundTrip};
-use longhaul_path::spec::PathSpec;
+use longhaul_path::one_line::{OneLine, QueueSize, RoundTrip};
+use longhaul_path::spec::{LossSpec, PathSpec};
 use longhaul_units::BitRate;
 
 use super::tied::TiedLab;
@@ -34,7 +34,7 @@ pub(super) struct Args {
     rate: Option<BitRate>,
     /// Packets that each direction loses: a chance such as 0.01%, or a law such as every(30000) [default: none]
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
-    loss: Option<Loss>,
+    loss: Option<LossSpec>,
     /// Drop-tail queue before the rate: in products of rate and round trip (0.5bdp), bytes (16MiB), packets (1000p), or unlimited
     /// [default: 1bdp]
     #[arg(long, value_name = "SIZE", requires = "rate", allow_hyphen_values = true)]

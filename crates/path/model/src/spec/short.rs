@@ -109,6 +109,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<LossSpec>().map(|loss| loss.to_string()), Ok(text.into()));
         }
+        for (alone, text) in [("0.01%", "random(0.01%)"), (".5", "random(50%)"), ("0", "none")] {
+            assert_eq!(alone.parse::<LossSpec>().map(|loss| loss.to_string()), Ok(text.into()));
+        }
         for text in ["unlimited", "1000p", "16MiB", "18750000B"] {
             assert_eq!(text.parse::<QueueLimit>().map(|queue| queue.to_string()), Ok(text.into()));
         }

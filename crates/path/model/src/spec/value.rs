@@ -187,9 +187,14 @@ impl Setting {
     }
 }
 
-const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY) or bursts(FOR,EVERY,LOST,OTHERWISE)";
+const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY), bursts(FOR,EVERY,LOST,OTHERWISE) or a chance alone, such as 0.01%";
 
+/// A form by its name, or the chance of `random` alone.
 pub(crate) fn loss(text: &str) -> Result<LossSpec, String> {
+    if text.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        let chance = probability(text)?;
+        return Ok(if chance.0 == 0.0 { LossSpec::None } else { LossSpec::Random(chance) });
+    }
     let unknown = || format!("{}: use {LOSS_FORMS}", shown(text));
     let (name, arguments) = call(text).ok_or_else(unknown)?;
     Ok(match (name, arguments.as_slice()) {
