@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 
 use super::hosts::is_void;
-use super::{Known, about};
+use super::{Known, LATE, about};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, UdpFacts};
 
@@ -66,7 +66,8 @@ fn steps<'a>(known: &Known<'a>) -> Vec<&'a UdpFacts> {
     steps
 }
 
-fn is_overloaded(step: &UdpFacts, base_loss: f64) -> bool {
+/// Whether so little of a step arrived that it was above the path's rate.
+pub(super) fn is_overloaded(step: &UdpFacts, base_loss: f64) -> bool {
     (step.arrived_bps() as f64) < OVERLOADED * (1.0 - base_loss) * step.sent_bps as f64
 }
 
@@ -84,9 +85,11 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
     let under = steps.iter().find(|step| !is_overloaded(step, base_loss));
     let packet_ns = best.payload_bytes.saturating_mul(8_000_000_000) / best.arrived_bps().max(1);
     let quiet = under.and_then(|step| step.delay_p50_ns).unwrap_or(0);
-    // At a low rate nothing of ours waits: who fills the queue half of the time is another.
+    // At a low rate nothing of ours waits: who fills the queue half of the time is another. A queue keeps the order; where packets overtake
+    // each other, their delays differ for another reason.
     let least_ns = QUEUE_PACKETS.saturating_mul(packet_ns).max(OTHERS_WAIT_NS);
-    let others_wait_ns = under.and_then(|step| step.delay_p50_ns).filter(|waits| *waits > least_ns);
+    let in_order = under.filter(|step| step.reordered_packets as f64 <= LATE * step.sent_packets as f64);
+    let others_wait_ns = in_order.and_then(|step| step.delay_p50_ns).filter(|waits| *waits > least_ns);
     let waits_ns = best.delay_p50_ns.map(|delay| delay.saturating_sub(quiet));
     let queued = waits_ns.is_none_or(|waits| waits > QUEUE_PACKETS.saturating_mul(packet_ns));
     let grows = match (over.first(), over.last()) {

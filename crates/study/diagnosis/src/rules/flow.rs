@@ -327,9 +327,9 @@ fn buffers(known: &Known<'_>) -> Vec<Bound> {
         let host = if role == Role::Sender { &known.evidence.sender } else { &known.evidence.receiver };
         let key = format!("net.ipv4.tcp_{which}");
         let Some(bytes) = host.number(&key) else { continue };
-        // A run with the kernel's own buffers that carried more shows that the formula is too low here.
-        let carried =
-            known.tcp_runs().filter(|run| run.window_bytes.is_none()).map(|run| run.steady_bps).max().unwrap_or(0);
+        // A flow with the kernel's own buffers that carried more shows that the formula is too low here.
+        let own = |run: &&TcpFacts| run.window_bytes.is_none() && run.purpose != Purpose::SeveralFlows;
+        let carried = known.tcp_runs().filter(own).map(|run| run.steady_bps).max().unwrap_or(0);
         let (least, most) = (rate(bytes, least).max(carried), rate(bytes, most));
         if most <= carried {
             continue;

@@ -6,8 +6,8 @@
 use longhaul_result::Location;
 use longhaul_units::Nanos;
 
-use super::capacity::place_host;
-use super::{Kind, Known, about, hosts, marks, measured};
+use super::capacity::{is_overloaded, place_host};
+use super::{Kind, Known, LATE, WORTH_NAMING, about, hosts, marks, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
@@ -16,8 +16,6 @@ const RENO_EVENTS: u64 = 10;
 const OTHER_EVENTS: u64 = 20;
 /// So many losses or none are not told apart by chance: three expected and none seen happens in 5 % of all cases.
 pub(super) const NOT_BY_CHANCE: f64 = 3.0;
-/// A network keeps the order: a share of late packets beyond this makes TCP wait or send twice (RFC 4737, appendix).
-const LATE: f64 = 1e-3;
 
 /// The limit of a run that its congestion window held back; nothing where the path's rate explains it.
 pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
@@ -26,8 +24,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     }
     let lost = run.retransmits.saturating_sub(run.spurious_retransmits);
     let spurious = run.spurious_retransmits.saturating_mul(2) > run.retransmits;
-    if spurious && reordered(known) > LATE {
-        return Some(reordering(known, run));
+    let passed = passed(known, run, lost);
+    if reordered(known) > LATE && (spurious || passed.is_some()) {
+        return Some(reordering(known, run, passed));
     }
     if let Some(bound) = marks::early(run, lost) {
         return Some(bound);
@@ -41,6 +40,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     }
     if let Some(waits) = known.capacity.as_ref().and_then(|capacity| capacity.others_wait_ns) {
         return Some(shared_queue(known, run, waits));
+    }
+    if let Some(bound) = crowded(known, run) {
+        return Some(bound);
     }
     if let Some(burst) = burst_loss(known) {
         return Some(short_queue(run, burst));
@@ -57,13 +59,17 @@ pub(super) fn reordered(known: &Known<'_>) -> f64 {
     rates(known).map(|run| run.reordered_packets as f64 / run.sent_packets as f64).fold(0.0, f64::max)
 }
 
-fn reordering(known: &Known<'_>, run: &TcpFacts) -> Bound {
-    let text = format!(
+/// What comes late is taken for lost: the receiver says so of each retransmission that was not needed, or UDP at that rate loses nothing.
+fn reordering(known: &Known<'_>, run: &TcpFacts, passed: Option<u64>) -> Bound {
+    let mut text = format!(
         "{} of {} retransmissions were not needed, and {:.2} % of UDP's packets came late",
         run.spurious_retransmits,
         run.retransmits,
         reordered(known) * 100.0
     );
+    if let Some(sent) = passed {
+        text += &format!("; of {sent} at TCP's rate and above none was lost");
+    }
     Bound {
         code: Code::Reordering,
         place: Some(Location::Network),
@@ -126,6 +132,30 @@ fn shared_queue(known: &Known<'_>, run: &TcpFacts, waits_ns: u64) -> Bound {
         );
         evidence.push(Line::new(text, ""));
     }
+    others(run, evidence)
+}
+
+/// The flow waits in a queue that it does not fill: a link is full while packets wait for it, so that a mean wait of half of the longest shows
+/// that half of what it carries passed, at least.
+fn crowded(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
+    let capacity = known.capacity.as_ref().filter(|capacity| capacity.limited && capacity.kind == Kind::Shaper)?;
+    let (mean, longest) = (run.mean_rtt_ns?.saturating_sub(known.base_rtt_ns?), capacity.waits_ns?);
+    let busy = (mean as f64 / longest.max(1) as f64).min(1.0);
+    if busy * (capacity.tcp_bps as f64) < WORTH_NAMING * run.steady_bps as f64 {
+        return None;
+    }
+    let text = format!(
+        "packets waited {} in the mean and {} in a full queue, so the link was busy for {:.0} % of the time at least; TCP carried {} of its {}",
+        Nanos(mean).rounded(),
+        Nanos(longest).rounded(),
+        busy * 100.0,
+        about(run.steady_bps),
+        about(capacity.tcp_bps)
+    );
+    Some(others(run, vec![Line::new(text, "ss -tni: rtt, minrtt, delivery_rate")]))
+}
+
+fn others(run: &TcpFacts, evidence: Vec<Line>) -> Bound {
     Bound {
         code: Code::CompetingTraffic,
         place: Some(Location::Network),
@@ -265,6 +295,16 @@ pub(super) fn share_text(share: f64) -> String {
     if share >= 1e-3 { format!("{:.1} %", share * 100.0) } else { format!("{share:.1e}") }
 }
 
+/// Packets that UDP sent at the flow's rate and above, where the network lost none of them, and would have lost some if it lost `lost` of the
+/// flow's at any rate.
+fn passed(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Option<u64> {
+    let steps = rates(known).filter(|step| step.arrived_bps() >= run.steady_bps);
+    let sent = steps.map(|step| step.sent_packets).fold(0, u64::saturating_add);
+    let met = rates(known).any(|step| step.loss_packets.get(&Location::Network).is_some_and(|lost| *lost > 0));
+    let expected = lost as f64 / run.sent_packets.max(1) as f64 * sent as f64;
+    (!met && expected >= NOT_BY_CHANCE).then_some(sent)
+}
+
 /// The place where most of the losses were that the flow's own rate does not explain, how many, and what was left out: a window that grows
 /// loses a burst at a full queue, as one event; UDP at that rate, which fills no queue, would have met any other loss of the network.
 fn blamed(known: &Known<'_>, run: &TcpFacts, lost: u64) -> (Location, u64, Option<Line>) {
@@ -275,12 +315,8 @@ fn blamed(known: &Known<'_>, run: &TcpFacts, lost: u64) -> (Location, u64, Optio
     };
     let Some((place, bytes)) = most(&mut run.loss_bytes.iter()) else { return (Location::Network, lost, None) };
     let other = most(&mut run.loss_bytes.iter().filter(|(place, _)| **place != Location::Network));
-    let steps = || rates(known).filter(|step| step.arrived_bps() >= run.steady_bps);
-    let sent = steps().map(|step| step.sent_packets).fold(0, u64::saturating_add);
-    let met = rates(known).any(|step| step.loss_packets.get(&Location::Network).is_some_and(|lost| *lost > 0));
-    let expected = of(bytes) as f64 / run.sent_packets.max(1) as f64 * sent as f64;
-    match other {
-        Some((other, others_bytes)) if place == Location::Network && !met && expected >= NOT_BY_CHANCE => {
+    match (other, passed(known, run, of(bytes))) {
+        (Some((other, others_bytes)), Some(sent)) if place == Location::Network => {
             let text = format!(
                 "{} more were lost in the network, and UDP of {sent} packets at that rate lost none there: TCP itself filled a queue",
                 of(bytes)
@@ -304,7 +340,9 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         "ss -tni: retrans, lost; nstat -az TcpRetransSegs",
     )];
     evidence.extend(own_queue);
-    if let Some(step) = rates(known).filter(|run| run.lost_on_the_way() > 0).min_by_key(|run| run.sent_bps) {
+    let base_loss = known.capacity.as_ref().map_or(0.0, |capacity| capacity.base_loss);
+    let below = |step: &&UdpFacts| step.lost_on_the_way() > 0 && !is_overloaded(step, base_loss);
+    if let Some(step) = rates(known).filter(below).min_by_key(|run| run.sent_bps) {
         evidence.push(Line::new(
             format!(
                 "UDP at {} lost {}: the loss does not need a full queue",

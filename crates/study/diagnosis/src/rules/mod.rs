@@ -26,6 +26,8 @@ pub(crate) use capacity::{Capacity, Kind};
 /// A flow that carries this share of what the path carries is limited by the path: CUBIC's mean window between two losses is 0.85 of its
 /// greatest one (RFC 9438 §4.6: the window falls to 0.7, and its mean lies between).
 pub(crate) const FILLS: f64 = 0.85;
+/// A network keeps the order: a share of late packets beyond this makes TCP wait or send twice (RFC 4737, appendix).
+const LATE: f64 = 1e-3;
 /// Headers of a TCP segment on the wire beyond its payload: Ethernet 14, FCS 4, preamble and gap 20, IPv4 20, TCP 20 with time stamps 12.
 const TCP_OVERHEAD: u64 = 90;
 /// The same for a UDP packet: 14, 4, 20, 20 and 8.

@@ -185,6 +185,20 @@ fn the_syn_that_arrived_tells_on_which_way_an_option_went() {
     }
 }
 
+/// Each of several flows has buffers of its own: together they carry more than one buffer allows.
+#[test]
+fn a_small_buffer_behind_a_smaller_one_is_named_beside_several_flows() {
+    let mut run = tcp(Purpose::Default, 16 * MBIT);
+    run.limited_by = LimitedBy { receive_window: 0.8, send_buffer: 0.2, ..LimitedBy::default() };
+    let mut runs = clear_path();
+    runs.push(Run::Tcp(TcpFacts { limited_by: run.limited_by, ..tcp(Purpose::SeveralFlows, 64 * MBIT) }));
+    let mut evidence = with(run, runs);
+    evidence.sender = host(&[("net.ipv4.tcp_wmem", "4096 16384 262144")]);
+    evidence.receiver = host(&[("net.ipv4.tcp_rmem", "4096 131072 262144")]);
+    let expected = [(Code::ReceiveWindow, None, Some(Role::Receiver)), (Code::SendBuffer, None, Some(Role::Sender))];
+    assert_eq!(named(&evidence), expected);
+}
+
 #[test]
 fn buffers_and_programs_of_the_sender() {
     let mut run = tcp(Purpose::Default, 40 * MBIT);
@@ -220,6 +234,21 @@ fn random_loss_and_a_short_queue() {
     let firewall = lossy(Purpose::Default, 30 * MBIT, Location::ReceiverFilter);
     let expected = [(Code::Loss, Some(Location::ReceiverFilter), Some(Role::Receiver))];
     assert_eq!(named(&with(firewall, at_any_rate(10))), expected);
+}
+
+/// The link carries 80 Mbit/s, and a full queue holds back packets for 80 ms.
+#[test]
+fn a_flow_that_waits_in_a_queue_which_it_does_not_fill() {
+    let waits = |ms: u64| TcpFacts {
+        mean_rtt_ns: Some((80 + ms) * MS),
+        ..lossy(Purpose::Default, 25 * MBIT, Location::Network)
+    };
+    let rate = |sent, received, queue_ms| Run::Udp(udp(Purpose::Rate, sent, received, queue_ms));
+    let steps = || vec![rate(19 * MBIT, 19 * MBIT, 0), rate(191 * MBIT, 80 * MBIT, 80)];
+    let first = |ms| diagnose(&with(waits(ms), steps())).causes[0].bound.code;
+    // 60 ms of 80 ms: 60 of 80 Mbit/s passed at least, and 25 were its own.
+    assert_eq!(first(60), Code::CompetingTraffic);
+    assert_eq!(first(4), Code::Loss);
 }
 
 #[test]
@@ -391,6 +420,16 @@ fn two_causes_are_both_named_the_lower_first() {
     assert_eq!(codes, [Code::ReceiveWindow, Code::Loss]);
     let worth = diagnosis.causes.iter().map(|cause| cause.worth_bps.middle() / MBIT).collect::<Vec<_>>();
     assert!((38..42).contains(&worth[0]) && (120..135).contains(&worth[1]), "{worth:?}");
+}
+
+/// The window meets the queue's end once, too, so that most retransmissions were needed; and delays that differ so much are no queue of others.
+#[test]
+fn reordering_shows_where_udp_at_that_rate_loses_nothing() {
+    let run = lossy(Purpose::Default, 40 * MBIT, Location::Network);
+    let step = |sent, late| UdpFacts { reordered_packets: late, ..udp(Purpose::Rate, sent, sent, 10) };
+    let steps = |late| vec![Run::Udp(step(19 * MBIT, late)), Run::Udp(step(191 * MBIT, 20 * late))];
+    assert_eq!(named(&with(run.clone(), steps(100))), [(Code::Reordering, Some(Location::Network), None)]);
+    assert_eq!(named(&with(run, steps(0))), [(Code::CompetingTraffic, Some(Location::Network), None)]);
 }
 
 #[test]
