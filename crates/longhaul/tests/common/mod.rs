@@ -5,6 +5,7 @@
 pub(crate) mod browser;
 pub(crate) mod captures;
 pub(crate) mod forwarder;
+pub(crate) mod group;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

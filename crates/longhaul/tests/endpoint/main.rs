@@ -6,6 +6,7 @@ mod common;
 mod cc;
 mod filter;
 mod kernels;
+mod limits;
 mod netem;
 mod nic;
 mod pace;

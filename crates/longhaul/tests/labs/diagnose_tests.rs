@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use longhaul_testing::no_judge;
 use serde_json::Value;
 
+use crate::common::group::{Group, Limit};
 use crate::common::{TestLab, object};
 use crate::watch::on;
 
@@ -118,6 +121,41 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+/// Major and minor number of the disk with this file, as `8:0`; `None` where it is on no disk.
+fn disk_of(file: &Path) -> Option<String> {
+    let number = fs::metadata(file).ok()?.dev();
+    let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let device = fs::canonicalize(device).ok()?;
+    let disk = if device.join("partition").exists() { device.parent()? } else { &device };
+    Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
+}
+
+/// The program may read 1 MB/s of the disk: 8 of the 20 Mbit/s of the path.
+#[test]
+fn a_slow_disk_is_the_cause() {
+    const LIMIT: &str = "1000000";
+    let Some(served) = Served::up("diagnose-slow-disk") else { return };
+    let file = served.folder.join("file");
+    fs::write(&file, vec![5; 3 << 20]).unwrap();
+    let limited = disk_of(&file).and_then(|disk| {
+        let one = ("blkio", "blkio.throttle.read_bps_device", format!("{disk} {LIMIT}"));
+        Group::new("slow-disk", &Limit { one, two: ("io.max", format!("{disk} rbps={LIMIT}")) })
+    });
+    let Some(group) = limited else {
+        no_judge!("no control group can limit what is read of {}", file.display());
+        return;
+    };
+    let words = ["diagnose", "10.77.2.1", "--no-auth", "-J", "--rate", "20M", "-t", "5s", "--gentle", "--read"];
+    let words = [&[LONGHAUL][..], &words, &[file.to_str().unwrap()]].concat();
+    let output = group.within(&on(&served.lab, "client", &words)).output().unwrap();
+    let result = object(&output.stdout)["result"].clone();
+    let cause = &result["causes"][0];
+    assert_eq!((cause["code"].as_str(), cause["host"].as_str()), (Some("disk"), Some("sender")), "{result:#}");
+    let bound = &cause["bound_bps"];
+    let (least, most) = (bound["least"].as_u64().unwrap(), bound["most"].as_u64().unwrap());
+    assert!(least < 8_000_000 && 8_000_000 < most, "{cause:#}");
 }
 
 #[test]
