@@ -96,7 +96,11 @@ const rttShade = ({ tests, round_trip }: Figures) => {
     return usual_ns ? step(median_ns / usual_ns, RTT_STEPS) : "shade-0";
 };
 const milliseconds = (ns: number) => digits(ns / 1e6, 3);
-const rttMark = (of: Figures) => mark(rttShade(of), duration(of.round_trip?.median_ns ?? null));
+const rttMark = (of: Figures) => {
+    const words = duration(of.round_trip?.median_ns ?? null);
+    // Where nobody says what is usual there is nothing to compare with.
+    return of.round_trip?.usual_ns ? mark(rttShade(of), words) : words;
+};
 const outages = (number: number, longest_ns: number) => number === 0 ? "0" : `${count(number)}, the longest ${duration(longest_ns)}`;
 
 const RTT: Metric = {
@@ -146,8 +150,8 @@ const goodputShade = (of: Figures) => {
     return share === null ? "untested" : step(share, GOODPUT_STEPS);
 };
 const said = (bps: number | null | undefined) => bps == null ? "none" : rate(bps);
-/** A rate without its unit: `46M`. */
-const shortRate = (bps: number) => rate(bps).replace(" ", "").replace("bit/s", "");
+/** A rate without its unit: `46.4M`. */
+const shortRate = (bps: number) => rate(Number(bps.toPrecision(3))).replace(" ", "").replace("bit/s", "");
 const goodputMark = (of: Figures) => mark(goodputShade(of), said(of.goodput?.median_bps));
 const goodputOf = (of: "sender" | "receiver") => (name: string, pairs: Pair[]) =>
     said(median(own(of, name, pairs).flatMap(({ goodput }) => goodput?.median_bps ?? [])));

@@ -6,7 +6,7 @@ import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
 import type { PairOverTime, Point } from "./api";
 import { metricOf, type Metric, type Trace } from "./metrics";
-import { element, make, moment } from "./words";
+import { element, make, median, moment } from "./words";
 
 echarts.use([LineChart, GridComponent, TooltipComponent, SVGRenderer]);
 
@@ -16,13 +16,15 @@ const NARROW = 0.6;
 
 interface Line { name: string; points: [number, number | null][] }
 
-/** Points with a gap where there was no test. */
+/** Points with a gap where there was no test: where it is longer than the usual time between two, as some tests are seldom. */
 function withGaps(points: Point[], { of }: Trace, unit: number): [number, number | null][] {
     const line: [number, number | null][] = [];
+    const steps = points.slice(1).map(({ begin }, n) => Date.parse(begin) - Date.parse(points[n]!.begin));
+    const usual = Math.max(unit, median(steps) ?? 0);
     let last = -Infinity;
     for (const point of points) {
         const at = Date.parse(point.begin);
-        if (at - last > unit * 1.5 && line.length > 0) line.push([last + unit, null]);
+        if (at - last > usual * 1.5 && line.length > 0) line.push([last + unit, null]);
         const value = of(point);
         // Tests whose probes had no answer leave a gap, too.
         if (value !== null) line.push([at, value]); else if (line.length > 0) line.push([at, null]);

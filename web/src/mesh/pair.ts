@@ -7,7 +7,7 @@ import { OverTime } from "./over_time";
 import { count, element, link, median, rate, second, table } from "./words";
 
 /** Tests in a list at most. */
-const LISTED = 50;
+const LISTED = 20;
 /** Days of single tests in a list. */
 const DAYS_LISTED = 2;
 

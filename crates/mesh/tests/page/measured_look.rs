@@ -144,6 +144,10 @@ fn pairs(looked: &mut Looked, coordinator: &Coordinator, width: u32, scheme: &st
             assert_eq!((&row[1], &row[2]), (&json!(grouped(tests)), &json!(said)), "{row}");
         }
         looked.browser.evaluate("new Promise(done => setTimeout(() => done(0), 300))");
+        // Tests of TCP are two hours apart, and yet a line.
+        let longest = "Math.max(...[...document.querySelectorAll('.live-canvas path')].map(path => path.getAttribute('d').split('L').length))";
+        let longest = looked.browser.evaluate(longest).as_u64().unwrap();
+        assert!(longest > 50, "{metric}: a line of {longest} points");
         picture(&mut looked.browser, &format!("pair-{metric}-{width}-{scheme}"));
         looked.is_good(address, &format!("pair, {metric}, {width}, {scheme}"));
     }

@@ -68,13 +68,15 @@ async fn lossy(web: &Web, span: store::Span) -> Result<Vec<Pair>, Refusal> {
 
 /// What tests of other kinds found.
 async fn measured(web: &Web, metric: Metric, span: store::Span) -> Result<Vec<Pair>, Refusal> {
-    let usual: BTreeMap<_, _> = if metric == Metric::RoundTrip {
-        let days = store::Span::ending(span.until_ns, USUAL_NS.max(span.until_ns - span.from_ns));
-        web.series.matrix(metric, days).await?.into_iter().collect()
-    } else {
-        BTreeMap::new()
+    let pairs = web.series.matrix(metric, span).await?;
+    let days = store::Span::ending(span.until_ns, USUAL_NS.max(span.until_ns - span.from_ns));
+    let usual: BTreeMap<_, _> = match metric {
+        Metric::Goodput => BTreeMap::new(),
+        // What is asked for is a month or more.
+        Metric::RoundTrip if days == span => pairs.iter().cloned().collect(),
+        Metric::RoundTrip => web.series.matrix(metric, days).await?.into_iter().collect(),
     };
-    let pairs = web.series.matrix(metric, span).await?.into_iter().map(|(names, figures)| {
+    let pairs = pairs.into_iter().map(|(names, figures)| {
         let usual_ns = usual.get(&names).and_then(|figures| figures.median);
         let (sender, receiver) = names;
         let (round_trip, goodput) = (round_trip(metric, &figures, usual_ns), goodput(metric, &figures));
