@@ -96,7 +96,7 @@ check:
 	@DOCS_OPTIONAL=1 scripts/docs.sh
 	cargo test -q --workspace --lib schemas::
 
-# `schemas/` from the types that `--json` prints. What is built for it here and in `check` is what `make test` needs, too.
+# `schemas/` from the types that `--json` prints, and `packaging/openapi/` from those that the page of a mesh answers. What is built for it here and in `check` is what `make test` needs, too.
 schemas:
 	LONGHAUL_WRITE_SCHEMAS=1 cargo test -q --workspace --lib schemas::
 

@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "a crate of its own here, a module there")]
 
 pub mod commands;
+pub mod pages;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -12,7 +12,7 @@ use longhaul_units::Nanos;
 use crate::error::Failure;
 use crate::folder::{Belonging, Folder, random};
 use crate::link::{self, As};
-use crate::{agent, alarm, coordinator, diagnoses, shown, web};
+use crate::{agent, alarm, coordinator, shown, web};
 use longhaul_mesh_model::message::Message;
 
 /// The port of a coordinator, beside that of `longhaul serve` and of a site.
@@ -118,7 +118,6 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             coordinator::mesh(&folder)?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
-            diagnoses::start(&folder)?;
             coordinator::run(&folder, &bind)
         }
         Action::Run { folder, bind, allow, sync, .. } => {

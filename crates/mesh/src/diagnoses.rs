@@ -1,65 +1,40 @@
-//! Diagnoses that alarms ask for: one for each alarm, of one path, begun by a site of it.
+//! Diagnoses that alarms ask for: one for each alarm, of one path, begun by a site of it. Which alarms want one, `alarm/` knows.
 
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
 
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Kind, Mesh};
 use longhaul_mesh_model::place::{Alarm, Suspect};
 use longhaul_mesh_model::schedule::initiator;
-use longhaul_units::Nanos;
 
-use crate::coordinator::{mesh, now, now_ns};
+use crate::coordinator::now;
 use crate::error::Failure;
-use crate::folder::{Folder, random};
+use crate::folder::random;
 use crate::shown;
-use crate::store::{Archive, TestResult, Wanted};
+use crate::store::{Archive, DAY_NS, TestResult, Wanted};
 
-const HOUR: Nanos = Nanos::from_secs(3600);
-const DAY_NS: i64 = 24 * HOUR.0 as i64;
-/// The last results of an hour are on their way for so long after it.
-const ARRIVES: Nanos = Nanos::from_secs(120);
-const LOOK: Duration = Duration::from_secs(10);
-
-/// Looks for alarms at the start and after each hour, beside the coordinator and for ever.
-pub(crate) fn start(folder: &Folder) -> Result<(), Failure> {
-    let folder = folder.clone();
-    let watch = move || {
-        let mut looked = None;
-        loop {
-            let hour = now_ns().saturating_sub(ARRIVES.0) / HOUR.0;
-            if looked != Some(hour) {
-                match look(&folder) {
-                    Ok(()) => looked = Some(hour),
-                    Err(failure) => eprintln!("alarms: {failure}"),
-                }
-            }
-            thread::sleep(LOOK);
-        }
-    };
-    thread::Builder::new().name("diagnoses".into()).spawn(watch).map(drop).map_err(Failure::new)
+/// Asks for diagnoses; it reads the results of the last day once.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    results: Option<Vec<TestResult>>,
 }
 
-fn look(folder: &Folder) -> Result<(), Failure> {
-    let (_, mesh) = mesh(folder)?;
-    let mut archive = Archive::open(&folder.file("archive"))?;
-    let open = shown::open_alarms(&mesh, &mut archive)?;
-    let who = |alarm: &Alarm| alarm.suspects.first().map(|one| shown::suspect(&mesh, *one));
-    let known = archive.alarms_are(now(), &open.iter().filter_map(who).collect::<Vec<_>>())?;
-    let new = open.iter().filter(|alarm| who(alarm).is_some_and(|who| !known.contains(&who)));
-    let mut results = None;
-    for alarm in new {
-        eprintln!("alarm: {}", shown::alarm_line(&mesh, alarm));
-        if results.is_none() {
-            results = Some(archive.since(now() - DAY_NS)?);
+impl Asking {
+    /// Says that an alarm is new, and asks a site for its diagnosis where the mesh has a test for it.
+    ///
+    /// # Errors
+    /// Where the store cannot be read or written: nothing was asked.
+    pub(crate) fn ask(&mut self, mesh: &Mesh, archive: &mut Archive, alarm: &Alarm) -> Result<(), Failure> {
+        eprintln!("alarm: {}", shown::alarm_line(mesh, alarm));
+        if self.results.is_none() {
+            self.results = Some(archive.since(now().saturating_sub(DAY_NS))?);
         }
         let id: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let wanted = diagnosis(&mesh, alarm, &id, results.as_deref().unwrap_or_default());
+        let wanted = diagnosis(mesh, alarm, &id, self.results.as_deref().unwrap_or_default());
         let wanted = wanted.as_ref().map(|(initiator, wanted)| (initiator.as_str(), wanted));
-        archive.raised(&id, &who(alarm).unwrap_or_default(), now(), wanted)?;
+        let who = alarm.suspects.first().map_or_else(String::new, |one| shown::suspect(mesh, *one));
+        Ok(archive.raised(&id, &who, now(), wanted)?)
     }
-    Ok(())
 }
 
 /// Whether a suspect carries a path.

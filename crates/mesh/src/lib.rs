@@ -17,7 +17,7 @@ mod shown;
 mod stolen;
 pub mod store;
 mod table;
-mod web;
+pub mod web;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -12,23 +12,62 @@ export interface Mesh {
     now: string;
     longhaul: string;
     tests: { name: string; kind: string; pairs: number; every_ns: number | null; time_ns: number }[];
-    metrics: { name: string; title: string }[];
+    metrics: { name: string; title: string; kind: string }[];
 }
 export interface Site { name: string; joined: boolean; rate_bps: number; tags: string[]; nat: boolean; last_test: string | null }
-export interface Pair extends Sums { sender: string; receiver: string }
+/** What tests of a pair found over a time: with the metric `rtt` round trips, with `goodput` what TCP carried. */
+export interface Figures extends Sums {
+    round_trip?: { median_ns: number | null; p99_ns: number | null; outages: number; longest_outage_ns: number; usual_ns?: number };
+    goodput?: { median_bps: number | null; paced_bps: number | null };
+}
+export interface Pair extends Figures { sender: string; receiver: string }
 export interface Pairs { span: Span; metric: string; pairs: Pair[] }
-export interface Point extends Sums { begin: string }
+export interface Point extends Figures { begin: string }
 export interface PairOverTime { sender: string; receiver: string; span: Span; points: Point[] }
+export interface RoundTrips {
+    duration_ns: number;
+    min_ns: number | null;
+    p50_ns: number | null;
+    p90_ns: number | null;
+    p99_ns: number | null;
+    max_ns: number | null;
+    outages: number;
+    longest_outage_ns: number;
+    gaps_ns: number;
+}
+export interface Tcp {
+    duration_ns: number;
+    bytes: number;
+    goodput_bps: number;
+    paced_bps: number;
+    retransmits: number;
+    retransmitted_bytes: number | null;
+    min_rtt_ns: number | null;
+    congestion_control: string;
+    limited_by: string;
+    limited_share: number;
+}
+export interface Diagnosis {
+    target_bps: number | null;
+    goodput_bps: number | null;
+    causes: { code: string; place: string; bound_bps: number | null; remedy: string }[];
+    failed: string | null;
+}
 export interface OneTest {
     id: string;
     test: string;
+    kind: string;
     at: string;
     sent_packets: number;
     lost_packets: number;
     lost_at_sender_packets: number | null;
     lost_at_receiver_packets: number | null;
     received_rate_bps: number;
+    round_trips?: RoundTrips;
+    tcp?: Tcp;
+    diagnosis?: Diagnosis;
 }
+export interface TestOfPair { sender: string; receiver: string; result: OneTest }
 export interface Losses {
     span: Span;
     tests: number;
@@ -37,6 +76,8 @@ export interface Losses {
 }
 export interface Alarm {
     id: string;
+    state: "open" | "over";
+    ended: string | null;
     suspects: { kind: string; sites: string[]; link: [string, string] | null; text: string }[];
     place: string;
     since: string | null;
@@ -45,10 +86,14 @@ export interface Alarm {
     log10_odds: number;
     text: string;
 }
+export interface Alarms { judged: string | null; alarms: Alarm[]; over: Alarm[] }
 export interface Next { at: string; test: string; sender: string; receiver: string }
 
 /** The coordinator wants to know who asks. */
 export class LoggedOut extends Error {}
+
+/** There is nothing of that name. */
+export class NotFound extends Error {}
 
 /** Asks `/api/v1/` and waits for the answer, 20 seconds at most. */
 export async function ask<T>(question: string): Promise<T> {
@@ -56,7 +101,7 @@ export async function ask<T>(question: string): Promise<T> {
     if (answer.status === 401) throw new LoggedOut();
     if (!answer.ok) {
         const why = await answer.json().then(({ error }) => error as string, () => answer.statusText);
-        throw new Error(why);
+        throw answer.status === 404 ? new NotFound(why) : new Error(why);
     }
     return await answer.json() as T;
 }

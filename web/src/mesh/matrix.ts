@@ -1,31 +1,18 @@
 // The matrix of all sites: a row sends, a column receives. One cell has the focus; arrows move it, Enter opens the pair.
 
-import type { Pair, Pairs, Site } from "./api";
-import { count, element, make, percent } from "./words";
-
-/** Shares of loss that begin a colour, and what the legend says of each. */
-export const STEPS: [number, string][] = [[0, "0"], [1e-9, "below 0.01 %"], [1e-4, "0.01 %"], [1e-3, "0.1 %"], [1e-2, "1 %"], [1e-1, "10 % or more"]];
-
-/** The class of a cell: how much it lost. */
-export function shade(loss: number | null): string {
-    return loss === null ? "untested" : `loss-${STEPS.filter(([from]) => loss >= from).length - 1}`;
-}
-
-/** What fits into a cell, in percent. */
-function short(loss: number | null): string {
-    if (loss === null) return "";
-    return loss > 0 && loss < 1e-4 ? "<0.01" : percent(loss).replace(" %", "");
-}
+import type { Figures, Pair, Pairs, Site } from "./api";
+import { metricOf, NONE, type Metric } from "./metrics";
+import { element, make } from "./words";
 
 /** Up to so many sites the cells have numbers in them. */
 const WITH_NUMBERS = 12;
-/** A pair that no test of this span has. */
-const NONE = { tests: 0, sent_packets: 0, lost_packets: 0, loss: null };
 
 export class Matrix {
     readonly place = element("div", "matrix-place");
     private readonly grid = make("div", "matrix");
     private readonly readout = element("p", "readout", "");
+    private readonly legend = make("ul", "legend");
+    private metric: Metric = metricOf("loss");
     private cells: HTMLElement[][] = [];
     private names: string[] = [];
     private pairs = new Map<string, Pair>();
@@ -37,9 +24,8 @@ export class Matrix {
         const scroll = element("div", "matrix-scroll", this.grid);
         // It scrolls by itself where a screen is narrow; a key does that, too.
         this.grid.setAttribute("role", "grid");
-        this.grid.setAttribute("aria-label", "Loss between all sites: a row sends, a column receives");
         this.readout.setAttribute("aria-live", "polite");
-        this.place.append(scroll, this.readout, legend());
+        this.place.append(scroll, this.readout, this.legend);
         this.grid.addEventListener("keydown", (event) => this.key(event));
         this.grid.addEventListener("click", (event) => this.at(event.target, (row, column) => { this.move(row, column); this.enter(); }));
         this.grid.addEventListener("pointerover", (event) => this.at(event.target, (row, column) => this.read(row, column)));
@@ -47,30 +33,36 @@ export class Matrix {
         this.grid.addEventListener("focusin", (event) => this.at(event.target, (row, column) => this.read(row, column)));
     }
 
-    /** Shows these sums. The cells stay, so that neither focus nor place of reading is lost. */
-    show(sites: Site[], { pairs }: Pairs) {
+    /** Shows these figures. The cells stay, so that neither focus nor place of reading is lost. */
+    show(sites: Site[], { pairs, metric }: Pairs) {
         this.pairs = new Map(pairs.map((pair) => [`${pair.sender} ${pair.receiver}`, pair]));
         const names = sites.map(({ name }) => name);
         if (names.join(" ") !== this.names.join(" ")) this.build(names);
+        this.metric = metricOf(metric);
+        const about = this.metric.both ? "" : ": a row sends, a column receives";
+        this.grid.setAttribute("aria-label", `${this.metric.title} between all sites${about}`);
         this.cells.forEach((row, from) => row.forEach((cell, to) => {
             if (from === to) return;
-            const { loss } = this.pair(from, to);
-            cell.className = `cell ${shade(loss)}`;
+            const pair = this.pair(from, to);
+            cell.className = `cell ${this.metric.shade(pair)}`;
             // Drawn by the style: who listens hears the label alone.
-            if (names.length <= WITH_NUMBERS) cell.dataset.percent = short(loss);
+            if (names.length <= WITH_NUMBERS) cell.dataset.short = this.metric.short(pair);
             cell.setAttribute("aria-label", this.words(from, to));
         }));
+        const entries: [string, string][] = [["untested", "no test"], ...this.metric.legend];
+        this.legend.replaceChildren(...entries.map(([shade, text]) => element("li", "", element("i", `swatch ${shade}`), text)));
         this.read(...this.focus);
     }
 
-    private pair(from: number, to: number): Omit<Pair, "sender" | "receiver"> {
-        return this.pairs.get(`${this.names[from]} ${this.names[to]}`) ?? NONE;
+    private pair(from: number, to: number): Figures {
+        const [one, other] = [this.names[from], this.names[to]];
+        return this.pairs.get(`${one} ${other}`) ?? (this.metric.both ? this.pairs.get(`${other} ${one}`) : undefined) ?? NONE;
     }
 
     private words(from: number, to: number): string {
-        const { loss, tests, sent_packets, lost_packets } = this.pair(from, to);
-        const numbers = tests === 0 ? "no test" : `${percent(loss)} lost, ${count(lost_packets)} of ${count(sent_packets)} packets, ${count(tests)} tests`;
-        return `${this.names[from]} to ${this.names[to]}: ${numbers}`;
+        const pair = this.pair(from, to);
+        const word = this.metric.both ? "and" : "to";
+        return `${this.names[from]} ${word} ${this.names[to]}: ${pair.tests === 0 ? "no test" : this.metric.words(pair)}`;
     }
 
     private build(names: string[]) {
@@ -141,12 +133,4 @@ export class Matrix {
         event.preventDefault();
         if (row >= 0 && column >= 0 && row <= last && column <= last && row !== column) this.move(row, column);
     }
-}
-
-function legend(): HTMLElement {
-    const list = make("ul", "legend");
-    const entry = (classes: string, text: string) => list.append(element("li", "", element("i", `swatch ${classes}`), text));
-    entry("untested", "no test");
-    STEPS.forEach(([from, text], step) => entry(shade(from), step === 0 ? "nothing lost" : step >= 2 && step < 5 ? `from ${text}` : text));
-    return list;
 }

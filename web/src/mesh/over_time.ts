@@ -1,27 +1,43 @@
-// Loss of a pair over time, a line for each direction.
+// Figures of a pair over time, a line for each direction, or for each figure where a test of one direction stands for both.
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, TooltipComponent } from "echarts/components";
 import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
 import type { PairOverTime, Point } from "./api";
-import { element, make, moment, percent } from "./words";
+import { metricOf, type Metric, type Trace } from "./metrics";
+import { element, make, median, moment } from "./words";
 
 echarts.use([LineChart, GridComponent, TooltipComponent, SVGRenderer]);
 
 const COLOURS = ["--blue", "--orange"];
+/** An axis begins at its least value where that is above this share of the greatest: a round trip of 250.01 to 250.03 ms is no flat line. */
+const NARROW = 0.6;
 
-/** Points with a gap where there was no test. */
-function withGaps(points: Point[], unit: number): [number, number | null][] {
+interface Line { name: string; points: [number, number | null][] }
+
+/** Points with a gap where there was no test: where it is longer than the usual time between two, as some tests are seldom. */
+function withGaps(points: Point[], { of }: Trace, unit: number): [number, number | null][] {
     const line: [number, number | null][] = [];
+    const steps = points.slice(1).map(({ begin }, n) => Date.parse(begin) - Date.parse(points[n]!.begin));
+    const usual = Math.max(unit, median(steps) ?? 0);
     let last = -Infinity;
-    for (const { begin, loss } of points) {
-        const at = Date.parse(begin);
-        if (at - last > unit * 1.5 && line.length > 0) line.push([last + unit, null]);
-        if (loss !== null) line.push([at, loss * 100]);
+    for (const point of points) {
+        const at = Date.parse(point.begin);
+        if (at - last > usual * 1.5 && line.length > 0) line.push([last + unit, null]);
+        const value = of(point);
+        // Tests whose probes had no answer leave a gap, too.
+        if (value !== null) line.push([at, value]); else if (line.length > 0) line.push([at, null]);
         last = at;
     }
     return line;
+}
+
+/** The lines of both directions. */
+function lines(pairs: PairOverTime[], { both, traces }: Metric, unit: number): Line[] {
+    if (!both) return pairs.map(({ sender, receiver, points }) => ({ name: `${sender} to ${receiver}`, points: withGaps(points, traces[0]!, unit) }));
+    const points = pairs.flatMap(({ points }) => points).sort((one, other) => one.begin.localeCompare(other.begin));
+    return traces.map((trace) => ({ name: trace.name, points: withGaps(points, trace, unit) }));
 }
 
 export class OverTime {
@@ -30,6 +46,7 @@ export class OverTime {
     private readonly names = make("ul", "legend");
     private chart: echarts.ECharts | null = null;
     private shown: PairOverTime[] = [];
+    private metric: Metric = metricOf("loss");
 
     constructor() {
         this.place = element("figure", "", this.names, this.canvas);
@@ -38,8 +55,9 @@ export class OverTime {
         matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     }
 
-    show(pairs: PairOverTime[]) {
+    show(pairs: PairOverTime[], metric: Metric) {
         this.shown = pairs;
+        this.metric = metric;
         this.draw();
     }
 
@@ -50,13 +68,17 @@ export class OverTime {
         const [text, quiet, line, card] = ["--text", "--quiet", "--line", "--card"].map((name) => style.getPropertyValue(name).trim());
         const span = this.shown[0]!.span;
         const unit = span.unit === "hour" ? 3.6e6 : 8.64e7;
-        const name = ({ sender, receiver }: PairOverTime) => `${sender} to ${receiver}`;
-        this.names.replaceChildren(...this.shown.map((pair, number) => element("li", "", element("i", `swatch line-${number}`), name(pair))));
-        const sums = this.shown.map((pair) => {
-            const [lost, sent] = pair.points.reduce(([lost, sent], point) => [lost + point.lost_packets, sent + point.sent_packets], [0, 0]);
-            return `${name(pair)} ${percent(sent === 0 ? null : lost / sent)}`;
+        const { title, axis, said } = this.metric;
+        const drawn = lines(this.shown, this.metric, unit);
+        this.names.replaceChildren(...drawn.map(({ name }, number) => element("li", "", element("i", `swatch line-${number}`), name)));
+        const values = drawn.map(({ points }) => points.flatMap(([, value]) => value ?? []));
+        const words = drawn.map(({ name }, number) => {
+            const own = values[number]!;
+            return own.length === 0 ? `${name}: no test` : `${name}: ${said(Math.min(...own))} to ${said(Math.max(...own))}`.replace(/^: /, "");
         });
-        this.canvas.setAttribute("aria-label", `Loss by the ${span.unit} from ${moment(span.from)} to ${moment(span.until)} UTC: ${sums.join(", ")}. The tables below have numbers.`);
+        this.canvas.setAttribute("aria-label", `${title} by the ${span.unit} from ${moment(span.from)} to ${moment(span.until)} UTC: ${words.join(", ")}. The tables below have numbers.`);
+        const [least, most] = values.flat().reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, 0] as [number, number]);
+        const isNarrow = least > most * NARROW;
         this.chart.setOption({
             animation: false,
             useUTC: true,
@@ -64,10 +86,10 @@ export class OverTime {
             grid: { left: 56, right: 16, top: 24, bottom: 28 },
             tooltip: {
                 trigger: "axis", confine: true, backgroundColor: card, borderColor: line, textStyle: { color: text },
-                formatter: (points: { value: [number, number]; seriesName: string }[]) => {
+                formatter: (points: { value: [number, number | null]; seriesName: string }[]) => {
                     const box = make("div");
                     box.append(moment(new Date(points[0]!.value[0]).toISOString()));
-                    for (const { value, seriesName } of points) box.append(make("br"), `${seriesName}: ${percent(value[1] / 100)}`);
+                    for (const { value, seriesName } of points) box.append(make("br"), `${seriesName}: ${value[1] === null ? "no answer" : said(value[1])}`);
                     return box;
                 },
             },
@@ -76,12 +98,12 @@ export class OverTime {
                 axisLabel: { color: text, hideOverlap: true }, splitLine: { show: false },
             },
             yAxis: {
-                type: "value", name: "loss, %", nameTextStyle: { color: quiet }, min: 0, splitNumber: 4, splitLine: { lineStyle: { color: line } },
+                type: "value", name: axis, nameTextStyle: { color: quiet, align: "left", padding: [0, 0, 0, -48] }, scale: isNarrow, min: isNarrow ? undefined : 0, splitNumber: 4, splitLine: { lineStyle: { color: line } },
                 axisLabel: { color: text }, minInterval: 1e-6,
             },
-            series: this.shown.map((pair, number) => ({
-                type: "line", name: name(pair), data: withGaps(pair.points, unit), animation: false, connectNulls: false,
-                symbol: pair.points.length < 100 ? "circle" : "none", symbolSize: 5,
+            series: drawn.map(({ name, points }, number) => ({
+                type: "line", name, data: points, animation: false, connectNulls: false,
+                symbol: points.length < 100 ? "circle" : "none", symbolSize: 5,
                 lineStyle: { width: 1.6, color: style.getPropertyValue(COLOURS[number]!).trim(), type: number === 0 ? "solid" : [6, 3] },
                 itemStyle: { color: style.getPropertyValue(COLOURS[number]!).trim() },
             })),

@@ -18,6 +18,13 @@ export function rate(bits: number): string {
     return quantity(bits, RATES);
 }
 
+const TIMES: Unit[] = [[60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+/** A time in nanoseconds: `74.6 ms`. */
+export function duration(ns: number | null): string {
+    return ns === null ? "none" : quantity(ns, TIMES);
+}
+
 export function count(number: number): string {
     return number.toLocaleString("en");
 }
@@ -25,6 +32,11 @@ export function count(number: number): string {
 /** A time in UTC: `2026-01-31 12:00`. */
 export function moment(time: string): string {
     return time.slice(0, 16).replace("T", " ");
+}
+
+/** The same to the second. */
+export function second(time: string): string {
+    return `${moment(time)}:${time.slice(17, 19)}`;
 }
 
 /** How long ago, or how soon: `3 min ago`, `in 2 h`. */
@@ -70,4 +82,16 @@ export function table(heads: string[], rows: (string | Node)[][], caption: strin
         });
     }
     return element("div", "numbers", made);
+}
+
+/** Facts side by side, each with its name. */
+export function facts(all: [string, string | Node][]): HTMLElement {
+    const list = make("dl", "tiles");
+    list.append(...all.map(([name, value]) => element("div", "", element("dt", "", name), element("dd", "", value))));
+    return list;
+}
+
+/** The middle one; of two in the middle the greater. */
+export function median(values: number[]): number | null {
+    return [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? null;
 }

@@ -11,12 +11,12 @@ use std::fs;
 use std::io::{Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::alarm;
-use targets::commands;
+use targets::{commands, pages};
 
 use crate::common::root;
 
@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 74] = [
+const WORDS: [&str; 82] = [
     "[[site]]\n",
     "[[group]]\n",
     "[[link]]\n",
@@ -108,6 +108,14 @@ const WORDS: [&str; 74] = [
     "\"forward\":",
     "AAAA",
     "\"link\":\"",
+    "GET /api/v1/",
+    " HTTP/1.1\r\n",
+    "\r\n\r\n",
+    "?days=",
+    "&until=",
+    "&metric=rtt",
+    "Authorization: Bearer ",
+    "Transfer-Encoding: chunked\r\n",
 ];
 
 /// xorshift64* (Vigna 2016): repeatable, and good enough to pick bytes with.
@@ -183,11 +191,13 @@ fn run(name: &str) {
     worker.args(["--exact", "fuzz_corpus::worker", "--ignored", "--nocapture"]);
     // Each thread of the C library's allocator reserves 128 MB.
     worker.env("MALLOC_ARENA_MAX", "1").env(TARGET, name).env(TRIED, &tried);
-    let output = worker.output().unwrap();
+    let worker = worker.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = format!("/dev/shm/longhaul-fuzz-{}", worker.id());
+    let output = worker.wait_with_output().unwrap();
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let input = fs::read(&tried).unwrap_or_default();
     let _ = fs::remove_file(&tried);
-    let _ = fs::remove_dir_all(format!("/dev/shm/longhaul-fuzz-{name}"));
+    let _ = fs::remove_dir_all(folder);
     assert!(output.status.success(), "{name}, {}: b\"{}\"\n{said}\n{wrong}", output.status, input.escape_ascii());
     said.lines().filter(|line| line.starts_with(name)).for_each(|line| println!("{line}"));
 }
@@ -271,6 +281,7 @@ targets! {
     saved_result: targets::saved_result;
     mesh_file: targets::mesh_file;
     mesh_message: targets::mesh_message;
+    mesh_request: pages::mesh_request;
     mix_file + "mixes": targets::mix_file;
     capture: targets::capture;
     dissected: targets::dissected;

@@ -1,4 +1,5 @@
-//! Alarms while the coordinator runs: judged again as results arrive, shown on the page, and told once each to a program and a web address.
+//! Alarms while the coordinator runs: judged again as results arrive, shown on the page, told once each to a program and a web address, as are their
+//! ends; and a site is asked for a diagnosis of each. What was judged and what came of it is in one place, `told.rs`.
 //!
 //! What is an alarm is decided in `longhaul-mesh-model`; this judges the results of the last days from the beginning each time, as
 //! `longhaul mesh status` does, so that results which arrive late count at their own time.
@@ -15,7 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_mesh_model::place;
+
 use crate::coordinator::{mesh, now_ns};
+use crate::diagnoses;
 use crate::error::Failure;
 use crate::folder::Folder;
 use crate::shown;
@@ -28,15 +32,17 @@ const TICK: Duration = Duration::from_secs(1);
 const JUDGED_EVERY: Duration = Duration::from_secs(5);
 const REST: u32 = 20;
 const HOUR_NS: u64 = 3_600_000_000_000;
+/// The last results of an hour are on their way for so long after it. No diagnosis is asked for before.
+const ARRIVES_NS: u64 = 120_000_000_000;
 
 /// Whom alarms are told.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Alarms of the coordinator")]
 pub(crate) struct AlarmOptions {
-    /// Run this program for each alarm, once; the alarm is JSON on its standard input
+    /// Run this program when an alarm begins and when it ends, once each; the alarm is JSON on its standard input
     #[arg(long, value_name = "PROGRAM", requires = "coordinator")]
     pub(crate) on_alarm: Option<PathBuf>,
-    /// POST each alarm to this address, once, as JSON
+    /// POST each alarm to this address as JSON when it begins and when it ends, once each
     #[arg(long, value_name = "URL", requires = "coordinator", value_parser = webhook::address)]
     pub(crate) webhook: Option<String>,
 }
@@ -48,7 +54,10 @@ pub(crate) struct Watched(Mutex<Judged>);
 /// What was judged, and when.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Judged {
+    /// Those that are open.
     pub(crate) alarms: Vec<Alarm>,
+    /// Those that ended in the last day, the latest first.
+    pub(crate) over: Vec<Alarm>,
     /// Nanoseconds since 1970; 0: not yet.
     pub(crate) at_ns: i64,
 }
@@ -78,6 +87,7 @@ pub(crate) fn start(folder: &Folder, options: &AlarmOptions) -> Result<Arc<Watch
         options: options.clone(),
         watched: Arc::clone(&watched),
         told: Told::load(folder),
+        open: Vec::new(),
         archive,
     };
     thread::Builder::new().name("alarms".into()).spawn(move || watch.run()).map_err(Failure::new)?;
@@ -89,6 +99,8 @@ struct Watch {
     options: AlarmOptions,
     watched: Arc<Watched>,
     told: Told,
+    /// As last judged, each with its id.
+    open: Vec<(String, place::Alarm)>,
     archive: Archive,
 }
 
@@ -116,8 +128,12 @@ impl Watch {
                 }
                 say_once(&mut failed, done);
             }
-            let alarms = self.watched.judged().alarms;
-            say_once(&mut failed, self.told.tell(&self.folder, &self.options, &alarms));
+            // Before the first judgement nobody knows what is open.
+            if last.is_some() {
+                self.show_over();
+                say_once(&mut failed, self.diagnose());
+                say_once(&mut failed, self.told.tell(&self.folder, &self.options, now_ns()));
+            }
             thread::sleep(TICK);
         }
     }
@@ -126,8 +142,37 @@ impl Watch {
         let (_, mesh) = mesh(&self.folder)?;
         let open = shown::open_alarms(&mesh, &mut self.archive)?;
         let alarms: Vec<Alarm> = open.iter().map(|alarm| Alarm::new(&mesh, alarm)).collect();
-        self.told.open(&self.folder, &alarms)?;
-        *self.watched.lock() = Judged { alarms, at_ns: i64::try_from(now_ns()).unwrap_or(i64::MAX) };
+        self.open = alarms.iter().map(|alarm| alarm.id.clone()).zip(open).collect();
+        let now = now_ns();
+        self.told.open(&self.folder, &alarms, now)?;
+        let over = self.told.over(&alarms, now);
+        *self.watched.lock() = Judged { alarms, over, at_ns: i64::try_from(now).unwrap_or(i64::MAX) };
+        Ok(())
+    }
+
+    /// Alarms that ended since they were judged last.
+    fn show_over(&mut self) {
+        let alarms = self.watched.judged().alarms;
+        let over = self.told.over(&alarms, now_ns());
+        self.watched.lock().over = over;
+    }
+
+    /// Asks a site for a diagnosis of each alarm that is open, once.
+    fn diagnose(&mut self) -> Result<(), Failure> {
+        if now_ns() % HOUR_NS < ARRIVES_NS {
+            return Ok(());
+        }
+        let new = self.open.iter().filter(|(id, _)| self.told.wants_diagnosis(id));
+        let new: Vec<(String, place::Alarm)> = new.cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let (_, mesh) = mesh(&self.folder)?;
+        let mut asking = diagnoses::Asking::default();
+        for (id, alarm) in &new {
+            asking.ask(&mesh, &mut self.archive, alarm)?;
+            self.told.is_diagnosed(&self.folder, id)?;
+        }
         Ok(())
     }
 }

@@ -4,33 +4,48 @@ use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::Mesh;
 use longhaul_mesh_model::place;
 use longhaul_units::utc;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::shown;
 
 /// Who may lose packets.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Suspect {
     /// `receiver`, `sender`, `path` or `link`.
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
     /// The site; of a path the sender and the receiver.
     pub(crate) sites: Vec<String>,
     /// The shared link and the direction, `forward` or `backward`.
-    pub(crate) link: Option<(String, &'static str)>,
+    pub(crate) link: Option<(String, String)>,
     /// The same in words.
     pub(crate) text: String,
 }
 
+/// Whether an alarm goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AlarmState)]
+pub(crate) enum State {
+    /// It does.
+    Open,
+    /// It has ended.
+    Over,
+}
+
 /// Loss above the usual, and who loses.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Alarm {
     /// Names what this alarm is about. It stays the same while the alarm is open.
     pub(crate) id: String,
+    /// `open`, or `over` when nobody loses more than usual there any more.
+    pub(crate) state: State,
+    /// When it ended, RFC 3339; null: it is open.
+    pub(crate) ended: Option<String>,
     /// Who, most likely first. Several: the data cannot tell them apart.
     pub(crate) suspects: Vec<Suspect>,
     /// Where.
-    pub(crate) place: &'static str,
+    pub(crate) place: String,
     /// Since when, RFC 3339; null: since before the mesh knows.
     pub(crate) since: Option<String>,
     /// When it was raised, RFC 3339.
@@ -55,31 +70,41 @@ impl Suspect {
             place::Suspect::Receiver(site) => ("receiver", vec![name(site)], None),
             place::Suspect::Sender(site) => ("sender", vec![name(site)], None),
             place::Suspect::Path(from, to) => ("path", vec![name(from), name(to)], None),
-            place::Suspect::LinkForward(number) => ("link", vec![], Some((link(number), "forward"))),
-            place::Suspect::LinkBackward(number) => ("link", vec![], Some((link(number), "backward"))),
+            place::Suspect::LinkForward(number) => ("link", vec![], Some((link(number), "forward".to_owned()))),
+            place::Suspect::LinkBackward(number) => ("link", vec![], Some((link(number), "backward".to_owned()))),
         };
-        Self { kind, sites, link, text: shown::suspect(mesh, suspect) }
+        Self { kind: kind.to_owned(), sites, link, text: shown::suspect(mesh, suspect) }
     }
 
     fn id(&self) -> String {
-        let link = self.link.iter().flat_map(|(name, direction)| [name.as_str(), direction]);
-        let words = std::iter::once(self.kind).chain(self.sites.iter().map(String::as_str)).chain(link);
+        let link = self.link.iter().flat_map(|(name, direction)| [name.as_str(), direction.as_str()]);
+        let words = std::iter::once(self.kind.as_str()).chain(self.sites.iter().map(String::as_str)).chain(link);
         words.collect::<Vec<_>>().join(":")
     }
 }
 
 impl Alarm {
+    /// An alarm that is open.
     pub(crate) fn new(mesh: &Mesh, alarm: &place::Alarm) -> Self {
         let suspects: Vec<Suspect> = alarm.suspects.iter().map(|one| Suspect::new(mesh, *one)).collect();
         Self {
             id: suspects.first().map_or_else(String::new, Suspect::id),
+            state: State::Open,
+            ended: None,
             suspects,
-            place: shown::place(alarm.place),
+            place: shown::place(alarm.place).to_owned(),
             since: alarm.since.map(|since| time(since.0)),
             raised: time(alarm.raised.0),
             loss: alarm.loss,
             log10_odds: alarm.log10_odds,
             text: shown::alarm_line(mesh, alarm),
         }
+    }
+
+    /// It ended at `at_ns`, nanoseconds since 1970.
+    pub(super) fn end(&mut self, at_ns: u64) {
+        let ended = time(at_ns);
+        self.text = format!("{}; over since {ended}", self.text.replacen(" loses ", " lost ", 1));
+        (self.state, self.ended) = (State::Over, Some(ended));
     }
 }

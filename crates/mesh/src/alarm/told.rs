@@ -1,21 +1,29 @@
-//! Which alarms were told to whom, kept on the disk: each is told once, also by a coordinator that starts again.
+//! What is remembered of alarms, kept on the disk: which are open, which ended, who was told what, and whether a diagnosis was asked for. A
+//! coordinator that starts again goes on from there.
 //!
 //! An attempt is written down before it is made, its success after: a coordinator that is killed between the two tells an alarm twice rather
 //! than never.
 
 use std::collections::BTreeMap;
 
+use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
+use super::named::State;
 use super::{Alarm, AlarmOptions, command, webhook};
-use crate::coordinator::now_ns;
 use crate::error::Failure;
 use crate::folder::Folder;
 
 const FILE: &str = "alarms.json";
+/// Twice what [`KEPT_MOST`] alarms with several suspects take.
+const FILE_BYTES_MOST: u64 = 8 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
-/// An alarm that was over for less than this is the same one: at the edge of what is judged it may come and go.
+/// An alarm that was gone for less than this is the same one: at the edge of what is judged it may come and go.
 const SAME_WITHIN_NS: u64 = 6 * 3600 * SECOND_NS;
+/// An alarm has ended when it is gone for this: the last results of an hour take so long to arrive.
+const ENDS_AFTER_NS: u64 = 120 * SECOND_NS;
+/// Alarms that ended are shown for this.
+const SHOWN_NS: u64 = 24 * 3600 * SECOND_NS;
 /// The first attempt that fails is made again after this; the time doubles with each.
 const FIRST_WAIT_NS: u64 = 2 * SECOND_NS;
 /// Attempts, over 34 minutes.
@@ -23,32 +31,82 @@ const ATTEMPTS_MOST: u32 = 11;
 /// Alarms that are remembered at most: a mesh of 500 sites may have as many.
 const KEPT_MOST: usize = 2000;
 
-/// Whether one receiver of alarms knows of one.
+/// What one receiver of alarms knows of one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Attempts {
-    done: bool,
+    /// What it was told last.
+    knows: Option<State>,
+    /// What it is being told.
+    tells: Option<State>,
+    /// Attempts of that.
     made: u32,
     next_ns: u64,
 }
 
 impl Attempts {
-    fn is_due(&self, now: u64) -> bool {
-        !self.done && self.made < ATTEMPTS_MOST && now >= self.next_ns
+    /// Whether it shall be told this now. Who was not told that an alarm is open is not told that it ended.
+    fn is_due(&self, state: State, now: u64) -> bool {
+        let is_news = match state {
+            State::Open => self.knows != Some(State::Open),
+            State::Over => self.knows == Some(State::Open),
+        };
+        let is_first = self.tells != Some(state);
+        is_news && (is_first || (self.made < ATTEMPTS_MOST && now >= self.next_ns))
     }
 
-    fn begin(&mut self, now: u64) {
+    fn begin(&mut self, state: State, now: u64) {
+        if self.tells != Some(state) {
+            (self.tells, self.made) = (Some(state), 0);
+        }
         self.next_ns = now.saturating_add(FIRST_WAIT_NS << self.made.min(20));
         self.made += 1;
     }
+
+    fn end(&mut self, state: State) {
+        self.knows = Some(state);
+    }
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
-    last_open_ns: u64,
+    alarm: Alarm,
+    /// When it was first judged not to be open any more.
+    gone_ns: Option<u64>,
+    /// Whether a site was asked for a diagnosis, where the mesh has a test for it.
+    #[serde(default)]
+    diagnosed: bool,
     #[serde(default)]
     command: Attempts,
     #[serde(default)]
     webhook: Attempts,
+}
+
+impl Known {
+    fn new(alarm: Alarm) -> Self {
+        let (command, webhook) = (Attempts::default(), Attempts::default());
+        Self { alarm, gone_ns: None, diagnosed: false, command, webhook }
+    }
+
+    /// For how long it is gone at `now`.
+    fn gone_for(&self, now: u64) -> u64 {
+        self.gone_ns.map_or(0, |gone| now.saturating_sub(gone))
+    }
+
+    /// It is open now.
+    fn go_on(&mut self, alarm: &Alarm, now: u64) {
+        if self.gone_for(now) >= SAME_WITHIN_NS {
+            *self = Self::new(alarm.clone());
+        }
+        (self.alarm, self.gone_ns) = (alarm.clone(), None);
+    }
+
+    /// It is not open now.
+    fn rest(&mut self, now: u64) {
+        let gone = *self.gone_ns.get_or_insert(now);
+        if self.alarm.state == State::Open && self.gone_for(now) >= ENDS_AFTER_NS {
+            self.alarm.end(gone);
+        }
+    }
 }
 
 /// What is known of each alarm, by its id.
@@ -58,7 +116,7 @@ pub(super) struct Told(BTreeMap<String, Known>);
 impl Told {
     /// What a coordinator before this one wrote down. What cannot be read is nothing: alarms are told again.
     pub(super) fn load(folder: &Folder) -> Self {
-        let text = folder.has(FILE).then(|| folder.read(FILE).ok()).flatten();
+        let text = read_text(&folder.file(FILE), FILE_BYTES_MOST).ok();
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
@@ -66,47 +124,89 @@ impl Told {
         folder.write(FILE, &serde_json::to_string(self).map_err(Failure::new)?)
     }
 
-    /// These alarms are open now.
-    pub(super) fn open(&mut self, folder: &Folder, alarms: &[Alarm]) -> Result<(), Failure> {
-        let now = now_ns();
-        self.0.retain(|_, known| now.saturating_sub(known.last_open_ns) < SAME_WITHIN_NS);
-        for alarm in alarms.iter().take(KEPT_MOST) {
-            self.0.entry(alarm.id.clone()).or_default().last_open_ns = now;
+    /// These alarms are open at `now`, and no others.
+    pub(super) fn open(&mut self, folder: &Folder, alarms: &[Alarm], now: u64) -> Result<(), Failure> {
+        self.set(alarms, now);
+        self.save(folder)
+    }
+
+    fn set(&mut self, alarms: &[Alarm], now: u64) {
+        self.0.retain(|_, known| known.gone_for(now) < SHOWN_NS);
+        for alarm in alarms {
+            if let Some(known) = self.0.get_mut(&alarm.id) {
+                known.go_on(alarm, now);
+            } else if self.0.len() < KEPT_MOST {
+                self.0.insert(alarm.id.clone(), Known::new(alarm.clone()));
+            }
+        }
+        self.rest(alarms, now);
+    }
+
+    fn rest(&mut self, alarms: &[Alarm], now: u64) {
+        let is_open = |id: &String| alarms.iter().any(|alarm| alarm.id == *id);
+        self.0.iter_mut().filter(|(id, _)| !is_open(id)).for_each(|(_, known)| known.rest(now));
+    }
+
+    /// Alarms that ended in the last day, the latest first.
+    pub(super) fn over(&mut self, alarms: &[Alarm], now: u64) -> Vec<Alarm> {
+        self.rest(alarms, now);
+        let over = self.0.values().filter(|known| known.alarm.state == State::Over);
+        let mut over: Vec<&Known> = over.collect();
+        over.sort_by_key(|known| std::cmp::Reverse(known.gone_ns));
+        over.into_iter().map(|known| known.alarm.clone()).collect()
+    }
+
+    /// Whether a diagnosis is to be asked for, for this alarm.
+    pub(super) fn wants_diagnosis(&self, id: &str) -> bool {
+        self.0.get(id).is_some_and(|known| !known.diagnosed)
+    }
+
+    /// A diagnosis was asked for, if the mesh has a test for it.
+    pub(super) fn is_diagnosed(&mut self, folder: &Folder, id: &str) -> Result<(), Failure> {
+        if let Some(known) = self.0.get_mut(id) {
+            known.diagnosed = true;
         }
         self.save(folder)
     }
 
-    /// Tells one alarm that somebody does not know yet and that is due.
-    pub(super) fn tell(&mut self, folder: &Folder, options: &AlarmOptions, alarms: &[Alarm]) -> Result<(), Failure> {
-        for alarm in alarms {
+    /// Tells each who asked for it what it does not know yet and what is due.
+    pub(super) fn tell(&mut self, folder: &Folder, options: &AlarmOptions, now: u64) -> Result<(), Failure> {
+        let alarms: Vec<Alarm> = self.0.values().map(|known| known.alarm.clone()).collect();
+        for alarm in &alarms {
             if let Some(program) = &options.on_alarm
-                && self.begin(folder, &alarm.id, |known| &mut known.command)?
+                && self.begin(folder, alarm, now, |known| &mut known.command)?
             {
                 command::run(program, alarm)?;
-                self.end(folder, &alarm.id, |known| &mut known.command)?;
+                self.end(folder, alarm, |known| &mut known.command)?;
             }
             if let Some(address) = &options.webhook
-                && self.begin(folder, &alarm.id, |known| &mut known.webhook)?
+                && self.begin(folder, alarm, now, |known| &mut known.webhook)?
             {
                 webhook::post(address, alarm)?;
-                self.end(folder, &alarm.id, |known| &mut known.webhook)?;
+                self.end(folder, alarm, |known| &mut known.webhook)?;
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, folder: &Folder, id: &str, of: fn(&mut Known) -> &mut Attempts) -> Result<bool, Failure> {
-        let now = now_ns();
-        let Some(attempts) = self.0.get_mut(id).map(of).filter(|attempts| attempts.is_due(now)) else {
+    fn begin(
+        &mut self,
+        folder: &Folder,
+        alarm: &Alarm,
+        now: u64,
+        of: fn(&mut Known) -> &mut Attempts,
+    ) -> Result<bool, Failure> {
+        let attempts = self.0.get_mut(&alarm.id).map(of);
+        let Some(attempts) = attempts.filter(|attempts| attempts.is_due(alarm.state, now)) else {
             return Ok(false);
         };
-        attempts.begin(now);
+        attempts.begin(alarm.state, now);
         self.save(folder).map(|()| true)
     }
 
-    fn end(&mut self, folder: &Folder, id: &str, of: fn(&mut Known) -> &mut Attempts) -> Result<(), Failure> {
-        if let Some(attempts) = self.0.get_mut(id).map(of) {
-            attempts.done = true;
+    fn end(&mut self, folder: &Folder, alarm: &Alarm, of: fn(&mut Known) -> &mut Attempts) -> Result<(), Failure> {
+        if let Some(attempts) = self.0.get_mut(&alarm.id).map(of) {
+            attempts.end(alarm.state);
         }
         self.save(folder)
     }
@@ -122,14 +222,92 @@ mod tests {
         let mut at = 0;
         let mut waits = Vec::new();
         while attempts.made < ATTEMPTS_MOST {
-            assert!(attempts.is_due(at));
-            attempts.begin(at);
-            assert!(!attempts.is_due(attempts.next_ns - 1));
+            assert!(attempts.is_due(State::Open, at));
+            attempts.begin(State::Open, at);
+            assert!(!attempts.is_due(State::Open, attempts.next_ns - 1));
             waits.push((attempts.next_ns - at) / SECOND_NS);
             at = attempts.next_ns;
         }
         assert_eq!(waits[..4], [2, 4, 8, 16]);
-        assert!(!attempts.is_due(u64::MAX));
+        assert!(!attempts.is_due(State::Open, u64::MAX));
         assert_eq!(waits[..10].iter().sum::<u64>(), 2046);
+    }
+
+    fn alarm(id: &str) -> Alarm {
+        Alarm {
+            id: id.to_owned(),
+            state: State::Open,
+            ended: None,
+            suspects: Vec::new(),
+            place: String::new(),
+            since: None,
+            raised: String::new(),
+            loss: 0.01,
+            log10_odds: 10.0,
+            text: "what a receives loses 1.00 % more than usual".to_owned(),
+        }
+    }
+
+    /// What is due for a program, and told it at once.
+    fn tell(told: &mut Told, now: u64) -> Vec<(String, State)> {
+        let mut said = Vec::new();
+        for (id, known) in &mut told.0 {
+            let state = known.alarm.state;
+            if known.command.is_due(state, now) {
+                known.command.begin(state, now);
+                known.command.end(state);
+                said.push((id.clone(), state));
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn an_end_is_told_once_and_a_return_within_six_hours_is_the_same_alarm() {
+        let (mut told, hour) = (Told::default(), 3600 * SECOND_NS);
+        let a = [alarm("a")];
+        let (open, over) = ([("a".to_owned(), State::Open)], [("a".to_owned(), State::Over)]);
+        told.set(&a, 0);
+        assert_eq!(tell(&mut told, 0), open);
+        assert_eq!(tell(&mut told, 0), []);
+        assert!(told.wants_diagnosis("a"));
+        told.0.get_mut("a").unwrap().diagnosed = true;
+        // It goes and comes within the time in which results arrive.
+        told.set(&[], hour - ENDS_AFTER_NS);
+        told.set(&a, hour - 1);
+        told.set(&[], hour);
+        assert!(told.over(&[], hour + ENDS_AFTER_NS - 1).is_empty());
+        assert_eq!(tell(&mut told, hour), []);
+        let shown = told.over(&[], hour + ENDS_AFTER_NS);
+        assert_eq!((shown.len(), shown[0].ended.as_deref()), (1, Some("1970-01-01T01:00:00.000Z")));
+        assert_eq!(shown[0].text, "what a receives lost 1.00 % more than usual; over since 1970-01-01T01:00:00.000Z");
+        assert_eq!(tell(&mut told, 2 * hour), over);
+        assert_eq!(tell(&mut told, 2 * hour), []);
+        // It comes back: the same alarm, so that it is told again, and not diagnosed again.
+        told.set(&a, 6 * hour);
+        assert_eq!(tell(&mut told, 6 * hour), open);
+        assert!(!told.wants_diagnosis("a") && told.over(&a, 6 * hour).is_empty());
+        told.set(&[], 7 * hour);
+        told.set(&[], 8 * hour);
+        assert_eq!(tell(&mut told, 8 * hour), over);
+        // After six hours it is another one.
+        told.set(&a, 13 * hour);
+        assert_eq!(tell(&mut told, 13 * hour), open);
+        assert!(told.wants_diagnosis("a"));
+        // It is shown for a day.
+        told.set(&[], 14 * hour);
+        assert_eq!(told.over(&[], 15 * hour).len(), 1);
+        told.set(&[], 14 * hour + SHOWN_NS);
+        assert!(told.0.is_empty());
+    }
+
+    #[test]
+    fn who_was_not_told_of_an_alarm_is_not_told_of_its_end() {
+        let mut told = Told::default();
+        told.set(&[alarm("a")], 0);
+        told.0.get_mut("a").unwrap().command.begin(State::Open, 0);
+        told.set(&[], 0);
+        assert_eq!(told.over(&[], ENDS_AFTER_NS).len(), 1);
+        assert_eq!(tell(&mut told, ENDS_AFTER_NS), []);
     }
 }

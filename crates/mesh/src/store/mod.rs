@@ -8,6 +8,8 @@ mod database;
 mod measurements;
 mod outbox;
 mod reader;
+mod series;
+mod single;
 mod summary;
 mod wanted;
 
@@ -15,6 +17,8 @@ pub use archive::{Archive, Hour};
 pub use database::StoreError;
 pub use outbox::{Kept, Outbox};
 pub use reader::{PairSum, Point, Reader, Span, Tested};
+pub use series::{Figures, Metric, OfPair, Series};
+pub use single::Listed;
 pub(crate) use summary::{BUCKETS_A_DECADE, DAY_NS};
 
 pub use longhaul_mesh_model::result::{

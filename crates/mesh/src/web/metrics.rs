@@ -115,9 +115,9 @@ fn alarms(registry: &mut Registry, judged: &Judged) {
         let Some(suspect) = alarm.suspects.first() else { continue };
         let labels = vec![
             ("alarm", alarm.id.clone()),
-            ("kind", suspect.kind.to_owned()),
+            ("kind", suspect.kind.clone()),
             ("suspect", suspect.text.clone()),
-            ("place", alarm.place.to_owned()),
+            ("place", alarm.place.clone()),
         ];
         loss.get_or_create(&labels).set(alarm.loss);
     }

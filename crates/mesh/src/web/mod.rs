@@ -1,8 +1,10 @@
-//! The coordinator's page, its interface for programs and its metrics. All of them only read.
+//! The coordinator's page, its interface for programs and its metrics. Nobody can change anything by them.
 //!
 //! Everything runs in one thread beside the coordinator: the questions are short, and a page that is slow must not slow the sites.
 
 mod api;
+mod following;
+mod in_process;
 mod login;
 mod metrics;
 mod options;
@@ -11,16 +13,19 @@ mod serving;
 mod tls;
 mod view;
 
+pub use in_process::InProcess;
 pub(crate) use options::PageOptions;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
+use axum::Router;
+
 use crate::alarm::Watched;
 use crate::error::Failure;
 use crate::folder::Folder;
-use crate::store::Reader;
+use crate::store::{Reader, Series};
 use login::Login;
 use view::Views;
 
@@ -28,6 +33,7 @@ use view::Views;
 struct Web {
     folder: Folder,
     reader: Reader,
+    series: Series,
     login: Login,
     alarms: Arc<Watched>,
     views: Views,
@@ -48,10 +54,19 @@ pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched
     let bound = listener.local_addr().map_err(Failure::new)?;
     eprintln!("page at {}://{bound}/", if tls.is_some() { "https" } else { "http" });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    let reader = runtime.block_on(Reader::open(&folder.file("archive")))?;
-    let web = Web { folder: folder.clone(), reader, login, alarms: Arc::clone(alarms), views: Views::default() };
-    let router = pages::router(Arc::new(web));
-    let serve = move || runtime.block_on(serving::serve(listener, tls, router));
+    let (router, series) = runtime.block_on(router(folder, login, alarms))?;
+    let serve = move || {
+        runtime.block_on(async { tokio::join!(serving::serve(listener, tls, router), following::follow(series)) })
+    };
     thread::Builder::new().name("page".into()).spawn(serve).map_err(Failure::new)?;
     Ok(())
+}
+
+/// All that answers, and what follows new results.
+async fn router(folder: &Folder, login: Login, alarms: &Arc<Watched>) -> Result<(Router, Series), Failure> {
+    let archive = folder.file("archive");
+    let (reader, series) = (Reader::open(&archive).await?, Series::open(&archive).await?);
+    let (folder, alarms, views) = (folder.clone(), Arc::clone(alarms), Views::default());
+    let web = Web { folder, reader, series: series.clone(), login, alarms, views };
+    Ok((pages::router(Arc::new(web)), series))
 }

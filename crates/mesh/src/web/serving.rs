@@ -60,7 +60,8 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router)
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+/// Answers the questions of one connection.
+pub(super) async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let mut builder = Builder::new();
     builder
         .timer(TokioTimer::new())

@@ -1,4 +1,4 @@
-//! Alarms are told once: to a program, to a web address, also when the coordinator starts again.
+//! Alarms and their ends are told once: to a program, to a web address, also when the coordinator starts again.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use longhaul_mesh::store::Archive;
+use serde_json::{Value, json};
 
 use crate::common::{Coordinator, Folder, PATIENCE, hub, names, results};
 
@@ -74,6 +75,7 @@ fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
     // Six hours when it was raised, of which the loss had lasted four.
     assert!((0.003..0.006).contains(&alarm["loss"].as_f64().unwrap()), "{alarm}");
     assert!(alarm["text"].as_str().unwrap().starts_with("what chicago receives loses"), "{alarm}");
+    assert_eq!((&alarm["state"], &alarm["ended"]), (&json!("open"), &Value::Null));
     assert_eq!(lines(&folder.file("told")), std::slice::from_ref(alarm));
     assert_eq!(*posted.lock().unwrap(), [alarm.clone(), alarm.clone()], "the first one was refused");
     // Nothing more comes, not from the next start either.
@@ -82,4 +84,52 @@ fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
     assert_eq!(coordinator.alarms()["alarms"].as_array().unwrap().len(), 1);
     thread::sleep(Duration::from_secs(4));
     assert_eq!((lines(&folder.file("told")).len(), posted.lock().unwrap().len()), (1, 2));
+    drop(coordinator);
+
+    // A store in which the loss was over ten hours ago.
+    for file in ["archive", "archive-wal", "archive-shm"] {
+        let _ = fs::remove_file(hub.join(file));
+    }
+    let all = results(&sites, 24 * 10, |_, to, ago| if to == 2 && (20..=40).contains(&ago) { 60 } else { 0 });
+    let mut archive = Archive::open(&hub.join("archive")).unwrap();
+    all.chunks(5000).for_each(|part| assert_eq!(archive.take(part).unwrap(), part.len()));
+    drop(archive);
+    gone_since_two_minutes(&hub, &options);
+    let coordinator = Coordinator::start(&hub, &options);
+    let begin = Instant::now();
+    while lines(&folder.file("told")).len() < 2 || posted.lock().unwrap().len() < 3 {
+        assert!(begin.elapsed() < PATIENCE, "{:?} {:?}", lines(&folder.file("told")), posted.lock().unwrap());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let shown = coordinator.alarms();
+    let over = &shown["over"][0];
+    assert_eq!((&shown["alarms"], shown["over"].as_array().unwrap().len()), (&json!([]), 1));
+    assert_eq!((&over["id"], &over["state"]), (&json!("receiver:chicago"), &json!("over")));
+    assert!(over["ended"].is_string() && over["text"].as_str().unwrap().contains(" lost "), "{over}");
+    assert_eq!((&lines(&folder.file("told"))[1], &posted.lock().unwrap()[2]), (over, over));
+    // Nothing more comes.
+    drop(coordinator);
+    let coordinator = Coordinator::start(&hub, &options);
+    assert_eq!(coordinator.alarms()["over"], json!([over]));
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!((lines(&folder.file("told")).len(), posted.lock().unwrap().len()), (2, 3));
+}
+
+/// Runs a coordinator until it has judged that the alarm is gone. It waits two minutes for results that are on their way: the test puts its
+/// file back by them.
+fn gone_since_two_minutes(hub: &std::path::Path, options: &[&str]) {
+    let file = hub.join("alarms.json");
+    let read = || serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap();
+    let coordinator = Coordinator::start(hub, options);
+    let begin = Instant::now();
+    while read()["receiver:chicago"]["gone_ns"].is_null() {
+        assert!(begin.elapsed() < PATIENCE, "it is not gone: {}", read());
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!((&coordinator.alarms()["alarms"], &coordinator.alarms()["over"]), (&json!([]), &json!([])));
+    drop(coordinator);
+    let mut known = read();
+    let gone = known["receiver:chicago"]["gone_ns"].as_u64().unwrap();
+    known["receiver:chicago"]["gone_ns"] = json!(gone - 120_000_000_000);
+    fs::write(&file, known.to_string()).unwrap();
 }

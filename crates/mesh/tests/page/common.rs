@@ -9,7 +9,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use longhaul_mesh::store::{Archive, TestResult};
+use longhaul_mesh::store::{
+    Archive, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestResult,
+};
 use serde_json::Value;
 
 pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
@@ -83,6 +85,101 @@ pub(crate) fn results(sites: &[String], hours: i64, lost: impl Fn(usize, usize, 
     results
 }
 
+/// Round trips of each pair of sites, two an hour, and TCP in both directions, one in two hours, for some hours up to now; a diagnosis of the first
+/// pair. `longer` says by what share round trips of a pair are longer: sites, hours ago; with `None` no probe was answered.
+pub(crate) fn measurements(
+    sites: &[String],
+    hours: i64,
+    longer: impl Fn(usize, usize, i64) -> Option<f64>,
+) -> Vec<Measurement> {
+    let mut all = Vec::new();
+    let begin = now_ns() / HOUR_NS * HOUR_NS;
+    let mut push = |(from, to): (usize, usize), kind: &str, at_ns: i64, measured: Measured| {
+        let id = format!("a{:031x}", all.len());
+        let (sender, receiver) = (sites[from].clone(), sites[to].clone());
+        all.push(Measurement { id, test: kind.to_owned(), sender, receiver, at_ns, measured });
+    };
+    for ago in (1..=hours).rev() {
+        for (from, to) in (0..sites.len()).flat_map(|from| (0..sites.len()).map(move |to| (from, to))) {
+            let at_ns = begin - ago * HOUR_NS + (from * sites.len() + to) as i64 * 1_000_000_000;
+            if from < to {
+                for half in 0..2 {
+                    let longer = longer(from, to, ago);
+                    let p50 = |longer| {
+                        ((((from + to) * 10 + 5) as f64 + half as f64 * 0.01 * (ago % 7) as f64) * 1e6 * longer) as i64
+                    };
+                    push(
+                        (from, to),
+                        "delay",
+                        at_ns + half * HOUR_NS / 2,
+                        Measured::Rtt(round_trips(longer.map(p50), ago)),
+                    );
+                }
+            }
+            if from != to && ago % 2 == 0 {
+                let goodput_bps =
+                    40_000_000 + ((from * 3 + to) as i64 * 100_000 + ago * 1000) - (to == 1) as i64 * 25_000_000;
+                push((from, to), "goodput", at_ns, Measured::Tcp(flow(goodput_bps)));
+            }
+        }
+    }
+    push((0, 1), "why", begin - HOUR_NS / 2, Measured::Diagnose(diagnosis()));
+    all
+}
+
+fn round_trips(p50_ns: Option<i64>, ago: i64) -> RoundTrips {
+    let quantiles = p50_ns.map(|p50_ns| {
+        let [min_ns, p90_ns, p99_ns, max_ns] = [0.9, 1.1, 1.25, 2.0].map(|share| (p50_ns as f64 * share) as i64);
+        Quantiles { min_ns, p50_ns, p90_ns, p99_ns, max_ns }
+    });
+    let lost = if p50_ns.is_none() { 600 } else { ago % 3 };
+    let outages = i64::from(p50_ns.is_none());
+    RoundTrips {
+        duration_ns: 60_000_000_000,
+        sent: 600,
+        lost,
+        quantiles,
+        outages,
+        longest_outage_ns: outages * 60_000_000_000,
+        gaps_ns: 0,
+    }
+}
+
+fn flow(goodput_bps: i64) -> TcpFlow {
+    TcpFlow {
+        duration_ns: 30_000_000_000,
+        bytes: goodput_bps * 30 / 8,
+        goodput_bps,
+        paced_bps: 46_423_927,
+        retransmits: goodput_bps % 7,
+        retransmitted_bytes: None,
+        min_rtt_ns: Some(5_000_000),
+        congestion_control: "cubic".into(),
+        limited_by: "congestion_window".into(),
+        limited_share: 0.93,
+    }
+}
+
+fn diagnosis() -> Diagnosis {
+    let cause = |code: &str, place: &str, bound_bps, remedy: &str| Cause {
+        code: code.into(),
+        place: place.into(),
+        bound_bps,
+        remedy: remedy.into(),
+    };
+    let causes = vec![
+        cause("loss", "receiver_ring", Some(12_000_000), "Make the receiver's ring longer: ethtool -G eth0 rx 4096"),
+        cause("receive_buffer", "receiver", None, "Let net.ipv4.tcp_rmem end at 64 MB"),
+    ];
+    Diagnosis {
+        alarm: "1".into(),
+        target_bps: Some(1_000_000_000),
+        goodput_bps: Some(11_500_000),
+        causes,
+        failed: None,
+    }
+}
+
 pub(crate) fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
@@ -96,6 +193,25 @@ pub(crate) fn hub(folder: &Folder, sites: &[String], results: &[TestResult]) -> 
     let mut archive = Archive::open(&hub.join("archive")).unwrap();
     for part in results.chunks(5000) {
         archive.take(part).unwrap();
+    }
+    hub
+}
+
+/// The same with tests of all kinds and these measurements.
+pub(crate) fn hub_of_all_kinds(
+    folder: &Folder,
+    sites: &[String],
+    results: &[TestResult],
+    measurements: &[Measurement],
+) -> PathBuf {
+    let hub = hub(folder, sites, results);
+    let file = hub.join("mesh.toml");
+    let others = "[[test]]\nname = 'delay'\nkind = 'rtt'\ntime = '60s'\n[[test]]\nname = 'goodput'\nkind = 'tcp'\nevery = '6h'\ntime = '30s'\nshare = '1%'\n\
+         [[test]]\nname = 'why'\nkind = 'diagnose'\ntime = '5s'\nshare = '1%'\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + others).unwrap();
+    let mut archive = Archive::open(&hub.join("archive")).unwrap();
+    for part in measurements.chunks(5000) {
+        archive.take_measurements(part).unwrap();
     }
     hub
 }

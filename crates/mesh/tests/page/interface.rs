@@ -17,12 +17,12 @@ fn by_pair(results: &[TestResult], from_ns: i64) -> BTreeMap<(String, String), (
     pairs
 }
 
-fn time_ns(text: &Value) -> i64 {
+pub(crate) fn time_ns(text: &Value) -> i64 {
     let time: jiff::Timestamp = text.as_str().unwrap().parse().unwrap();
     i64::try_from(time.as_nanosecond()).unwrap()
 }
 
-fn number(value: &Value) -> i64 {
+pub(crate) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
 
@@ -122,7 +122,7 @@ fn each_answer_is_what_the_store_has() {
     assert_eq!(coordinator.json("mesh")["name"], "research");
     assert_eq!(coordinator.alarms()["alarms"], json!([]));
     let described: Value = serde_json::from_str(&coordinator.get("/api/v1/openapi.json").1).unwrap();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/longhaul.mesh.openapi.json");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/openapi/longhaul-mesh.json");
     assert_eq!(described, serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap());
     answers_are_as_described(&coordinator, &described);
 }
@@ -130,24 +130,28 @@ fn each_answer_is_what_the_store_has() {
 /// Each answer has the form that the description gives it.
 fn answers_are_as_described(coordinator: &Coordinator, described: &Value) {
     let paths = described["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 8);
-    for (path, about) in paths {
-        let mut schema = about["get"]["responses"]["200"]["content"]["application/json"]["schema"].clone();
-        schema["components"] = described["components"].clone();
+    assert_eq!(paths.len(), 9);
+    for path in paths.keys() {
         let question = path.replace("{sender}", "ithaca").replace("{receiver}", "geneva").replace("/api/v1/", "");
-        let answer = coordinator.json(&question);
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let errors: Vec<String> =
-            validator.iter_errors(&answer).map(|error| format!("{error} at {}", error.instance_path())).collect();
-        assert!(errors.is_empty(), "{path}: {errors:?}");
-        let keys = answer.as_object().unwrap().len();
-        let reference = schema["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
-        assert_eq!(
-            described["components"]["schemas"][reference]["properties"].as_object().unwrap().len(),
-            keys,
-            "{path}"
-        );
+        is_as_described(coordinator, described, path, &question.replace("{id}", &format!("{:032x}", 7)));
     }
+}
+
+/// The answer to a question has the form that the description gives those of its path; the answer.
+pub(crate) fn is_as_described(coordinator: &Coordinator, described: &Value, path: &str, question: &str) -> Value {
+    let about = &described["paths"][path];
+    let mut schema = about["get"]["responses"]["200"]["content"]["application/json"]["schema"].clone();
+    schema["components"] = described["components"].clone();
+    let answer = coordinator.json(question);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&answer).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{question}: {errors:?}");
+    let keys = answer.as_object().unwrap().len();
+    let reference = schema["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+    let properties = described["components"]["schemas"][reference]["properties"].as_object().unwrap();
+    assert_eq!(properties.len(), keys, "{question}");
+    answer
 }
 
 #[test]
@@ -163,6 +167,12 @@ fn wrong_questions_are_refused() {
         ("pairs?until=yesterday", 400),
         ("pairs?until=9999-12-31T23:59:59Z", 400),
         ("pairs?metric=weather", 400),
+        ("pairs?metric=diagnosis", 400),
+        ("pairs/ithaca/geneva/tests?metric=weather", 400),
+        ("pairs/ithaca/geneva/tests?days=100&metric=rtt", 400),
+        ("tests/7", 404),
+        ("tests/ffffffffffffffffffffffffffffffff", 404),
+        ("tests/0000000000000000000000000000000%2f", 404),
         ("pairs/ithaca/paris", 404),
         ("pairs/ithaca/%00", 404),
         ("pairs/..%2f..%2fetc/geneva", 404),

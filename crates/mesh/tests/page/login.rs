@@ -33,6 +33,8 @@ fn nobody_reads_without_the_token() {
             "pairs",
             "pairs/ithaca/geneva",
             "pairs/ithaca/geneva/tests",
+            "pairs?metric=rtt",
+            "tests/00000000000000000000000000000001",
             "losses",
             "alarms",
             "schedule",

@@ -22,7 +22,7 @@ fn root() -> &'static Path {
 }
 
 /// Waits until an expression is true.
-fn until(browser: &mut Browser, condition: &str) {
+pub(crate) fn until(browser: &mut Browser, condition: &str) {
     for _ in 0..200 {
         if browser.evaluate(&format!("Boolean({condition})")) == json!(true) {
             return;
@@ -33,7 +33,7 @@ fn until(browser: &mut Browser, condition: &str) {
 }
 
 /// Keeps a picture for people, in the folder that `LONGHAUL_MESH_PICTURES` names.
-fn picture(browser: &mut Browser, name: &str) {
+pub(crate) fn picture(browser: &mut Browser, name: &str) {
     if let Some(folder) = std::env::var_os("LONGHAUL_MESH_PICTURES") {
         let picture = browser.ask("Page.captureScreenshot", json!({ "captureBeyondViewport": true, "format": "png" }));
         let text = picture["data"].as_str().unwrap();
@@ -41,13 +41,13 @@ fn picture(browser: &mut Browser, name: &str) {
     }
 }
 
-struct Looked {
-    browser: Browser,
+pub(crate) struct Looked {
+    pub(crate) browser: Browser,
     axe: Option<String>,
 }
 
 impl Looked {
-    fn start(folder: &Folder) -> Option<Self> {
+    pub(crate) fn start(folder: &Folder) -> Option<Self> {
         let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
         if axe.is_none() {
             longhaul_testing::no_judge!(
@@ -57,7 +57,7 @@ impl Looked {
         Some(Self { browser: Browser::start(&folder.0)?, axe })
     }
 
-    fn open(&mut self, url: &str, width: u32, scheme: &str) {
+    pub(crate) fn open(&mut self, url: &str, width: u32, scheme: &str) {
         let scheme = json!({ "media": "screen", "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.browser.ask("Emulation.setEmulatedMedia", scheme);
         self.browser.open("about:blank", width, width < 600);
@@ -65,7 +65,7 @@ impl Looked {
     }
 
     /// Nothing is wider than the window, nothing complains, all can read it, and nothing came from elsewhere.
-    fn is_good(&mut self, address: &str, what: &str) {
+    pub(crate) fn is_good(&mut self, address: &str, what: &str) {
         assert_eq!(self.browser.evaluate(WIDER), json!([]), "{what}");
         assert!(self.browser.complaints().is_empty(), "{what}: {:#?}", self.browser.complaints());
         let requests = self.browser.requests();
@@ -190,7 +190,7 @@ fn the_page_has_the_numbers_of_the_interface() {
 }
 
 /// A number with commas.
-fn grouped(number: i64) -> String {
+pub(crate) fn grouped(number: i64) -> String {
     let digits = number.to_string();
     let parts: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|part| std::str::from_utf8(part).unwrap()).collect();
     parts.join(",")

@@ -8,5 +8,8 @@ mod encrypted;
 mod interface;
 mod login;
 mod look;
+mod measured;
+mod measured_look;
+mod printed;
 mod prometheus;
 mod year;

@@ -1,9 +1,11 @@
 //! What is answered.
 
+use longhaul_units::utc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::alarm::Alarm;
+use crate::store::{self, DAY_NS};
 
 /// The mesh.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,6 +44,8 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     /// In words.
     pub(crate) title: &'static str,
+    /// The kind of the tests that it comes from.
+    pub(crate) kind: &'static str,
 }
 
 /// All sites.
@@ -79,17 +83,49 @@ pub(crate) struct Span {
     pub(crate) unit: &'static str,
 }
 
+impl From<store::Span> for Span {
+    fn from(span: store::Span) -> Self {
+        let unit = if span.unit_ns == DAY_NS { "day" } else { "hour" };
+        Self { from: utc(span.from_ns), until: utc(span.until_ns), unit }
+    }
+}
+
 /// Sums of tests.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Sums {
     /// Tests.
     pub(crate) tests: i64,
-    /// Packets that they sent.
+    /// Packets that they sent, of round trips probes; 0 of TCP.
     pub(crate) sent_packets: i64,
     /// Packets that they lost.
     pub(crate) lost_packets: i64,
     /// Share of the packets that was lost, from 0 to 1; null: none was sent.
     pub(crate) loss: Option<f64>,
+}
+
+/// Round trips of a time. Those of a span are medians of its hours or days.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RoundTrip {
+    /// The median of the tests' medians, nanoseconds; null: no probe was answered.
+    pub(crate) median_ns: Option<i64>,
+    /// The median of the tests' 99 % quantiles, nanoseconds.
+    pub(crate) p99_ns: Option<i64>,
+    /// Runs of lost probes that lasted a second or more.
+    pub(crate) outages: i64,
+    /// The longest of them, nanoseconds.
+    pub(crate) longest_outage_ns: i64,
+    /// What is usual, nanoseconds: the median of the days of 30 days up to the end of the span, or of the span if that is longer. Of all pairs alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usual_ns: Option<i64>,
+}
+
+/// What TCP carried in a time. Figures of a span are medians of its hours or days.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Goodput {
+    /// The median of the tests' goodput: payload bits a second.
+    pub(crate) median_bps: Option<i64>,
+    /// The median of the rates that the flows were paced to: payload bits a second. More is not possible.
+    pub(crate) paced_bps: Option<i64>,
 }
 
 /// All pairs that were tested in a span.
@@ -106,13 +142,19 @@ pub(crate) struct Pairs {
 /// A pair in one direction.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Pair {
-    /// The site that sent.
+    /// The site that sent; of round trips the one that sent the probes.
     pub(crate) sender: String,
     /// The site that received.
     pub(crate) receiver: String,
     /// Sums of its tests.
     #[serde(flatten)]
     pub(crate) sums: Sums,
+    /// With `metric=rtt` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trip: Option<RoundTrip>,
+    /// With `metric=goodput` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goodput: Option<Goodput>,
 }
 
 /// A pair over time, in one direction.
@@ -136,36 +178,12 @@ pub(crate) struct Point {
     /// Sums of its tests.
     #[serde(flatten)]
     pub(crate) sums: Sums,
-}
-
-/// Tests of a pair.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Tests {
-    /// When.
-    pub(crate) span: Span,
-    /// The latest first, 1000 at most.
-    pub(crate) tests: Vec<OneTest>,
-}
-
-/// One test.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct OneTest {
-    /// 32 hexadecimal digits.
-    pub(crate) id: String,
-    /// The test plan.
-    pub(crate) test: String,
-    /// When it began.
-    pub(crate) at: String,
-    /// Packets sent.
-    pub(crate) sent_packets: i64,
-    /// Packets lost.
-    pub(crate) lost_packets: i64,
-    /// Of them at the sending host; null where the hosts could not see their drops.
-    pub(crate) lost_at_sender_packets: Option<i64>,
-    /// Of them at the receiving host.
-    pub(crate) lost_at_receiver_packets: Option<i64>,
-    /// Payload bits a second that were received.
-    pub(crate) received_rate_bps: i64,
+    /// With `metric=rtt` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trip: Option<RoundTrip>,
+    /// With `metric=goodput` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goodput: Option<Goodput>,
 }
 
 /// How the loss of tests is spread: the histogram that TeraGrid drew of 100 days.
@@ -192,13 +210,15 @@ pub(crate) struct Bucket {
     pub(crate) tests: i64,
 }
 
-/// Alarms that are open.
+/// Alarms that are open, and that were.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Alarms {
     /// When they were judged; null: not yet.
     pub(crate) judged: Option<String>,
     /// The alarms.
     pub(crate) alarms: Vec<Alarm>,
+    /// Alarms that ended in the last day, the latest first.
+    pub(crate) over: Vec<Alarm>,
 }
 
 /// What comes next.

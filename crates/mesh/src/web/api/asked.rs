@@ -1,5 +1,7 @@
 //! What is asked: a span of time, a metric.
 
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -7,7 +9,7 @@ use utoipa::IntoParams;
 
 use super::Refusal;
 use crate::coordinator::now_ns;
-use crate::store::{DAY_NS, Span};
+use crate::store::{DAY_NS, Listed, Metric, Span};
 
 /// Days of a span at most: ten years.
 const DAYS_MOST: u32 = 3660;
@@ -23,7 +25,7 @@ pub(crate) struct AskedSpan {
     days: Option<u32>,
     /// The end of the span, RFC 3339; without: now. The hour or day with it is the last one.
     until: Option<String>,
-    /// What is asked for: `loss`.
+    /// What is asked for: `loss` of UDP packets, `rtt` or `goodput`; of single tests `diagnosis`, too.
     metric: Option<String>,
 }
 
@@ -34,6 +36,14 @@ pub(crate) struct AskedNext {
     /// So many tests, from 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 20)]
     next: Option<usize>,
+}
+
+/// A question as it came.
+pub(super) type Asked<T> = Result<Query<T>, QueryRejection>;
+
+/// What is asked, or why it is no question.
+pub(super) fn asked<T>(query: Asked<T>) -> Result<T, Refusal> {
+    query.map(|Query(asked)| asked).map_err(|error| wrong(error.body_text()))
 }
 
 fn wrong(message: impl Into<String>) -> Refusal {
@@ -54,11 +64,24 @@ impl AskedSpan {
         Ok(Span::ending(until, i64::from(days) * DAY_NS))
     }
 
-    /// The metric. More will come: who asks for one that this version has not is told.
-    pub(super) fn metric(&self) -> Result<&'static str, Refusal> {
+    /// The metric; `None`: the loss of UDP packets.
+    pub(super) fn metric(&self) -> Result<Option<Metric>, Refusal> {
         match self.metric.as_deref() {
-            None | Some("loss") => Ok("loss"),
-            Some(_) => Err(wrong("this version knows metric=loss alone")),
+            None | Some("loss") => Ok(None),
+            Some("rtt") => Ok(Some(Metric::RoundTrip)),
+            Some("goodput") => Ok(Some(Metric::Goodput)),
+            Some(_) => Err(wrong("metric: use loss, rtt or goodput")),
+        }
+    }
+
+    /// Which single tests; `None`: those of UDP packets.
+    pub(super) fn listed(&self) -> Result<Option<Listed>, Refusal> {
+        match self.metric.as_deref() {
+            None | Some("loss") => Ok(None),
+            Some("rtt") => Ok(Some(Listed::RoundTrips)),
+            Some("goodput") => Ok(Some(Listed::Tcp)),
+            Some("diagnosis") => Ok(Some(Listed::Diagnoses)),
+            Some(_) => Err(wrong("metric: use loss, rtt, goodput or diagnosis")),
         }
     }
 }

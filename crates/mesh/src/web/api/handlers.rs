@@ -3,32 +3,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use longhaul_mesh_model::SiteId;
 use longhaul_units::{Nanos, utc};
 
-use super::answers::{
-    Alarms, Bucket, Losses, Mesh, Metric, NextTest, OneTest, Pair, PairOverTime, Pairs, Point, Refused, Schedule, Site,
-    Sites, Span, Sums, Test, Tests,
-};
-use super::asked::{AskedNext, AskedSpan};
-use super::{Json, Refusal, description};
+use super::answers::{Alarms, Bucket, Losses, Mesh, Metric, NextTest, Refused, Schedule, Site, Sites, Test};
+use super::asked::{Asked, AskedNext, AskedSpan, asked};
+use super::{Answer, Json, Refusal, description, pairs};
 use crate::coordinator::now_ns;
-use crate::store::{self, BUCKETS_A_DECADE, DAY_NS};
+use crate::store::BUCKETS_A_DECADE;
 use crate::web::Web;
 use crate::web::view::View;
-
-/// Tests of a pair in an answer at most.
-const TESTS_MOST: u32 = 1000;
-/// Days over which single tests can be asked for at most.
-const TESTS_DAYS_MOST: i64 = 2;
-
-type Asked<T> = Result<Query<T>, QueryRejection>;
-type Answer<T> = Result<Json<T>, Refusal>;
 
 /// All questions.
 pub(crate) fn router() -> Router<Arc<Web>> {
@@ -36,9 +24,10 @@ pub(crate) fn router() -> Router<Arc<Web>> {
         .route("/openapi.json", get(openapi))
         .route("/mesh", get(mesh))
         .route("/sites", get(sites))
-        .route("/pairs", get(pairs))
-        .route("/pairs/{sender}/{receiver}", get(pair))
-        .route("/pairs/{sender}/{receiver}/tests", get(tests))
+        .route("/pairs", get(pairs::pairs))
+        .route("/pairs/{sender}/{receiver}", get(pairs::pair))
+        .route("/pairs/{sender}/{receiver}/tests", get(pairs::tests))
+        .route("/tests/{id}", get(pairs::test))
         .route("/losses", get(losses))
         .route("/alarms", get(alarms))
         .route("/schedule", get(schedule))
@@ -47,20 +36,6 @@ pub(crate) fn router() -> Router<Arc<Web>> {
 
 async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], description())
-}
-
-fn asked<T>(query: Asked<T>) -> Result<T, Refusal> {
-    query.map(|Query(asked)| asked).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.body_text()))
-}
-
-fn sums(tests: i64, sent_packets: i64, lost_packets: i64) -> Sums {
-    let loss = (sent_packets > 0).then(|| lost_packets as f64 / sent_packets as f64);
-    Sums { tests, sent_packets, lost_packets, loss }
-}
-
-fn shown(span: store::Span) -> Span {
-    let unit = if span.unit_ns == DAY_NS { "day" } else { "hour" };
-    Span { from: utc(span.from_ns), until: utc(span.until_ns), unit }
 }
 
 /// What the mesh is, and what it tests
@@ -79,7 +54,11 @@ pub(crate) async fn mesh(State(web): State<Arc<Web>>) -> Answer<Mesh> {
         now: utc(i64::try_from(now_ns()).unwrap_or(i64::MAX)),
         longhaul: env!("CARGO_PKG_VERSION"),
         tests: view.mesh.tests.iter().map(test).collect(),
-        metrics: vec![Metric { name: "loss", title: "Loss" }],
+        metrics: vec![
+            Metric { name: "loss", title: "Loss", kind: "udp" },
+            Metric { name: "rtt", title: "Round trip", kind: "rtt" },
+            Metric { name: "goodput", title: "TCP goodput", kind: "tcp" },
+        ],
     }))
 }
 
@@ -100,80 +79,6 @@ pub(crate) async fn sites(State(web): State<Arc<Web>>) -> Answer<Sites> {
     Ok(Json(Sites { sites: view.mesh.sites.iter().map(site).collect() }))
 }
 
-/// All pairs that were tested in a span of time
-#[utoipa::path(get, path = "/api/v1/pairs", params(AskedSpan),
-    responses((status = 200, body = Pairs), (status = 400, body = Refused), (status = 401, body = Refused)))]
-pub(crate) async fn pairs(State(web): State<Arc<Web>>, query: Asked<AskedSpan>) -> Answer<Pairs> {
-    let query = asked(query)?;
-    let (span, metric) = (query.span(1)?, query.metric()?);
-    let pairs = web.reader.matrix(span).await?.into_iter().map(|pair| Pair {
-        sender: pair.sender,
-        receiver: pair.receiver,
-        sums: sums(pair.tests, pair.sent, pair.lost),
-    });
-    Ok(Json(Pairs { span: shown(span), metric, pairs: pairs.collect() }))
-}
-
-fn known(view: &View, names: [&str; 2]) -> Result<(), Refusal> {
-    match names.into_iter().find(|name| view.mesh.site(name).is_none()) {
-        None => Ok(()),
-        Some(_) => Err(Refusal::new(StatusCode::NOT_FOUND, "the mesh has no such site; /api/v1/sites has all")),
-    }
-}
-
-/// One pair over time, in one direction: by the hour up to 60 days, else by the day
-#[utoipa::path(get, path = "/api/v1/pairs/{sender}/{receiver}", params(AskedSpan,
-        ("sender" = String, Path, description = "The site that sends"), ("receiver" = String, Path, description = "The site that receives")),
-    responses((status = 200, body = PairOverTime), (status = 400, body = Refused), (status = 401, body = Refused),
-        (status = 404, body = Refused)))]
-pub(crate) async fn pair(
-    State(web): State<Arc<Web>>,
-    Path((sender, receiver)): Path<(String, String)>,
-    query: Asked<AskedSpan>,
-) -> Answer<PairOverTime> {
-    let view = web.views.now(&web.folder)?;
-    known(&view, [&sender, &receiver])?;
-    let query = asked(query)?;
-    query.metric()?;
-    let span = query.span(7)?.finer();
-    let points = web.reader.pair(&sender, &receiver, span, &view.tests()).await?;
-    let points = points
-        .into_iter()
-        .map(|point| Point { begin: utc(point.begin_ns), sums: sums(point.tests, point.sent, point.lost) });
-    Ok(Json(PairOverTime { sender, receiver, span: shown(span), points: points.collect() }))
-}
-
-/// Single tests of one pair in one direction, of two days at most
-#[utoipa::path(get, path = "/api/v1/pairs/{sender}/{receiver}/tests", params(AskedSpan,
-        ("sender" = String, Path, description = "The site that sends"), ("receiver" = String, Path, description = "The site that receives")),
-    responses((status = 200, body = Tests), (status = 400, body = Refused), (status = 401, body = Refused),
-        (status = 404, body = Refused)))]
-pub(crate) async fn tests(
-    State(web): State<Arc<Web>>,
-    Path((sender, receiver)): Path<(String, String)>,
-    query: Asked<AskedSpan>,
-) -> Answer<Tests> {
-    let view = web.views.now(&web.folder)?;
-    known(&view, [&sender, &receiver])?;
-    let span = asked(query)?.span(1)?;
-    if span.until_ns - span.from_ns > TESTS_DAYS_MOST * DAY_NS {
-        let message = format!("days: single tests can be asked for over {TESTS_DAYS_MOST} days at most");
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
-    }
-    let tests = web.reader.tests(&sender, &receiver, (span.from_ns, span.until_ns), TESTS_MOST).await?;
-    let tests = tests.into_iter().map(|test| OneTest {
-        id: test.id,
-        test: test.test,
-        at: utc(test.at_ns),
-        sent_packets: test.sent,
-        lost_packets: test.lost,
-        lost_at_sender_packets: test.at_sender,
-        lost_at_receiver_packets: test.at_receiver,
-        received_rate_bps: test.received_rate_bps,
-    });
-    Ok(Json(Tests { span: shown(span), tests: tests.collect() }))
-}
-
 /// How the loss of all tests is spread, over 100 days if not asked otherwise
 #[utoipa::path(get, path = "/api/v1/losses", params(AskedSpan),
     responses((status = 200, body = Losses), (status = 400, body = Refused), (status = 401, body = Refused)))]
@@ -184,14 +89,15 @@ pub(crate) async fn losses(State(web): State<Arc<Web>>, query: Asked<AskedSpan>)
     let tests = without_loss + buckets.iter().map(|(_, tests)| tests).sum::<i64>();
     let buckets = buckets.into_iter();
     let buckets = buckets.map(|(bucket, tests)| Bucket { from: edge(bucket), below: edge(bucket + 1), tests });
-    Ok(Json(Losses { span: shown(span), tests, without_loss, buckets: buckets.collect() }))
+    Ok(Json(Losses { span: span.into(), tests, without_loss, buckets: buckets.collect() }))
 }
 
-/// Alarms that are open
+/// Alarms that are open, and those that ended in the last day
 #[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = Alarms), (status = 401, body = Refused)))]
 pub(crate) async fn alarms(State(web): State<Arc<Web>>) -> Answer<Alarms> {
     let judged = web.alarms.judged();
-    Ok(Json(Alarms { judged: (judged.at_ns > 0).then(|| utc(judged.at_ns)), alarms: judged.alarms }))
+    let at = (judged.at_ns > 0).then(|| utc(judged.at_ns));
+    Ok(Json(Alarms { judged: at, alarms: judged.alarms, over: judged.over }))
 }
 
 /// The tests that are due next

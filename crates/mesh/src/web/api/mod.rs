@@ -5,6 +5,8 @@
 mod answers;
 mod asked;
 mod handlers;
+mod one_test;
+mod pairs;
 
 pub(super) use handlers::router;
 
@@ -22,9 +24,10 @@ use crate::error::Failure;
     paths(
         handlers::mesh,
         handlers::sites,
-        handlers::pairs,
-        handlers::pair,
-        handlers::tests,
+        pairs::pairs,
+        pairs::pair,
+        pairs::tests,
+        pairs::test,
         handlers::losses,
         handlers::alarms,
         handlers::schedule
@@ -49,6 +52,9 @@ impl<T: Serialize> IntoResponse for Json<T> {
         }
     }
 }
+
+/// An answer, or why there is none.
+type Answer<T> = Result<Json<T>, Refusal>;
 
 /// Why there is no answer.
 pub(super) struct Refusal {
@@ -89,12 +95,12 @@ mod schemas {
 
     /// `make schemas` writes the file; this says where it differs.
     #[test]
-    fn the_description_is_the_file_in_schemas() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/longhaul.mesh.openapi.json");
+    fn the_description_is_the_file_in_packaging() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/openapi/longhaul-mesh.json");
         if std::env::var_os("LONGHAUL_WRITE_SCHEMAS").is_some() {
             std::fs::write(file, description()).unwrap();
         }
         let kept = std::fs::read_to_string(file).unwrap_or_default();
-        assert!(kept == description(), "schemas/longhaul.mesh.openapi.json is old: run make schemas");
+        assert!(kept == description(), "packaging/openapi/longhaul-mesh.json is old: run make schemas");
     }
 }
