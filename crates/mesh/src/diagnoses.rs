@@ -43,7 +43,7 @@ pub(crate) fn start(folder: &Folder) -> Result<(), Failure> {
 
 fn look(folder: &Folder) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
-    let mut archive = Archive::open(&folder.file("archive"))?;
+    let mut archive = Archive::open(folder.store()?)?;
     let open = shown::open_alarms(&mesh, &mut archive)?;
     let who = |alarm: &Alarm| alarm.suspects.first().map(|one| shown::suspect(&mesh, *one));
     let known = archive.alarms_are(now(), &open.iter().filter_map(who).collect::<Vec<_>>())?;

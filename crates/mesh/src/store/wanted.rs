@@ -1,7 +1,8 @@
 //! Alarms that were raised, and the diagnosis that each asks of a site, once.
 
 use longhaul_mesh_model::result::Wanted;
-use sqlx::{Row, SqliteConnection};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
 use super::database::transact;
 
@@ -15,7 +16,7 @@ const SAME_WITHIN_NS: i64 = 6 * 3_600_000_000_000;
 
 /// Which of the alarms that are open now were raised before.
 pub(super) async fn alarms_are(
-    to: &mut SqliteConnection,
+    to: &mut AnyConnection,
     now_ns: i64,
     who: &[String],
 ) -> Result<Vec<String>, sqlx::Error> {
@@ -44,7 +45,7 @@ pub(super) async fn alarms_are(
 
 /// An alarm was raised, and a diagnosis is wanted of a site.
 pub(super) async fn raised(
-    to: &mut SqliteConnection,
+    to: &mut AnyConnection,
     (id, who): (&str, &str),
     now_ns: i64,
     diagnosis: Option<(&str, &Wanted)>,
@@ -71,11 +72,11 @@ pub(super) async fn raised(
 }
 
 /// What is wanted of a site.
-pub(super) async fn of(from: &mut SqliteConnection, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, sqlx::Error> {
+pub(super) async fn of(from: &mut AnyConnection, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, sqlx::Error> {
     let rows = sqlx::query(
         "SELECT alarm, test, sender, receiver FROM wanted WHERE initiator = $1 AND asked_ns >= $2 ORDER BY asked_ns, alarm LIMIT 32",
     );
-    let read = |row: sqlx::sqlite::SqliteRow| {
+    let read = |row: AnyRow| {
         Ok(Wanted { alarm: row.try_get(0)?, test: row.try_get(1)?, sender: row.try_get(2)?, receiver: row.try_get(3)? })
     };
     rows.bind(initiator).bind(from_ns).fetch_all(from).await?.into_iter().map(read).collect()

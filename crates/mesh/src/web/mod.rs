@@ -48,7 +48,7 @@ pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched
     let bound = listener.local_addr().map_err(Failure::new)?;
     eprintln!("page at {}://{bound}/", if tls.is_some() { "https" } else { "http" });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    let reader = runtime.block_on(Reader::open(&folder.file("archive")))?;
+    let reader = runtime.block_on(Reader::open(folder.store()?))?;
     let web = Web { folder: folder.clone(), reader, login, alarms: Arc::clone(alarms), views: Views::default() };
     let router = pages::router(Arc::new(web));
     let serve = move || runtime.block_on(serving::serve(listener, tls, router));
