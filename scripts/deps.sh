@@ -19,6 +19,8 @@ packages=(
 )
 # Debian has it in a package of its own, others with Node.
 command -v npm >/dev/null || packages+=(npm)
+# The other store of a mesh's coordinator; tests start servers of their own.
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
 # Programs are kept in it. Distributions mount it; a bare machine may not have done so.
 if ((EUID == 0)) && [[ -d /sys/fs/bpf ]] && ! mountpoint -q /sys/fs/bpf; then
     mount -t bpf -o mode=700 bpf /sys/fs/bpf || echo "deps: without /sys/fs/bpf nothing can be kept there: some tests are skipped" >&2
@@ -65,4 +67,9 @@ if ((EUID != 0)); then
 fi
 echo "deps: installing ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
+# PostgreSQL's package makes and starts a server of its own unless it is told not to.
+if [[ " ${missing[*]} " == *" postgresql "* && ! -e /etc/postgresql-common/createcluster.conf ]]; then
+    "${as_root[@]}" apt-get install -y -qq --no-install-recommends postgresql-common
+    "${as_root[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+fi
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"

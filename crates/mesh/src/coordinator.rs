@@ -22,7 +22,7 @@ use longhaul_mesh_model::message::Message;
 /// What the coordinator answers with.
 struct Coordinator {
     folder: Folder,
-    /// One at a time: a join must not use a token twice, and SQLite has one writer.
+    /// One at a time: a join must not use a token twice, and a store has one writer.
     archive: Mutex<Archive>,
     /// What is leased of each shared link, by its name and direction.
     leases: Mutex<BTreeMap<(String, usize), Leases>>,
@@ -63,7 +63,7 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
 
 /// What answers them.
 pub(crate) fn answering(folder: &Folder) -> Result<impl Answering, Failure> {
-    let archive = Mutex::new(Archive::open(&folder.file("archive"))?);
+    let archive = Mutex::new(Archive::open(folder.store()?)?);
     Ok(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() })
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn now() -> i64 {
 
 impl Coordinator {
     fn archive(&self) -> MutexGuard<'_, Archive> {
-        // A transaction that a panic left is rolled back by the next.
+        // A panic in a transaction leaves no connection: the transaction is rolled back.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,23 +129,20 @@ impl Coordinator {
     fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
         let is_own = |sender: &str, receiver: &str| sender == site || receiver == site;
         let own = |result: &TestResult| result.is_sound() && is_own(&result.sender, &result.receiver);
-        let (mut results, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(own);
+        let (results, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(own);
         // What only a newer coordinator knows waits for that at its site.
         let known = measurements.into_iter().filter(|one| one.measured != Measured::Unknown);
         let own = |one: &Measurement| one.is_sound() && is_own(&one.sender, &one.receiver);
-        let (mut measurements, no_sense): (Vec<_>, Vec<_>) = known.partition(own);
-        // A site whose clock is far ahead must not make others look old.
-        let latest = now();
-        results.iter_mut().for_each(|result| result.at_ns = result.at_ns.min(latest));
-        measurements.iter_mut().for_each(|one| one.at_ns = one.at_ns.min(latest));
+        let (measurements, no_sense): (Vec<_>, Vec<_>) = known.partition(own);
         let mut ids: Vec<String> = bad.into_iter().map(|result| result.id).collect();
         ids.extend(no_sense.into_iter().map(|one| one.id));
         if !ids.is_empty() {
             eprintln!("{site}: {} results are not its own or make no sense; not kept", ids.len());
         }
         let mut archive = self.archive();
-        archive.take(&results)?;
-        archive.take_measurements(&measurements)?;
+        // A site whose clock is far ahead must not make others look old.
+        archive.take_at(now(), &results)?;
+        archive.take_measurements_at(now(), &measurements)?;
         drop(archive);
         // Also what is not kept is confirmed: it would come again for ever.
         ids.extend(results.into_iter().map(|result| result.id));

@@ -30,10 +30,10 @@ impl Asking {
             self.results = Some(archive.since(now().saturating_sub(DAY_NS))?);
         }
         let id: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let wanted = diagnosis(mesh, alarm, &id, self.results.as_deref().unwrap_or_default());
-        let wanted = wanted.as_ref().map(|(initiator, wanted)| (initiator.as_str(), wanted));
-        let who = alarm.suspects.first().map_or_else(String::new, |one| shown::suspect(mesh, *one));
-        Ok(archive.raised(&id, &who, now(), wanted)?)
+        if let Some((initiator, wanted)) = diagnosis(mesh, alarm, &id, self.results.as_deref().unwrap_or_default()) {
+            archive.want(&initiator, now(), &wanted)?;
+        }
+        Ok(())
     }
 }
 

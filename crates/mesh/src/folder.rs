@@ -7,10 +7,11 @@
 //! coordinator.json   at a site: its own name, where the coordinator is, and its public key
 //! tokens/SITE        at the coordinator: tokens for sites that have not joined
 //! outbox, archive    the stores
+//! store              at the coordinator: the address of a PostgreSQL database, where results are there and not in archive (mode 0600)
 //! ```
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
+use crate::store::Address;
 
 /// Files of a folder are small.
 const BYTES_MOST: u64 = 1 << 20;
@@ -99,6 +101,22 @@ impl Folder {
             self.write("identity", &identity.to_text())?;
         }
         self.read("identity")?.parse().map_err(|error| Failure::new(format_args!("identity: {error}")))
+    }
+
+    /// Where the coordinator keeps results: the database whose address the file `store` has; without it, the file `archive`.
+    pub(crate) fn store(&self) -> Result<Address, Failure> {
+        let path = self.file("store");
+        let about = match fs::metadata(&path) {
+            Ok(about) => about,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Address::from(&self.file("archive"))),
+            Err(error) => return Err(Failure::new(format_args!("cannot read {}: {error}", path.display()))),
+        };
+        if about.mode() & 0o077 != 0 {
+            let failure = format!("other users can read or write {}, which may hold a password", path.display());
+            return Err(Failure::new(failure).remedy(format_args!("chmod 600 {}", path.display())));
+        }
+        let text = self.read("store")?;
+        text.trim().parse().map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
     }
 
     pub(crate) fn members(&self) -> Result<Members, Failure> {

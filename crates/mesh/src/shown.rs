@@ -108,7 +108,7 @@ fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) 
 pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
     let members = folder.members()?;
-    let results = Archive::open(&folder.file("archive"))?.since(now() - PAST_DAYS * DAY_NS)?;
+    let results = Archive::open(folder.store()?)?.since(now() - PAST_DAYS * DAY_NS)?;
     let alarms = alarms(&mesh, &results);
     let mut last: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
     for result in results.iter().filter(|result| result.at_ns >= now() - DAY_NS) {
@@ -158,7 +158,7 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
         }
     }
     let from_ns = now().saturating_sub(DAY_NS.saturating_mul(i64::from(days)));
-    let mut archive = Archive::open(&folder.file("archive"))?;
+    let mut archive = Archive::open(folder.store()?)?;
     let is_shown = |sender: &str, receiver: &str| {
         pair.as_ref().is_none_or(|(from, to)| (sender, receiver) == (from.as_str(), to.as_str()))
     };

@@ -111,7 +111,7 @@ class Page {
         const [kind, one = "", other = ""] = what.view;
         const draw = kind === "pair" ? await this.pair.drawing(what, mesh, one, other)
             : kind === "site" ? await drawSite(what, sites, one)
-            : kind === "test" ? await drawTest(one)
+            : kind === "test" ? await drawTest(one, other || undefined)
             : await this.all(what, mesh, sites);
         return () => {
             replace(this.view, ...draw());

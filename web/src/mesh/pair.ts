@@ -88,7 +88,7 @@ function listed(directions: Directions, tests: { tests: OneTest[] }[]): Listed[]
     return all.sort((one, other) => other.at.localeCompare(one.at));
 }
 
-const when = ({ id, at }: OneTest) => link(to(["test", id]), second(at));
+const when = ({ id, at }: OneTest) => link(to(["test", id, at]), second(at));
 
 /** Single tests of the last days: of loss those that lost packets. */
 function single(metric: Metric, tests: Listed[]): Node[] {

@@ -7,9 +7,9 @@ import { count, duration, element, facts, link, make, percent, rate, second, tab
 
 const KINDS: Record<string, string> = { udp: "UDP test", rtt: "Round trips", tcp: "TCP test", diagnose: "Diagnosis" };
 
-export async function drawTest(id: string): Promise<() => Node[]> {
+export async function drawTest(id: string, at: string | undefined): Promise<() => Node[]> {
     try {
-        const { sender, receiver, result } = await ask<TestOfPair>(`tests/${encodeURIComponent(id)}`);
+        const { sender, receiver, result } = await ask<TestOfPair>(`tests/${encodeURIComponent(id)}${at ? `?at=${encodeURIComponent(at)}` : ""}`);
         return () => [
             element("h2", "", `${KINDS[result.kind] ?? result.kind}: ${sender} to ${receiver}`),
             element("p", "", link(to(["pair", sender, receiver]), `${sender} and ${receiver}`), " · ", link(to([]), "All pairs")),

@@ -81,7 +81,7 @@ impl Watched {
 pub(crate) fn start(folder: &Folder, options: &AlarmOptions) -> Result<Arc<Watched>, Failure> {
     let watched = Arc::new(Watched::default());
     // It makes the tables that others read.
-    let archive = Archive::open(&folder.file("archive"))?;
+    let archive = Archive::open(folder.store()?)?;
     let watch = Watch {
         folder: folder.clone(),
         options: options.clone(),
@@ -110,9 +110,10 @@ impl Watch {
             Ok(runtime) => runtime,
             Err(error) => return eprintln!("alarms: {error}"),
         };
-        let reader = match runtime.block_on(Reader::open(&self.folder.file("archive"))) {
+        let opened = self.folder.store().and_then(|store| Ok(runtime.block_on(Reader::open(store))?));
+        let reader = match opened {
             Ok(reader) => reader,
-            Err(error) => return eprintln!("alarms: {error}"),
+            Err(failure) => return eprintln!("alarms: {failure}"),
         };
         let mut last = None;
         let mut next = Instant::now();

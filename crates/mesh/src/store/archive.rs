@@ -1,34 +1,38 @@
-//! What the coordinator keeps: every result once, and sums by hour.
+//! What the coordinator keeps: every result once, and sums.
 
-use std::path::Path;
+use sqlx::{AnyConnection, Row};
 
-use sqlx::Row;
-
-use super::database::{Database, StoreError, transact};
+use super::address::Address;
+use super::database::{Database, Form, Open, transact};
+use super::error::StoreError;
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
 use super::{Measurement, TestResult, Wanted};
-use super::{measurements, summary, wanted};
+use super::{flows, measurements, series, summary, wanted};
 
-const TABLES: &[&str] = &[
-    measurements::ROUND_TRIPS,
-    measurements::ROUND_TRIPS_AT,
-    measurements::TCP,
-    measurements::TCP_AT,
-    measurements::DIAGNOSES,
-    measurements::DIAGNOSES_AT,
-    wanted::ALARMS,
-    wanted::WANTED,
-    "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
-     at_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, \
-     received_rate_bps BIGINT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS results_at ON results (at_ns)",
-    "CREATE TABLE IF NOT EXISTS hours (test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, hour BIGINT NOT NULL, \
-     tests BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, PRIMARY KEY (test, sender, receiver, hour))",
-    summary::HOURS_AT,
-    summary::SPANS,
-    summary::LOSSES,
-    summary::SEEN,
-];
-const HOUR_NS: i64 = 3_600_000_000_000;
+/// The form of the coordinator's store. Form 1 had the names of sites in each row.
+const FORM: Form = Form {
+    number: 2,
+    tables: &[
+        flows::FLOWS,
+        flows::EARLY,
+        RESULTS,
+        measurements::ROUND_TRIPS,
+        measurements::TCP,
+        measurements::DIAGNOSES,
+        wanted::WANTED,
+        summary::SPANS,
+        summary::LOSSES,
+        summary::SEEN,
+        series::MEDIANS,
+        series::DUE,
+    ],
+};
+/// Hours since 1970, and nanoseconds after the hour.
+const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
+     sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, received_rate_bps BIGINT NOT NULL, \
+     PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
+/// Hours that are read at once: a day of 40 sites is 40,000 rows.
+const HOURS_AT_ONCE: i64 = 24;
 
 /// The sums of one pair's tests over an hour.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,182 +58,201 @@ pub struct Hour {
 pub struct Archive(Database);
 
 impl Archive {
-    /// Opens or makes it.
+    /// Opens or makes it: a SQLite file, whose path is enough, or a database of PostgreSQL.
     ///
     /// # Errors
-    /// Where the file cannot be used, or a newer longhaul wrote it.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let mut database = Database::open(path, TABLES)?;
-        let Database { runtime, connection } = &mut database;
-        runtime.block_on(summary::fill(connection))?;
-        Ok(Self(database))
+    /// Where the file or the database cannot be used, or a longhaul with another form wrote it.
+    pub fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
+        Ok(Self(Database::open(address.into(), &FORM)?))
     }
 
     /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
     ///
     /// # Errors
-    /// Where the disk is full or fails.
+    /// Where the disk is full or fails, PostgreSQL does not answer, or an id is no 32 hexadecimal digits.
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let new = runtime.block_on(transact(connection, async |transaction| {
+        self.take_at(i64::MAX, results)
+    }
+
+    /// The same at a time, in nanoseconds since 1970. A result that is later, by the clock of its site, counts as one of this time.
+    ///
+    /// # Errors
+    /// As [`Archive::take`].
+    pub fn take_at(&mut self, now_ns: i64, results: &[TestResult]) -> Result<usize, StoreError> {
+        self.transact(async |transaction, flows| {
             let mut new = 0;
             for result in results {
-                let inserted = sqlx::query(
-                    "INSERT INTO results (id, test, sender, receiver, at_ns, sent, lost, at_sender, at_receiver, received_rate_bps) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING",
-                )
-                .bind(&result.id)
-                .bind(&result.test)
-                .bind(&result.sender)
-                .bind(&result.receiver)
-                .bind(result.at_ns)
-                .bind(result.sent)
-                .bind(result.lost)
-                .bind(result.at_sender)
-                .bind(result.at_receiver)
-                .bind(result.received_rate_bps)
-                .execute(&mut *transaction)
-                .await?;
-                if inserted.rows_affected() == 0 {
-                    continue;
-                }
-                new += 1;
-                sqlx::query(
-                    "INSERT INTO hours (test, sender, receiver, hour, tests, sent, lost) VALUES ($1, $2, $3, $4, 1, $5, $6) \
-                     ON CONFLICT (test, sender, receiver, hour) DO UPDATE SET tests = hours.tests + 1, \
-                     sent = hours.sent + excluded.sent, lost = hours.lost + excluded.lost",
-                )
-                .bind(&result.test)
-                .bind(&result.sender)
-                .bind(&result.receiver)
-                .bind(result.at_ns.div_euclid(HOUR_NS))
-                .bind(result.sent)
-                .bind(result.lost)
-                .execute(&mut *transaction)
-                .await?;
-                summary::count(&mut *transaction, result).await?;
+                new += usize::from(take(transaction, flows, result, now_ns).await?);
             }
             Ok(new)
-        }))?;
-        Ok(new)
+        })
+    }
+
+    /// Does `work` in one transaction.
+    fn transact<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut AnyConnection, &mut Flows) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        self.0.run(async |Open { connection, flows }| {
+            let done = transact(connection, async |transaction| work(transaction, flows).await).await;
+            if done.is_err() {
+                flows.forget();
+            }
+            done
+        })
     }
 
     /// Results since `from_ns`, in order of time.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub fn since(&mut self, from_ns: i64) -> Result<Vec<TestResult>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let rows = runtime.block_on(
-            sqlx::query(
-                "SELECT id, test, sender, receiver, at_ns, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
-                 WHERE at_ns >= $1 ORDER BY at_ns, id",
-            )
-            .bind(from_ns)
-            .fetch_all(connection),
-        )?;
-        let read = |row: sqlx::sqlite::SqliteRow| {
-            Ok(TestResult {
-                id: row.try_get(0)?,
-                test: row.try_get(1)?,
-                sender: row.try_get(2)?,
-                receiver: row.try_get(3)?,
-                at_ns: row.try_get(4)?,
-                sent: row.try_get(5)?,
-                lost: row.try_get(6)?,
-                at_sender: row.try_get(7)?,
-                at_receiver: row.try_get(8)?,
-                received_rate_bps: row.try_get(9)?,
-            })
-        };
-        rows.into_iter().map(read).collect()
+        self.0.run(async |open| since(&mut open.connection, from_ns).await)
     }
 
     /// Sums by hour of all pairs since `from_ns`, by pair and hour.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub fn hours(&mut self, from_ns: i64) -> Result<Vec<Hour>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let rows = runtime.block_on(
-            sqlx::query(
-                "SELECT test, sender, receiver, hour, tests, sent, lost FROM hours WHERE hour >= $1 \
-                 ORDER BY test, sender, receiver, hour",
-            )
-            .bind(from_ns.div_euclid(HOUR_NS))
-            .fetch_all(connection),
-        )?;
-        let read = |row: sqlx::sqlite::SqliteRow| {
-            Ok(Hour {
-                test: row.try_get(0)?,
-                sender: row.try_get(1)?,
-                receiver: row.try_get(2)?,
-                begin_ns: row.try_get::<i64, _>(3)? * HOUR_NS,
-                tests: row.try_get(4)?,
-                sent: row.try_get(5)?,
-                lost: row.try_get(6)?,
-            })
-        };
-        rows.into_iter().map(read).collect()
+        self.0.run(async |open| hours(&mut open.connection, from_ns).await)
     }
 
     /// Takes measurements, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
     /// What is of an unknown kind is left.
     ///
     /// # Errors
-    /// Where the disk is full or fails.
+    /// As [`Archive::take`].
     pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let new = runtime.block_on(transact(connection, async |transaction| {
+        self.take_measurements_at(i64::MAX, all)
+    }
+
+    /// The same at a time, as [`Archive::take_at`].
+    ///
+    /// # Errors
+    /// As [`Archive::take`].
+    pub fn take_measurements_at(&mut self, now_ns: i64, all: &[Measurement]) -> Result<usize, StoreError> {
+        self.transact(async |transaction, flows| {
             let mut new = 0;
             for one in all {
-                new += usize::from(measurements::take(transaction, one).await?);
+                new += usize::from(measurements::take(transaction, flows, one, now_ns).await?);
             }
             Ok(new)
-        }))?;
-        Ok(new)
+        })
     }
 
     /// Measurements of all kinds since `from_ns`: round trips, TCP, diagnoses, each in order of time.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub fn measurements(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        Ok(runtime.block_on(measurements::since(connection, from_ns))?)
+        self.0.run(async |open| measurements::since(&mut open.connection, from_ns).await)
     }
 
-    /// Alarms are open at `now_ns` of these and no others: `who` names what each is about. Those that were [`Archive::raised`] before, and were
-    /// not over for more than six hours since.
+    /// This diagnosis is wanted of the site `initiator` from `now_ns` on.
     ///
     /// # Errors
     /// Where the disk is full or fails: nothing has changed.
-    pub fn alarms_are(&mut self, now_ns: i64, who: &[String]) -> Result<Vec<String>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        Ok(runtime.block_on(wanted::alarms_are(connection, now_ns, who))?)
-    }
-
-    /// An alarm was raised, and this diagnosis is wanted of a site for it.
-    ///
-    /// # Errors
-    /// Where the disk is full or fails: nothing has changed.
-    pub fn raised(
-        &mut self,
-        id: &str,
-        who: &str,
-        now_ns: i64,
-        diagnosis: Option<(&str, &Wanted)>,
-    ) -> Result<(), StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        Ok(runtime.block_on(wanted::raised(connection, (id, who), now_ns, diagnosis))?)
+    pub fn want(&mut self, initiator: &str, now_ns: i64, wanted: &Wanted) -> Result<(), StoreError> {
+        self.0.run(async |open| wanted::want(&mut open.connection, initiator, now_ns, wanted).await)
     }
 
     /// What is wanted of a site and was asked for since `from_ns`, 32 at most.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub fn wanted(&mut self, initiator: &str, from_ns: i64) -> Result<Vec<Wanted>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        Ok(runtime.block_on(wanted::of(connection, initiator, from_ns))?)
+        self.0.run(async |open| wanted::of(&mut open.connection, initiator, from_ns).await)
     }
+}
+
+/// Takes a result and counts it; whether it is new.
+async fn take(
+    to: &mut AnyConnection,
+    flows: &mut Flows,
+    result: &TestResult,
+    now_ns: i64,
+) -> Result<bool, sqlx::Error> {
+    let head = Head { id: &result.id, names: [&result.test, &result.sender, &result.receiver], at_ns: result.at_ns };
+    let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
+    let inserted = sqlx::query(
+        "INSERT INTO results (hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
+    )
+    .bind(key.hour)
+    .bind(key.flow)
+    .bind(key.after_ns)
+    .bind(key.id.clone())
+    .bind(result.sent)
+    .bind(result.lost)
+    .bind(result.at_sender)
+    .bind(result.at_receiver)
+    .bind(result.received_rate_bps)
+    .execute(&mut *to)
+    .await?;
+    if inserted.rows_affected() == 0 {
+        return Ok(false);
+    }
+    summary::count(to, result, &key).await?;
+    Ok(true)
+}
+
+/// Results since a time, a day of them at a time: a row in the library's hands takes more memory than a result.
+async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<TestResult>, sqlx::Error> {
+    let first = "SELECT coalesce(min(hour), 0) FROM results WHERE hour >= $1";
+    let first: i64 = sqlx::query_scalar(first).bind(from_ns.div_euclid(HOUR_NS)).fetch_one(&mut *from).await?;
+    let last: i64 = sqlx::query_scalar("SELECT coalesce(max(hour), -1) FROM results").fetch_one(&mut *from).await?;
+    let (mut results, mut named) = (Vec::new(), Named::default());
+    let mut hour = first;
+    while hour <= last {
+        let rows = sqlx::query(
+            "SELECT hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
+             WHERE hour >= $1 AND hour < $2 ORDER BY hour, after_ns, id",
+        );
+        let rows = rows.bind(hour).bind(hour + HOURS_AT_ONCE).fetch_all(&mut *from).await?;
+        for row in rows {
+            let key = Key::of(&row)?;
+            let at_ns = key.at_ns();
+            if at_ns < from_ns {
+                continue;
+            }
+            let [test, sender, receiver] = named.of(from, key.flow).await?;
+            results.push(TestResult {
+                id: digits(&key.id),
+                test,
+                sender,
+                receiver,
+                at_ns,
+                sent: row.try_get(4)?,
+                lost: row.try_get(5)?,
+                at_sender: row.try_get(6)?,
+                at_receiver: row.try_get(7)?,
+                received_rate_bps: row.try_get(8)?,
+            });
+        }
+        hour += HOURS_AT_ONCE;
+    }
+    Ok(results)
+}
+
+/// Sums by hour. The database adds up; the order is that of the names' bytes, in each database.
+async fn hours(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Hour>, sqlx::Error> {
+    let rows = sqlx::query(
+        "SELECT hour, flow, count(*), CAST(sum(sent) AS BIGINT), CAST(sum(lost) AS BIGINT) FROM results WHERE hour >= $1 \
+         GROUP BY hour, flow",
+    );
+    let rows = rows.bind(from_ns.div_euclid(HOUR_NS)).fetch_all(&mut *from).await?;
+    let (mut hours, mut named) = (Vec::new(), Named::default());
+    for row in rows {
+        let [test, sender, receiver] = named.of(from, row.try_get(1)?).await?;
+        let begin_ns = row.try_get::<i64, _>(0)? * HOUR_NS;
+        let (tests, sent, lost) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+        hours.push(Hour { test, sender, receiver, begin_ns, tests, sent, lost });
+    }
+    hours.sort_by(|one, other| order(one).cmp(&order(other)));
+    Ok(hours)
+}
+
+fn order(hour: &Hour) -> (&str, &str, &str, i64) {
+    (&hour.test, &hour.sender, &hour.receiver, hour.begin_ns)
 }

@@ -1,85 +1,208 @@
-//! One connection to a SQLite file.
+//! One connection to a database, SQLite or PostgreSQL.
+//!
+//! Both take the same questions. Where their words differ this file translates: how tables are made, how a transaction begins, where the number of
+//! the form is.
 
-use std::path::Path;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions, Connection};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
-/// The form of the tables. A newer one is refused, not guessed.
-const FORM: i64 = 1;
-/// How long a writer waits for another one.
-const PATIENCE: Duration = Duration::from_secs(20);
+use super::address::Address;
+use super::error::StoreError;
+use super::flows::Flows;
 
-/// Why a store cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database says so.
-    #[error("{0}")]
-    Database(#[from] sqlx::Error),
-    /// The system gives no thread or descriptor.
-    #[error("{0}")]
-    System(#[from] std::io::Error),
-    /// Written by a newer longhaul.
-    #[error("the store has form {0}, this longhaul knows {FORM}: use the newer longhaul")]
-    Newer(i64),
+/// How long a connection may take to begin, and to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a question may take: longer ones are of a server that is gone and did not say so.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// A writer waits 20 s for another one. A commit is on the disk before it is confirmed to anyone.
+const SQLITE: &[&str] = &["PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"];
+/// The same. What the server does beyond `on`, such as waiting for a second server, stays.
+const POSTGRES: &[&str] = &[
+    "SET lock_timeout = '20s'",
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+];
+
+/// One writer at a time, as SQLite has it. The number is "longhaul" in ASCII.
+const POSTGRES_LOCK: &str = "SELECT count(*) FROM pg_advisory_xact_lock(7813585268923004268)";
+/// PostgreSQL's code of an error: the role may not do this.
+const NO_RIGHT: &str = "42501";
+
+/// The tables of a store, and the number of their form. Another number is refused, not guessed.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub(super) number: i64,
+    /// In SQLite's words.
+    pub(super) tables: &'static [&'static str],
 }
 
-/// Does `work` in one transaction: all of it is on the disk when this returns, or nothing.
+/// A connection that is open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) connection: AnyConnection,
+    /// The numbers of flows in this database. A new connection asks again: somebody may have put another database in its place.
+    pub(super) flows: Flows,
+}
+
+/// A database, and the runtime that its library wants.
+#[derive(Debug)]
+pub(super) struct Database {
+    runtime: Runtime,
+    address: Address,
+    form: &'static Form,
+    /// `None`: it failed.
+    open: Option<Open>,
+}
+
+impl Database {
+    /// Opens or makes it, with these tables.
+    pub(super) fn open(address: Address, form: &'static Form) -> Result<Self, StoreError> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let open = Some(runtime.block_on(connect(&address, form))?);
+        Ok(Self { runtime, address, form, open })
+    }
+
+    /// Does `work` with a connection that answers: a new one where the server was started again.
+    pub(super) fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Open) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let Self { runtime, address, form, open } = self;
+        runtime.block_on(async {
+            // What ends in the middle, by a panic or by time, leaves no connection, and so no transaction.
+            let mut own = match still_there(open.take()).await {
+                Some(own) => own,
+                None => connect(address, form).await?,
+            };
+            let done = timeout(LONGEST, work(&mut own)).await.map_err(|_| StoreError::Slow(LONGEST))?;
+            *open = Some(own);
+            Ok(done?)
+        })
+    }
+}
+
+/// The connection, if it answers.
+async fn still_there(open: Option<Open>) -> Option<Open> {
+    let mut open = open?;
+    let answer = timeout(PATIENCE, open.connection.ping()).await.ok()?;
+    answer.is_ok().then_some(open)
+}
+
+fn is_postgres(connection: &AnyConnection) -> bool {
+    connection.backend_name() == "PostgreSQL"
+}
+
+async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
+    let options = address.options("rwc")?;
+    let connected = timeout(PATIENCE, options.connect()).await.map_err(|_| StoreError::Slow(PATIENCE))?;
+    let unreachable = |error| match address {
+        Address::File(_) => StoreError::Database(error),
+        Address::Postgres(_) => StoreError::Unreachable(error),
+    };
+    let mut connection = connected.map_err(unreachable)?;
+    let settings = if is_postgres(&connection) { POSTGRES } else { SQLITE };
+    set(&mut connection, settings).await?;
+    match form_of(&mut connection).await? {
+        0 => transact(&mut connection, async |connection| make(connection, form).await).await.map_err(no_right)?,
+        found if found > form.number => return Err(StoreError::Newer(found, form.number)),
+        found if found < form.number => return Err(StoreError::Older(found, form.number)),
+        _ => {}
+    }
+    Ok(Open { connection, flows: Flows::default() })
+}
+
+/// Says how this connection is to behave.
+pub(super) async fn set(connection: &mut AnyConnection, settings: &[&'static str]) -> Result<(), sqlx::Error> {
+    for setting in settings {
+        sqlx::query(*setting).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+fn no_right(error: sqlx::Error) -> StoreError {
+    let is_right = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == NO_RIGHT);
+    if is_right { StoreError::NoRight(error) } else { StoreError::Database(error) }
+}
+
+/// The number of the form; 0: there are no tables.
+async fn form_of(connection: &mut AnyConnection) -> Result<i64, sqlx::Error> {
+    if !is_postgres(connection) {
+        return sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await;
+    }
+    let is_there = "SELECT count(to_regclass('form'))";
+    if sqlx::query_scalar::<_, i64>(is_there).fetch_one(&mut *connection).await? == 0 {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT coalesce(max(number), 0) FROM form").fetch_one(connection).await
+}
+
+/// Makes the tables; another process may have done so in the meantime.
+async fn make(connection: &mut AnyConnection, form: &Form) -> Result<(), sqlx::Error> {
+    let is_postgres = is_postgres(connection);
+    for table in form.tables {
+        let table = if is_postgres { in_postgres(table) } else { (*table).to_owned() };
+        sqlx::query(AssertSqlSafe(table)).execute(&mut *connection).await?;
+    }
+    if is_postgres {
+        sqlx::query("CREATE TABLE IF NOT EXISTS form (number BIGINT NOT NULL)").execute(&mut *connection).await?;
+        let number = sqlx::query("INSERT INTO form (number) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM form)");
+        number.bind(form.number).execute(&mut *connection).await?;
+    } else {
+        let number = format!("PRAGMA user_version = {}", form.number);
+        sqlx::query(AssertSqlSafe(number)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+fn in_postgres(table: &str) -> String {
+    table.replace(" WITHOUT ROWID", "").replace("BLOB", "BYTEA")
+}
+
+/// Does `work` in one transaction: all of it is on the disk when this returns, or nothing. `work` passes on each error: PostgreSQL takes a COMMIT
+/// after an error for a ROLLBACK, and does not say so.
 ///
 /// `sqlx` counts transactions itself. Where a full disk lets `COMMIT` fail, SQLite rolls back by itself, the count stays, and the connection takes
 /// no transaction any more. So this says BEGIN and COMMIT without it.
 pub(super) async fn transact<T>(
-    connection: &mut SqliteConnection,
-    work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+    connection: &mut AnyConnection,
+    work: impl AsyncFnOnce(&mut AnyConnection) -> Result<T, sqlx::Error>,
 ) -> Result<T, sqlx::Error> {
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-    let done = match work(&mut *connection).await {
+    let done = match begin(connection).await {
+        Ok(()) => work(&mut *connection).await,
+        Err(error) => Err(error),
+    };
+    let done = match done {
         Ok(done) => sqlx::query("COMMIT").execute(&mut *connection).await.map(|_| done),
         Err(error) => Err(error),
     };
     if done.is_err() {
-        // It fails where SQLite has rolled back by itself.
+        // It fails where SQLite has rolled back by itself, and where there is no connection any more.
         let _ = sqlx::query("ROLLBACK").execute(&mut *connection).await;
     }
     done
 }
 
-/// A connection, and the runtime that its library wants.
-#[derive(Debug)]
-pub(super) struct Database {
-    pub(super) runtime: Runtime,
-    pub(super) connection: SqliteConnection,
+async fn begin(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    let steps: &[&str] = if is_postgres(connection) { &["BEGIN", POSTGRES_LOCK] } else { &["BEGIN IMMEDIATE"] };
+    for step in steps {
+        sqlx::query(*step).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
-impl Database {
-    /// Opens or makes the file, with these tables.
-    pub(super) fn open(path: &Path, tables: &'static [&'static str]) -> Result<Self, StoreError> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            // A commit is on the disk before it is confirmed to anyone.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(PATIENCE)
-            .disable_statement_logging();
-        let connection = runtime.block_on(async {
-            let mut connection = SqliteConnection::connect_with(&options).await?;
-            let form: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await?;
-            if form > FORM {
-                return Err(StoreError::Newer(form));
-            }
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-            for table in tables {
-                sqlx::query(*table).execute(&mut *transaction).await?;
-            }
-            // The number is FORM.
-            sqlx::query("PRAGMA user_version = 1").execute(&mut *transaction).await?;
-            transaction.commit().await?;
-            Ok(connection)
-        })?;
-        Ok(Self { runtime, connection })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_in_the_words_of_postgresql() {
+        assert_eq!(
+            in_postgres("CREATE TABLE early (id BLOB PRIMARY KEY) WITHOUT ROWID"),
+            "CREATE TABLE early (id BYTEA PRIMARY KEY)"
+        );
+        assert_eq!(7_813_585_268_923_004_268i64.to_be_bytes(), *b"longhaul");
     }
 }

@@ -1,78 +1,121 @@
 //! Results of the kinds `rtt`, `tcp` and `diagnose`: a table each.
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
+use super::series::{self, Metric};
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
 
-pub(super) const ROUND_TRIPS: &str = "CREATE TABLE IF NOT EXISTS round_trips (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
-     at_ns BIGINT NOT NULL, duration_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, min_ns BIGINT, p50_ns BIGINT, \
-     p90_ns BIGINT, p99_ns BIGINT, max_ns BIGINT, outages BIGINT NOT NULL, longest_outage_ns BIGINT NOT NULL, gaps_ns BIGINT NOT NULL)";
-pub(super) const ROUND_TRIPS_AT: &str = "CREATE INDEX IF NOT EXISTS round_trips_at ON round_trips (at_ns)";
-pub(super) const TCP: &str = "CREATE TABLE IF NOT EXISTS tcp (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
-     at_ns BIGINT NOT NULL, duration_ns BIGINT NOT NULL, bytes BIGINT NOT NULL, goodput_bps BIGINT NOT NULL, paced_bps BIGINT NOT NULL, \
+pub(super) const ROUND_TRIPS: &str = "CREATE TABLE IF NOT EXISTS round_trips (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
+     id BLOB NOT NULL, duration_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, min_ns BIGINT, p50_ns BIGINT, \
+     p90_ns BIGINT, p99_ns BIGINT, max_ns BIGINT, outages BIGINT NOT NULL, longest_outage_ns BIGINT NOT NULL, gaps_ns BIGINT NOT NULL, \
+     PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
+pub(super) const TCP: &str = "CREATE TABLE IF NOT EXISTS tcp (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
+     duration_ns BIGINT NOT NULL, bytes BIGINT NOT NULL, goodput_bps BIGINT NOT NULL, paced_bps BIGINT NOT NULL, \
      retransmits BIGINT NOT NULL, retransmitted_bytes BIGINT, min_rtt_ns BIGINT, congestion_control TEXT NOT NULL, \
-     limited_by TEXT NOT NULL, limited_share DOUBLE PRECISION NOT NULL)";
-pub(super) const TCP_AT: &str = "CREATE INDEX IF NOT EXISTS tcp_at ON tcp (at_ns)";
+     limited_by TEXT NOT NULL, limited_share DOUBLE PRECISION NOT NULL, PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
 /// The diagnosis as JSON: nobody asks the database for its parts.
-pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (id TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
-     at_ns BIGINT NOT NULL, alarm TEXT NOT NULL, diagnosis TEXT NOT NULL)";
-pub(super) const DIAGNOSES_AT: &str = "CREATE INDEX IF NOT EXISTS diagnoses_at ON diagnoses (at_ns)";
+pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
+     id BLOB NOT NULL, alarm TEXT NOT NULL, diagnosis TEXT NOT NULL, PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
 
 /// Takes a measurement; whether it is new.
-pub(super) async fn take(to: &mut SqliteConnection, one: &Measurement) -> Result<bool, sqlx::Error> {
+pub(super) async fn take(
+    to: &mut AnyConnection,
+    flows: &mut Flows,
+    one: &Measurement,
+    now_ns: i64,
+) -> Result<bool, sqlx::Error> {
+    if one.measured == Measured::Unknown {
+        return Ok(false);
+    }
+    let head = Head { id: &one.id, names: [&one.test, &one.sender, &one.receiver], at_ns: one.at_ns };
+    let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
     let rows = match &one.measured {
-        Measured::Rtt(trips) => take_round_trips(to, one, trips).await?,
-        Measured::Tcp(flow) => take_tcp(to, one, flow).await?,
-        Measured::Diagnose(diagnosis) => take_diagnosis(to, one, diagnosis).await?,
+        Measured::Rtt(trips) => take_round_trips(to, &key, trips).await?,
+        Measured::Tcp(flow) => take_tcp(to, &key, flow).await?,
+        Measured::Diagnose(diagnosis) => take_diagnosis(to, &key, one, diagnosis).await?,
         Measured::Unknown => 0,
     };
+    let metric = match &one.measured {
+        Measured::Rtt(_) => Some(Metric::RoundTrip),
+        Measured::Tcp(_) => Some(Metric::Goodput),
+        Measured::Diagnose(_) | Measured::Unknown => None,
+    };
+    if let Some(metric) = metric.filter(|_| rows > 0) {
+        series::note(to, metric, &key).await?;
+    }
     Ok(rows > 0)
 }
 
 /// Measurements of all kinds since `from_ns`, kind by kind, each in order of time.
-pub(super) async fn since(from: &mut SqliteConnection, from_ns: i64) -> Result<Vec<Measurement>, sqlx::Error> {
-    let mut all = Vec::new();
-    let rows = sqlx::query(
-        "SELECT id, test, sender, receiver, at_ns, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, outages, \
-         longest_outage_ns, gaps_ns FROM round_trips WHERE at_ns >= $1 ORDER BY at_ns, id",
-    );
-    for row in rows.bind(from_ns).fetch_all(&mut *from).await? {
-        all.push(read(&row, Measured::Rtt(round_trips(&row)?))?);
+pub(super) async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Measurement>, sqlx::Error> {
+    let mut reading = Reading { from, from_ns, named: Named::default(), all: Vec::new() };
+    reading
+        .read(
+            "SELECT hour, flow, after_ns, id, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, outages, \
+             longest_outage_ns, gaps_ns FROM round_trips WHERE hour >= $1 ORDER BY hour, after_ns, id",
+            |row| Ok(Measured::Rtt(round_trips(row)?)),
+        )
+        .await?;
+    reading
+        .read(
+            "SELECT hour, flow, after_ns, id, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
+             min_rtt_ns, congestion_control, limited_by, limited_share FROM tcp WHERE hour >= $1 ORDER BY hour, after_ns, id",
+            |row| Ok(Measured::Tcp(tcp(row)?)),
+        )
+        .await?;
+    reading
+        .read(
+            "SELECT hour, flow, after_ns, id, diagnosis FROM diagnoses WHERE hour >= $1 ORDER BY hour, after_ns, id",
+            |row| Ok(Measured::Diagnose(diagnosis(row)?)),
+        )
+        .await?;
+    Ok(reading.all)
+}
+
+/// Measurements that are being read.
+struct Reading<'a> {
+    from: &'a mut AnyConnection,
+    from_ns: i64,
+    named: Named,
+    all: Vec<Measurement>,
+}
+
+impl Reading<'_> {
+    /// Adds those of one table. `query` has the key in its first columns, and asks from an hour on.
+    async fn read(
+        &mut self,
+        query: &'static str,
+        measured: fn(&AnyRow) -> Result<Measured, sqlx::Error>,
+    ) -> Result<(), sqlx::Error> {
+        let rows = sqlx::query(query).bind(self.from_ns.div_euclid(HOUR_NS)).fetch_all(&mut *self.from).await?;
+        for row in rows {
+            let key = Key::of(&row)?;
+            let at_ns = key.at_ns();
+            if at_ns >= self.from_ns {
+                let [test, sender, receiver] = self.named.of(self.from, key.flow).await?;
+                let measured = measured(&row)?;
+                self.all.push(Measurement { id: digits(&key.id), test, sender, receiver, at_ns, measured });
+            }
+        }
+        Ok(())
     }
-    let rows = sqlx::query(
-        "SELECT id, test, sender, receiver, at_ns, duration_ns, bytes, goodput_bps, paced_bps, retransmits, \
-         retransmitted_bytes, min_rtt_ns, congestion_control, limited_by, limited_share FROM tcp \
-         WHERE at_ns >= $1 ORDER BY at_ns, id",
-    );
-    for row in rows.bind(from_ns).fetch_all(&mut *from).await? {
-        all.push(read(&row, Measured::Tcp(tcp(&row)?))?);
-    }
-    let rows = sqlx::query(
-        "SELECT id, test, sender, receiver, at_ns, diagnosis FROM diagnoses WHERE at_ns >= $1 ORDER BY at_ns, id",
-    );
-    for row in rows.bind(from_ns).fetch_all(&mut *from).await? {
-        let text: String = row.try_get(5)?;
-        let diagnosis = serde_json::from_str(&text).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-        all.push(read(&row, Measured::Diagnose(diagnosis))?);
-    }
-    Ok(all)
 }
 
 type Taken = Result<u64, sqlx::Error>;
 
-async fn take_round_trips(to: &mut SqliteConnection, head: &Measurement, trips: &RoundTrips) -> Taken {
+async fn take_round_trips(to: &mut AnyConnection, key: &Key, trips: &RoundTrips) -> Taken {
     let quantile = |of: fn(&Quantiles) -> i64| trips.quantiles.as_ref().map(of);
     let inserted = sqlx::query(
-        "INSERT INTO round_trips (id, test, sender, receiver, at_ns, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, \
-         outages, longest_outage_ns, gaps_ns) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
-         ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO round_trips (hour, flow, after_ns, id, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, \
+         outages, longest_outage_ns, gaps_ns) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+         ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
-    .bind(&head.id)
-    .bind(&head.test)
-    .bind(&head.sender)
-    .bind(&head.receiver)
-    .bind(head.at_ns)
+    .bind(key.hour)
+    .bind(key.flow)
+    .bind(key.after_ns)
+    .bind(key.id.clone())
     .bind(trips.duration_ns)
     .bind(trips.sent)
     .bind(trips.lost)
@@ -89,17 +132,16 @@ async fn take_round_trips(to: &mut SqliteConnection, head: &Measurement, trips: 
     Ok(inserted.rows_affected())
 }
 
-async fn take_tcp(to: &mut SqliteConnection, head: &Measurement, flow: &TcpFlow) -> Taken {
+async fn take_tcp(to: &mut AnyConnection, key: &Key, flow: &TcpFlow) -> Taken {
     let inserted = sqlx::query(
-        "INSERT INTO tcp (id, test, sender, receiver, at_ns, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
+        "INSERT INTO tcp (hour, flow, after_ns, id, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
          min_rtt_ns, congestion_control, limited_by, limited_share) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (id) DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
-    .bind(&head.id)
-    .bind(&head.test)
-    .bind(&head.sender)
-    .bind(&head.receiver)
-    .bind(head.at_ns)
+    .bind(key.hour)
+    .bind(key.flow)
+    .bind(key.after_ns)
+    .bind(key.id.clone())
     .bind(flow.duration_ns)
     .bind(flow.bytes)
     .bind(flow.goodput_bps)
@@ -116,17 +158,16 @@ async fn take_tcp(to: &mut SqliteConnection, head: &Measurement, flow: &TcpFlow)
 }
 
 /// The site that was asked for it need not be asked again.
-async fn take_diagnosis(to: &mut SqliteConnection, head: &Measurement, diagnosis: &Diagnosis) -> Taken {
+async fn take_diagnosis(to: &mut AnyConnection, key: &Key, head: &Measurement, diagnosis: &Diagnosis) -> Taken {
     let text = serde_json::to_string(diagnosis).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     let inserted = sqlx::query(
-        "INSERT INTO diagnoses (id, test, sender, receiver, at_ns, alarm, diagnosis) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-         ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO diagnoses (hour, flow, after_ns, id, alarm, diagnosis) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
-    .bind(&head.id)
-    .bind(&head.test)
-    .bind(&head.sender)
-    .bind(&head.receiver)
-    .bind(head.at_ns)
+    .bind(key.hour)
+    .bind(key.flow)
+    .bind(key.after_ns)
+    .bind(key.id.clone())
     .bind(&diagnosis.alarm)
     .bind(text)
     .execute(&mut *to)
@@ -140,50 +181,43 @@ async fn take_diagnosis(to: &mut SqliteConnection, head: &Measurement, diagnosis
     Ok(inserted.rows_affected())
 }
 
-fn read(row: &SqliteRow, measured: Measured) -> Result<Measurement, sqlx::Error> {
-    Ok(Measurement {
-        id: row.try_get(0)?,
-        test: row.try_get(1)?,
-        sender: row.try_get(2)?,
-        receiver: row.try_get(3)?,
-        at_ns: row.try_get(4)?,
-        measured,
-    })
-}
-
-fn round_trips(row: &SqliteRow) -> Result<RoundTrips, sqlx::Error> {
-    let quantiles = match row.try_get::<Option<i64>, _>(8)? {
+pub(super) fn round_trips(row: &AnyRow) -> Result<RoundTrips, sqlx::Error> {
+    let quantiles = match row.try_get::<Option<i64>, _>(7)? {
         None => None,
         Some(min_ns) => Some(Quantiles {
             min_ns,
-            p50_ns: row.try_get(9)?,
-            p90_ns: row.try_get(10)?,
-            p99_ns: row.try_get(11)?,
-            max_ns: row.try_get(12)?,
+            p50_ns: row.try_get(8)?,
+            p90_ns: row.try_get(9)?,
+            p99_ns: row.try_get(10)?,
+            max_ns: row.try_get(11)?,
         }),
     };
     Ok(RoundTrips {
-        duration_ns: row.try_get(5)?,
-        sent: row.try_get(6)?,
-        lost: row.try_get(7)?,
+        duration_ns: row.try_get(4)?,
+        sent: row.try_get(5)?,
+        lost: row.try_get(6)?,
         quantiles,
-        outages: row.try_get(13)?,
-        longest_outage_ns: row.try_get(14)?,
-        gaps_ns: row.try_get(15)?,
+        outages: row.try_get(12)?,
+        longest_outage_ns: row.try_get(13)?,
+        gaps_ns: row.try_get(14)?,
     })
 }
 
-fn tcp(row: &SqliteRow) -> Result<TcpFlow, sqlx::Error> {
+pub(super) fn tcp(row: &AnyRow) -> Result<TcpFlow, sqlx::Error> {
     Ok(TcpFlow {
-        duration_ns: row.try_get(5)?,
-        bytes: row.try_get(6)?,
-        goodput_bps: row.try_get(7)?,
-        paced_bps: row.try_get(8)?,
-        retransmits: row.try_get(9)?,
-        retransmitted_bytes: row.try_get(10)?,
-        min_rtt_ns: row.try_get(11)?,
-        congestion_control: row.try_get(12)?,
-        limited_by: row.try_get(13)?,
-        limited_share: row.try_get(14)?,
+        duration_ns: row.try_get(4)?,
+        bytes: row.try_get(5)?,
+        goodput_bps: row.try_get(6)?,
+        paced_bps: row.try_get(7)?,
+        retransmits: row.try_get(8)?,
+        retransmitted_bytes: row.try_get(9)?,
+        min_rtt_ns: row.try_get(10)?,
+        congestion_control: row.try_get(11)?,
+        limited_by: row.try_get(12)?,
+        limited_share: row.try_get(13)?,
     })
+}
+
+pub(super) fn diagnosis(row: &AnyRow) -> Result<Diagnosis, sqlx::Error> {
+    serde_json::from_str(&row.try_get::<String, _>(4)?).map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

@@ -1,10 +1,24 @@
 //! Results on disk: what a site keeps until the coordinator has confirmed it, and what the coordinator keeps.
 //!
-//! Both are SQLite in WAL mode, written through to the disk. A result has an id of its own, so it can be delivered any number of times and is
-//! there once. Each step is one transaction: after `kill -9` and after a loss of power it is there or it is not.
+//! A site's is SQLite in WAL mode, written through to the disk; the coordinator's is that or PostgreSQL. A result has an id of its own, so it can be
+//! delivered any number of times and is there once. Each step is one transaction: after `kill -9` and after a loss of power it is there or it is
+//! not.
 
+/// A question about each unit of time from `$1` on and before `$2`. With CROSS JOIN, SQLite looks up a unit after the other.
+macro_rules! by_unit {
+    ($question:literal) => {
+        concat!(
+            "WITH RECURSIVE units(unit) AS (SELECT $1 UNION ALL SELECT unit + 1 FROM units WHERE unit + 1 < $2) ",
+            $question
+        )
+    };
+}
+
+mod address;
 mod archive;
 mod database;
+mod error;
+mod flows;
 mod measurements;
 mod outbox;
 mod reader;
@@ -13,8 +27,9 @@ mod single;
 mod summary;
 mod wanted;
 
+pub use address::{Address, AddressError};
 pub use archive::{Archive, Hour};
-pub use database::StoreError;
+pub use error::StoreError;
 pub use outbox::{Kept, Outbox};
 pub use reader::{PairSum, Point, Reader, Span, Tested};
 pub use series::{Figures, Metric, OfPair, Series};

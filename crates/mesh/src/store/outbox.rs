@@ -5,11 +5,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-use super::database::{Database, StoreError, transact};
+use super::address::Address;
+use super::database::{Database, Form, transact};
+use super::error::StoreError;
 use super::{Measurement, TestResult};
 
-const TABLES: &[&str] =
-    &["CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)"];
+const FORM: Form = Form {
+    number: 1,
+    tables: &[
+        "CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)",
+    ],
+};
 /// Results that are kept at most: a year of a mesh of 40 sites. Then the oldest go, so that a disk does not fill.
 const KEPT_MOST: i64 = 400_000;
 
@@ -42,7 +48,7 @@ impl Outbox {
     /// # Errors
     /// Where the file cannot be used, or a newer longhaul wrote it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self(Database::open(path, TABLES)?))
+        Ok(Self(Database::open(Address::from(path), &FORM)?))
     }
 
     /// Keeps a result. It is on the disk when this returns.
@@ -51,20 +57,21 @@ impl Outbox {
     /// Where the disk is full or fails: the result is not kept.
     pub fn put(&mut self, result: &Kept) -> Result<(), StoreError> {
         let text = serde_json::to_string(result).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
-        let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(transact(connection, async |transaction| {
-            sqlx::query("INSERT INTO outbox (id, result) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
-                .bind(result.id())
-                .bind(text)
-                .execute(&mut *transaction)
-                .await?;
-            sqlx::query("DELETE FROM outbox WHERE number <= (SELECT max(number) FROM outbox) - $1")
-                .bind(KEPT_MOST)
-                .execute(&mut *transaction)
-                .await?;
-            Ok(())
-        }))?;
-        Ok(())
+        self.0.run(async |open| {
+            transact(&mut open.connection, async |transaction| {
+                sqlx::query("INSERT INTO outbox (id, result) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
+                    .bind(result.id())
+                    .bind(text)
+                    .execute(&mut *transaction)
+                    .await?;
+                sqlx::query("DELETE FROM outbox WHERE number <= (SELECT max(number) FROM outbox) - $1")
+                    .bind(KEPT_MOST)
+                    .execute(&mut *transaction)
+                    .await?;
+                Ok(())
+            })
+            .await
+        })
     }
 
     /// The oldest results after the one with the number `after`, `most` of them, each with its number. Numbers are above 0.
@@ -72,14 +79,14 @@ impl Outbox {
     /// # Errors
     /// Where the file cannot be read.
     pub fn after(&mut self, after: i64, most: u32) -> Result<Vec<(i64, Kept)>, StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        let rows = runtime.block_on(
+        let rows = self.0.run(async |open| {
             sqlx::query("SELECT number, result FROM outbox WHERE number > $1 ORDER BY number LIMIT $2")
                 .bind(after)
                 .bind(i64::from(most))
-                .fetch_all(connection),
-        )?;
-        let read = |row: sqlx::sqlite::SqliteRow| {
+                .fetch_all(&mut open.connection)
+                .await
+        })?;
+        let read = |row: sqlx::any::AnyRow| {
             let kept = serde_json::from_str(&row.try_get::<String, _>(1)?)
                 .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
             Ok((row.try_get(0)?, kept))
@@ -100,13 +107,14 @@ impl Outbox {
     /// # Errors
     /// Where the file cannot be written: they will be delivered again.
     pub fn confirmed(&mut self, ids: &[String]) -> Result<(), StoreError> {
-        let Database { runtime, connection } = &mut self.0;
-        runtime.block_on(transact(connection, async |transaction| {
-            for id in ids {
-                sqlx::query("DELETE FROM outbox WHERE id = $1").bind(id).execute(&mut *transaction).await?;
-            }
-            Ok(())
-        }))?;
-        Ok(())
+        self.0.run(async |open| {
+            transact(&mut open.connection, async |transaction| {
+                for id in ids {
+                    sqlx::query("DELETE FROM outbox WHERE id = $1").bind(id).execute(&mut *transaction).await?;
+                }
+                Ok(())
+            })
+            .await
+        })
     }
 }

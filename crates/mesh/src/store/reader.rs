@@ -1,18 +1,23 @@
 //! Reads the coordinator's store beside the one that writes it: what the page and the interface for programs show.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow};
-use sqlx::{ConnectOptions, Row, SqlitePool};
+use sqlx::any::{AnyPoolOptions, AnyRow};
+use sqlx::{AnyPool, Row};
 
-use super::database::StoreError;
-use super::summary::{DAY_NS, HOUR_NS, NOTHING_LOST, UNITS};
+use super::address::Address;
+use super::database::set;
+use super::error::StoreError;
+use super::flows::{HOUR_NS, Key, digits};
+use super::summary::{DAY_NS, NOTHING_LOST, UNITS};
 
 /// Questions at the same time; others wait.
 const CONNECTIONS: u32 = 4;
-/// Memory of each connection, in KiB: what a matrix of the last two days reads, of 40 sites.
-const CACHE_KIB: &str = "-65536";
+/// A connection waits 5 s for a writer. Its memory holds 64 MiB: more than a matrix of the last two days reads, of 40 sites.
+const SQLITE: &[&str] = &["PRAGMA busy_timeout = 5000", "PRAGMA cache_size = -65536"];
+/// Questions are short: to compile them takes longer than to answer them.
+const POSTGRES: &[&str] = &["SET default_transaction_read_only = on", "SET jit = off", "SET statement_timeout = '30s'"];
 /// How long a question waits for one of them.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Spans up to this are read by the hour.
@@ -20,7 +25,7 @@ const BY_HOUR_NS: i64 = 2 * DAY_NS;
 
 /// A store that is read only.
 #[derive(Debug, Clone)]
-pub struct Reader(SqlitePool);
+pub struct Reader(AnyPool);
 
 /// Sums of the tests of one pair and direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +132,7 @@ fn cover(from: i64, until: i64, units: &[i64], parts: &mut Vec<(i64, i64, i64)>)
     cover(after * unit, until, shorter, parts);
 }
 
-fn pair_sum(row: &SqliteRow) -> Result<PairSum, sqlx::Error> {
+fn pair_sum(row: &AnyRow) -> Result<PairSum, sqlx::Error> {
     Ok(PairSum {
         sender: row.try_get(0)?,
         receiver: row.try_get(1)?,
@@ -137,33 +142,52 @@ fn pair_sum(row: &SqliteRow) -> Result<PairSum, sqlx::Error> {
     })
 }
 
-fn tested(row: &SqliteRow) -> Result<Tested, sqlx::Error> {
+/// Sums of pairs, in the order of their names' bytes: databases order texts in several ways.
+fn pair_sums(rows: &[AnyRow]) -> Result<Vec<PairSum>, StoreError> {
+    let mut sums = rows.iter().map(pair_sum).collect::<Result<Vec<_>, _>>()?;
+    sums.sort_by(|one, other| (&one.sender, &one.receiver).cmp(&(&other.sender, &other.receiver)));
+    Ok(sums)
+}
+
+fn tested(row: &AnyRow) -> Result<Tested, sqlx::Error> {
+    let key = Key::of(row)?;
     Ok(Tested {
-        id: row.try_get(0)?,
-        test: row.try_get(1)?,
-        at_ns: row.try_get(2)?,
-        sent: row.try_get(3)?,
-        lost: row.try_get(4)?,
-        at_sender: row.try_get(5)?,
-        at_receiver: row.try_get(6)?,
-        received_rate_bps: row.try_get(7)?,
+        id: digits(&key.id),
+        test: row.try_get(4)?,
+        at_ns: key.at_ns(),
+        sent: row.try_get(5)?,
+        lost: row.try_get(6)?,
+        at_sender: row.try_get(7)?,
+        at_receiver: row.try_get(8)?,
+        received_rate_bps: row.try_get(9)?,
     })
+}
+
+/// A question that adds up sums of flows to those of pairs. `$flows` has the columns flow, tests, sent, lost.
+macro_rules! by_pair {
+    ($flows:literal) => {
+        concat!(
+            "SELECT flows.sender, flows.receiver, CAST(sum(part.tests) AS BIGINT), CAST(sum(part.sent) AS BIGINT), \
+             CAST(sum(part.lost) AS BIGINT) FROM (",
+            $flows,
+            ") AS part JOIN flows ON flows.flow = part.flow GROUP BY flows.sender, flows.receiver"
+        )
+    };
 }
 
 impl Reader {
     /// Opens a store that [`super::Archive`] has made.
     ///
     /// # Errors
-    /// Where the file cannot be used.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .read_only(true)
-            .pragma("cache_size", CACHE_KIB)
-            .busy_timeout(PATIENCE)
-            .disable_statement_logging();
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
-        Ok(Self(pool.connect_with(options).await?))
+    /// Where the file or the database cannot be used.
+    pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
+        let address = address.into();
+        let settings = if matches!(address, Address::File(_)) { SQLITE } else { POSTGRES };
+        let pool = AnyPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(PATIENCE)
+            .after_connect(move |connection, _| Box::pin(set(connection, settings)));
+        Ok(Self(pool.connect_with(address.options("ro")?).await?))
     }
 
     /// Sums of all pairs over a span, by sender and receiver.
@@ -173,8 +197,10 @@ impl Reader {
     pub async fn matrix(&self, span: Span) -> Result<Vec<PairSum>, StoreError> {
         let rows = if span.unit_ns == HOUR_NS {
             sqlx::query(
-                "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM hours WHERE hour >= $1 AND hour < $2 \
-                 GROUP BY sender, receiver ORDER BY sender, receiver",
+                by_pair!(
+                    "SELECT flow, count(*) AS tests, sum(sent) AS sent, sum(lost) AS lost FROM results WHERE hour >= $1 AND hour < $2 \
+                     GROUP BY flow"
+                ),
             )
             .bind(span.from_ns / HOUR_NS)
             .bind(span.until_ns / HOUR_NS)
@@ -183,19 +209,19 @@ impl Reader {
         } else {
             let parts = span.parts();
             let part = |number: usize| parts.get(number).copied().unwrap_or((1, 0, 0));
-            let query = "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM ( \
-                 SELECT * FROM spans WHERE days = $1 AND begin >= $2 AND begin < $3 UNION ALL \
-                 SELECT * FROM spans WHERE days = $4 AND begin >= $5 AND begin < $6 UNION ALL \
-                 SELECT * FROM spans WHERE days = $7 AND begin >= $8 AND begin < $9 UNION ALL \
-                 SELECT * FROM spans WHERE days = $10 AND begin >= $11 AND begin < $12 UNION ALL \
-                 SELECT * FROM spans WHERE days = $13 AND begin >= $14 AND begin < $15) \
-                 GROUP BY sender, receiver ORDER BY sender, receiver";
+            let query = by_pair!(
+                "SELECT flow, tests, sent, lost FROM spans WHERE days = $1 AND begin >= $2 AND begin < $3 UNION ALL \
+                 SELECT flow, tests, sent, lost FROM spans WHERE days = $4 AND begin >= $5 AND begin < $6 UNION ALL \
+                 SELECT flow, tests, sent, lost FROM spans WHERE days = $7 AND begin >= $8 AND begin < $9 UNION ALL \
+                 SELECT flow, tests, sent, lost FROM spans WHERE days = $10 AND begin >= $11 AND begin < $12 UNION ALL \
+                 SELECT flow, tests, sent, lost FROM spans WHERE days = $13 AND begin >= $14 AND begin < $15"
+            );
             let bound = (0..2 * UNITS.len() - 1)
                 .map(part)
                 .fold(sqlx::query(query), |query, (days, first, after)| query.bind(days).bind(first).bind(after));
             bound.fetch_all(&self.0).await?
         };
-        Ok(rows.iter().map(pair_sum).collect::<Result<_, _>>()?)
+        pair_sums(&rows)
     }
 
     /// Sums of one pair by hour or day, in order of time.
@@ -209,24 +235,20 @@ impl Reader {
         span: Span,
         tests: &[String],
     ) -> Result<Vec<Point>, StoreError> {
-        let mut points = std::collections::BTreeMap::<i64, Point>::new();
-        // A plan at a time: then the rows are one stretch of the table, or a few hundred single ones.
-        for test in tests.iter().take(TESTS_MOST) {
-            let query = if span.unit_ns == HOUR_NS {
-                "SELECT hour, tests, sent, lost FROM hours WHERE test = $1 AND sender = $2 AND receiver = $3 AND hour >= $4 AND hour < $5"
-            } else {
-                "WITH RECURSIVE day(day) AS (SELECT $4 UNION ALL SELECT day + 1 FROM day WHERE day + 1 < $5) \
-                 SELECT spans.begin, tests, sent, lost FROM day CROSS JOIN spans ON spans.days = 1 AND spans.begin = day.day AND spans.test = $1 \
-                 AND spans.sender = $2 AND spans.receiver = $3"
-            };
-            let rows = sqlx::query(query)
-                .bind(test)
-                .bind(sender)
-                .bind(receiver)
-                .bind(span.from_ns / span.unit_ns)
-                .bind(span.until_ns / span.unit_ns)
-                .fetch_all(&self.0)
-                .await?;
+        let query = if span.unit_ns == HOUR_NS {
+            by_unit!(
+                "SELECT unit, count(*), CAST(sum(sent) AS BIGINT), CAST(sum(lost) AS BIGINT) FROM units CROSS JOIN results \
+                 WHERE results.hour = unit AND results.flow = $3 GROUP BY unit"
+            )
+        } else {
+            by_unit!(
+                "SELECT unit, tests, sent, lost FROM units CROSS JOIN spans WHERE spans.days = 1 AND spans.begin = unit AND spans.flow = $3"
+            )
+        };
+        let mut points = BTreeMap::<i64, Point>::new();
+        for flow in self.flows(sender, receiver, tests).await? {
+            let (from, until) = (span.from_ns / span.unit_ns, span.until_ns / span.unit_ns);
+            let rows = sqlx::query(query).bind(from).bind(until).bind(flow).fetch_all(&self.0).await?;
             for row in rows {
                 let begin_ns = row.try_get::<i64, _>(0)? * span.unit_ns;
                 let point = points.entry(begin_ns).or_insert(Point { begin_ns, tests: 0, sent: 0, lost: 0 });
@@ -236,6 +258,19 @@ impl Reader {
             }
         }
         Ok(points.into_values().collect())
+    }
+
+    /// The flows of a pair that are of one of these tests, [`TESTS_MOST`] at most.
+    async fn flows(&self, sender: &str, receiver: &str, tests: &[String]) -> Result<Vec<i64>, StoreError> {
+        let rows = sqlx::query("SELECT flow, test FROM flows WHERE sender = $1 AND receiver = $2");
+        let mut flows = Vec::new();
+        for row in rows.bind(sender).bind(receiver).fetch_all(&self.0).await? {
+            if tests.contains(&row.try_get(1)?) {
+                flows.push(row.try_get(0)?);
+            }
+        }
+        flows.truncate(TESTS_MOST);
+        Ok(flows)
     }
 
     /// Tests of one pair that began from `from_ns` on and before `until_ns`, the latest first, `most` of them.
@@ -249,17 +284,24 @@ impl Reader {
         (from_ns, until_ns): (i64, i64),
         most: u32,
     ) -> Result<Vec<Tested>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT id, test, at_ns, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
-             WHERE at_ns >= $1 AND at_ns < $2 AND sender = $3 AND receiver = $4 ORDER BY at_ns DESC, id LIMIT $5",
-        )
-        .bind(from_ns)
-        .bind(until_ns)
-        .bind(sender)
-        .bind(receiver)
-        .bind(most)
-        .fetch_all(&self.0)
-        .await?;
+        let query = by_unit!(
+            "SELECT results.hour, results.flow, results.after_ns, results.id, flows.test, results.sent, results.lost, results.at_sender, \
+             results.at_receiver, results.received_rate_bps FROM units CROSS JOIN flows CROSS JOIN results \
+             WHERE flows.sender = $3 AND flows.receiver = $4 AND results.hour = unit AND results.flow = flows.flow \
+             AND results.hour * $5 + results.after_ns >= $6 AND results.hour * $5 + results.after_ns < $7 \
+             ORDER BY results.hour DESC, results.after_ns DESC, results.id LIMIT $8"
+        );
+        let rows = sqlx::query(query)
+            .bind(from_ns.div_euclid(HOUR_NS))
+            .bind(until_ns.saturating_sub(1).div_euclid(HOUR_NS) + 1)
+            .bind(sender)
+            .bind(receiver)
+            .bind(HOUR_NS)
+            .bind(from_ns)
+            .bind(until_ns)
+            .bind(i64::from(most))
+            .fetch_all(&self.0)
+            .await?;
         Ok(rows.iter().map(tested).collect::<Result<_, _>>()?)
     }
 
@@ -269,7 +311,7 @@ impl Reader {
     /// Where the file cannot be read.
     pub async fn losses(&self, span: Span) -> Result<(i64, Vec<(i32, i64)>), StoreError> {
         let rows = sqlx::query(
-            "SELECT bucket, sum(tests) FROM losses WHERE day >= $1 AND day < $2 GROUP BY bucket ORDER BY bucket",
+            "SELECT bucket, CAST(sum(tests) AS BIGINT) FROM losses WHERE day >= $1 AND day < $2 GROUP BY bucket ORDER BY bucket",
         )
         .bind(span.from_ns.div_euclid(DAY_NS))
         .bind(span.until_ns.div_euclid(DAY_NS))
@@ -282,14 +324,16 @@ impl Reader {
         Ok((nothing, all))
     }
 
-    /// When each site was last part of a test: nanoseconds since 1970.
+    /// When each site was last part of a test, by its name: nanoseconds since 1970.
     ///
     /// # Errors
     /// Where the file cannot be read.
     pub async fn seen(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let rows = sqlx::query("SELECT site, at_ns FROM seen ORDER BY site").fetch_all(&self.0).await?;
+        let rows = sqlx::query("SELECT site, at_ns FROM seen").fetch_all(&self.0).await?;
         let seen = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-        Ok(seen.collect::<Result<_, sqlx::Error>>()?)
+        let mut seen = seen.collect::<Result<Vec<_>, sqlx::Error>>()?;
+        seen.sort();
+        Ok(seen)
     }
 
     /// Sums of all pairs over all time.
@@ -297,14 +341,11 @@ impl Reader {
     /// # Errors
     /// Where the file cannot be read.
     pub async fn totals(&self) -> Result<Vec<PairSum>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT sender, receiver, sum(tests), sum(sent), sum(lost) FROM spans WHERE days = $1 \
-             GROUP BY sender, receiver ORDER BY sender, receiver",
-        )
-        .bind(UNITS[0])
-        .fetch_all(&self.0)
-        .await?;
-        Ok(rows.iter().map(pair_sum).collect::<Result<_, _>>()?)
+        let rows = sqlx::query(by_pair!("SELECT flow, tests, sent, lost FROM spans WHERE days = $1"))
+            .bind(UNITS[0])
+            .fetch_all(&self.0)
+            .await?;
+        pair_sums(&rows)
     }
 
     /// A number that grows with each result.
@@ -312,7 +353,7 @@ impl Reader {
     /// # Errors
     /// Where the file cannot be read.
     pub async fn newest(&self) -> Result<i64, StoreError> {
-        Ok(sqlx::query_scalar("SELECT coalesce(max(rowid), 0) FROM results").fetch_one(&self.0).await?)
+        Ok(sqlx::query_scalar("SELECT CAST(coalesce(sum(tests), 0) AS BIGINT) FROM losses").fetch_one(&self.0).await?)
     }
 }
 

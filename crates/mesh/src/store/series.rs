@@ -1,38 +1,38 @@
 //! Round trips and TCP of pairs by hour and by day: how many tests began in it, and medians of what they found.
 //!
-//! Medians cannot be added up as counts can. [`Series::follow`] reads results that are new, by their row numbers, and makes each hour and day in which one
-//! of them began again from all of its results. So a result that arrives late counts at its own time, and a question about a year reads no results.
-//! A median over a span is the median of its hours or days.
+//! Medians cannot be added up as counts can. Each result that is taken leaves a note of its hour, in the same transaction; [`Series::follow`] makes the
+//! hours and days of such notes again from all of their results. So a result that arrives late counts at its own time, and a question about a year
+//! reads no results. A median over a span is the median of its hours or days.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{ConnectOptions, Row, SqliteConnection, SqlitePool};
+use sqlx::any::{AnyPoolOptions, AnyRow};
+use sqlx::{AnyConnection, AnyPool, Row};
 
 use super::Span;
-use super::database::{StoreError, transact};
-use super::summary::{DAY_NS, HOUR_NS};
+use super::address::Address;
+use super::database::{set, transact};
+use super::error::StoreError;
+use super::flows::{HOUR_NS, Key};
+use super::summary::DAY_NS;
 
 /// Questions at the same time, with the one that follows; others wait.
 const CONNECTIONS: u32 = 3;
-/// How long a question waits for one of them, or the writer for another one.
+/// How long a question waits for one of them.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// New results of a kind that one transaction follows: others write between two of them.
-const ROWS_MOST: i64 = 2000;
+/// The figures follow from the results: what a loss of power takes of them is made again, with its notes.
+const SQLITE: &[&str] = &["PRAGMA busy_timeout = 10000", "PRAGMA synchronous = NORMAL"];
+const POSTGRES: &[&str] = &["SET lock_timeout = '10s'", "SET jit = off"];
+/// Notes that one transaction follows: others write between two of them.
+const NOTES_MOST: i64 = 2000;
 
-const TABLES: [&str; 5] = [
-    "CREATE INDEX IF NOT EXISTS round_trips_of ON round_trips (sender, receiver, at_ns)",
-    "CREATE INDEX IF NOT EXISTS tcp_of ON tcp (sender, receiver, at_ns)",
-    "CREATE TABLE IF NOT EXISTS medians (metric TEXT NOT NULL, unit_ns BIGINT NOT NULL, begin BIGINT NOT NULL, sender TEXT NOT NULL, \
-     receiver TEXT NOT NULL, tests BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, median BIGINT, beside BIGINT, \
-     outages BIGINT NOT NULL, longest_outage_ns BIGINT NOT NULL, PRIMARY KEY (metric, unit_ns, sender, receiver, begin)) WITHOUT ROWID",
-    // A matrix looks up each pair: its units lie together.
-    "CREATE TABLE IF NOT EXISTS medians_pairs (metric TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
-     PRIMARY KEY (metric, sender, receiver)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS medians_followed (metric TEXT PRIMARY KEY, up_to BIGINT NOT NULL)",
-];
+pub(super) const MEDIANS: &str = "CREATE TABLE IF NOT EXISTS medians (metric TEXT NOT NULL, unit_ns BIGINT NOT NULL, flow BIGINT NOT NULL, begin BIGINT NOT NULL, \
+     tests BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, median BIGINT, beside BIGINT, outages BIGINT NOT NULL, \
+     longest_outage_ns BIGINT NOT NULL, PRIMARY KEY (metric, unit_ns, flow, begin)) WITHOUT ROWID";
+/// Hours with results that are not in the figures yet.
+pub(super) const DUE: &str = "CREATE TABLE IF NOT EXISTS due (hour BIGINT NOT NULL, flow BIGINT NOT NULL, metric TEXT NOT NULL, \
+     PRIMARY KEY (hour, flow, metric)) WITHOUT ROWID";
 
 /// What is measured of a pair beside the loss of UDP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,38 +54,31 @@ impl Metric {
         }
     }
 
-    fn newest(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "SELECT coalesce(max(rowid), 0) FROM round_trips",
-            Self::Goodput => "SELECT coalesce(max(rowid), 0) FROM tcp",
-        }
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    /// Pairs and hours of the rows after one and up to another.
-    fn changed(self) -> &'static str {
-        match self {
-            Self::RoundTrip => {
-                "SELECT DISTINCT sender, receiver, at_ns / 3600000000000 FROM round_trips WHERE rowid > $1 AND rowid <= $2"
-            }
-            Self::Goodput => {
-                "SELECT DISTINCT sender, receiver, at_ns / 3600000000000 FROM tcp WHERE rowid > $1 AND rowid <= $2"
-            }
-        }
-    }
-
-    /// What the results of a pair within a time found.
+    /// What the results of a flow in some hours found.
     fn found(self) -> &'static str {
         match self {
-            Self::RoundTrip => {
-                "SELECT sent, lost, p50_ns, p99_ns, outages, longest_outage_ns FROM round_trips \
-                 WHERE sender = $1 AND receiver = $2 AND at_ns >= $3 AND at_ns < $4"
-            }
-            Self::Goodput => {
-                "SELECT 0, 0, goodput_bps, paced_bps, 0, 0 FROM tcp \
-                 WHERE sender = $1 AND receiver = $2 AND at_ns >= $3 AND at_ns < $4"
-            }
+            Self::RoundTrip => by_unit!(
+                "SELECT sent, lost, p50_ns, p99_ns, outages, longest_outage_ns FROM units CROSS JOIN round_trips \
+                 WHERE round_trips.hour = unit AND round_trips.flow = $3"
+            ),
+            Self::Goodput => by_unit!(
+                "SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT), goodput_bps, paced_bps, CAST(0 AS BIGINT), CAST(0 AS BIGINT) \
+                 FROM units CROSS JOIN tcp WHERE tcp.hour = unit AND tcp.flow = $3"
+            ),
         }
     }
+}
+
+/// Notes that a result is new, in the transaction that takes it.
+pub(super) async fn note(to: &mut AnyConnection, metric: Metric, key: &Key) -> Result<(), sqlx::Error> {
+    let note = sqlx::query(
+        "INSERT INTO due (hour, flow, metric) VALUES ($1, $2, $3) ON CONFLICT (hour, flow, metric) DO NOTHING",
+    );
+    note.bind(key.hour).bind(key.flow).bind(metric.name()).execute(to).await.map(drop)
 }
 
 /// What the tests of one pair and direction found over a time.
@@ -130,7 +123,7 @@ fn median(mut values: Vec<i64>) -> Option<i64> {
 }
 
 /// Values that the database has written in one text.
-fn values(text: Option<&str>) -> Vec<i64> {
+fn values(text: Option<String>) -> Vec<i64> {
     text.map(|text| text.split(',').filter_map(|value| value.parse().ok()).collect()).unwrap_or_default()
 }
 
@@ -139,26 +132,21 @@ pub type OfPair = ((String, String), Figures);
 
 /// The figures of all pairs by hour and by day, and single results.
 #[derive(Debug, Clone)]
-pub struct Series(pub(super) SqlitePool);
+pub struct Series(pub(super) AnyPool);
 
 impl Series {
-    /// Opens a store that [`super::Archive`] has made, and makes the tables of these figures in it.
+    /// Opens a store that [`super::Archive`] has made.
     ///
     /// # Errors
-    /// Where the file cannot be used.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        // The figures follow from the results: what a loss of power takes is made again.
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .synchronous(SqliteSynchronous::Normal)
-            .busy_timeout(PATIENCE)
-            .disable_statement_logging();
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
-        let pool = pool.connect_with(options).await?;
-        for table in TABLES {
-            sqlx::query(table).execute(&pool).await?;
-        }
-        Ok(Self(pool))
+    /// Where the store cannot be used.
+    pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
+        let address = address.into();
+        let settings = if matches!(address, Address::File(_)) { SQLITE } else { POSTGRES };
+        let pool = AnyPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(PATIENCE)
+            .after_connect(move |connection, _| Box::pin(set(connection, settings)));
+        Ok(Self(pool.connect_with(address.options("rwc")?).await?))
     }
 
     /// Takes new results into the figures; whether there are more of them.
@@ -167,27 +155,27 @@ impl Series {
     /// Where the disk is full or fails: nothing has changed.
     pub async fn follow(&self) -> Result<bool, StoreError> {
         let mut connection = self.0.acquire().await?;
-        let mut has_more = false;
-        for metric in Metric::ALL {
-            let (followed, newest) = state(&mut connection, metric).await?;
-            if newest > followed {
-                has_more |= transact(&mut connection, async |to| follow(to, metric).await).await?;
-            }
+        let notes: i64 = sqlx::query_scalar("SELECT count(*) FROM (SELECT 1 FROM due LIMIT $1) AS notes")
+            .bind(NOTES_MOST + 1)
+            .fetch_one(&mut *connection)
+            .await?;
+        if notes > 0 {
+            transact(&mut connection, async |to| follow(to).await).await?;
         }
-        Ok(has_more)
+        Ok(notes > NOTES_MOST)
     }
 
     /// Figures of all pairs over a span, by sender and receiver.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub async fn matrix(&self, metric: Metric, span: Span) -> Result<Vec<OfPair>, StoreError> {
         // Values of a pair in one text: a year of all pairs would be many rows.
         let rows = sqlx::query(
-            "SELECT pairs.sender, pairs.receiver, sum(tests), sum(sent), sum(lost), group_concat(median), group_concat(beside), sum(outages), \
-             max(longest_outage_ns) FROM medians_pairs AS pairs CROSS JOIN medians ON medians.metric = $1 AND medians.unit_ns = $2 \
-             AND medians.sender = pairs.sender AND medians.receiver = pairs.receiver AND medians.begin >= $3 AND medians.begin < $4 \
-             WHERE pairs.metric = $1 GROUP BY pairs.sender, pairs.receiver ORDER BY pairs.sender, pairs.receiver",
+            "SELECT flows.sender, flows.receiver, CAST(sum(tests) AS BIGINT), CAST(sum(sent) AS BIGINT), CAST(sum(lost) AS BIGINT), \
+             string_agg(CAST(median AS TEXT), ','), string_agg(CAST(beside AS TEXT), ','), CAST(sum(outages) AS BIGINT), \
+             max(longest_outage_ns) FROM flows CROSS JOIN medians WHERE medians.metric = $1 AND medians.unit_ns = $2 \
+             AND medians.flow = flows.flow AND medians.begin >= $3 AND medians.begin < $4 GROUP BY flows.sender, flows.receiver",
         )
         .bind(metric.name())
         .bind(span.unit_ns)
@@ -195,7 +183,7 @@ impl Series {
         .bind(span.until_ns.div_euclid(span.unit_ns))
         .fetch_all(&self.0)
         .await?;
-        let pair = |row: &SqliteRow| {
+        let pair = |row: &AnyRow| {
             let figures = Figures {
                 tests: row.try_get(2)?,
                 sent: row.try_get(3)?,
@@ -207,13 +195,16 @@ impl Series {
             };
             Ok(((row.try_get(0)?, row.try_get(1)?), figures))
         };
-        Ok(rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?)
+        let mut pairs: Vec<OfPair> = rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?;
+        // In the order of the names' bytes: databases order texts in several ways.
+        pairs.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(pairs)
     }
 
     /// Figures of one pair by hour or day, in order of time, each with its begin: nanoseconds since 1970.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the store cannot be read.
     pub async fn pair(
         &self,
         metric: Metric,
@@ -222,79 +213,67 @@ impl Series {
         span: Span,
     ) -> Result<Vec<(i64, Figures)>, StoreError> {
         let rows = sqlx::query(
-            "SELECT tests, sent, lost, median, beside, outages, longest_outage_ns, begin FROM medians \
-             WHERE metric = $1 AND unit_ns = $2 AND sender = $3 AND receiver = $4 AND begin >= $5 AND begin < $6 ORDER BY begin",
+            "SELECT tests, sent, lost, median, beside, outages, longest_outage_ns, begin FROM flows CROSS JOIN medians \
+             WHERE flows.sender = $1 AND flows.receiver = $2 AND medians.metric = $3 AND medians.unit_ns = $4 \
+             AND medians.flow = flows.flow AND medians.begin >= $5 AND medians.begin < $6",
         )
-        .bind(metric.name())
-        .bind(span.unit_ns)
         .bind(sender)
         .bind(receiver)
+        .bind(metric.name())
+        .bind(span.unit_ns)
         .bind(span.from_ns.div_euclid(span.unit_ns))
         .bind(span.until_ns.div_euclid(span.unit_ns))
         .fetch_all(&self.0)
         .await?;
-        let unit = |row: &SqliteRow| Ok((row.try_get::<i64, _>(7)?.saturating_mul(span.unit_ns), figures(row)?));
-        Ok(rows.iter().map(unit).collect::<Result<_, sqlx::Error>>()?)
+        let mut units = BTreeMap::<i64, Vec<Figures>>::new();
+        for row in &rows {
+            units.entry(row.try_get::<i64, _>(7)?.saturating_mul(span.unit_ns)).or_default().push(figures(row)?);
+        }
+        Ok(units.into_iter().map(|(begin_ns, of_flows)| (begin_ns, Figures::of(&of_flows))).collect())
     }
 }
 
-/// Up to which row the results of a kind are in the figures, and which is the last.
-async fn state(from: &mut SqliteConnection, metric: Metric) -> Result<(i64, i64), sqlx::Error> {
-    let followed = sqlx::query_scalar("SELECT coalesce(max(up_to), 0) FROM medians_followed WHERE metric = $1");
-    let followed = followed.bind(metric.name()).fetch_one(&mut *from).await?;
-    Ok((followed, sqlx::query_scalar(metric.newest()).fetch_one(&mut *from).await?))
-}
-
-/// Makes the units of some new results again; whether there are more of them.
-async fn follow(to: &mut SqliteConnection, metric: Metric) -> Result<bool, sqlx::Error> {
-    let (followed, newest) = state(to, metric).await?;
-    let up_to = newest.min(followed.saturating_add(ROWS_MOST));
-    let rows = sqlx::query(metric.changed()).bind(followed).bind(up_to).fetch_all(&mut *to).await?;
-    let mut units = BTreeSet::<(String, String, i64, i64)>::new();
-    for row in &rows {
-        let (sender, receiver, hour): (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        units.insert((sender.clone(), receiver.clone(), DAY_NS, hour.div_euclid(DAY_NS / HOUR_NS)));
-        units.insert((sender, receiver, HOUR_NS, hour));
+/// Makes the units of some notes again.
+async fn follow(to: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    let notes = sqlx::query("SELECT hour, flow, metric FROM due ORDER BY hour, flow, metric LIMIT $1");
+    let notes = notes.bind(NOTES_MOST).fetch_all(&mut *to).await?;
+    let mut units = BTreeSet::<(&'static str, i64, i64, i64)>::new();
+    for note in &notes {
+        let (hour, flow, name): (i64, i64, String) = (note.try_get(0)?, note.try_get(1)?, note.try_get(2)?);
+        let done = sqlx::query("DELETE FROM due WHERE hour = $1 AND flow = $2 AND metric = $3");
+        done.bind(hour).bind(flow).bind(&name).execute(&mut *to).await?;
+        if let Some(metric) = Metric::named(&name) {
+            units.insert((metric.name(), flow, DAY_NS, hour.div_euclid(DAY_NS / HOUR_NS)));
+            units.insert((metric.name(), flow, HOUR_NS, hour));
+        }
     }
-    for (sender, receiver, unit_ns, begin) in &units {
-        let results = sqlx::query(metric.found())
-            .bind(sender)
-            .bind(receiver)
-            .bind(begin * unit_ns)
-            .bind((begin + 1) * unit_ns)
-            .fetch_all(&mut *to)
-            .await?;
+    for (name, flow, unit_ns, begin) in units {
+        let Some(metric) = Metric::named(name) else { continue };
+        let hours = unit_ns / HOUR_NS;
+        let results = sqlx::query(metric.found()).bind(begin * hours).bind((begin + 1) * hours).bind(flow);
+        let results = results.fetch_all(&mut *to).await?;
         let found = results.iter().map(one).collect::<Result<Vec<Figures>, sqlx::Error>>()?;
-        put(to, metric, (sender, receiver, *unit_ns, *begin), Figures::of(&found)).await?;
+        put(to, metric, (unit_ns, flow, begin), Figures::of(&found)).await?;
     }
-    sqlx::query(
-        "INSERT INTO medians_followed (metric, up_to) VALUES ($1, $2) \
-         ON CONFLICT (metric) DO UPDATE SET up_to = excluded.up_to",
-    )
-    .bind(metric.name())
-    .bind(up_to)
-    .execute(&mut *to)
-    .await?;
-    Ok(up_to < newest)
+    Ok(())
 }
 
 async fn put(
-    to: &mut SqliteConnection,
+    to: &mut AnyConnection,
     metric: Metric,
-    (sender, receiver, unit_ns, begin): (&str, &str, i64, i64),
+    (unit_ns, flow, begin): (i64, i64, i64),
     figures: Figures,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "INSERT INTO medians (metric, unit_ns, begin, sender, receiver, tests, sent, lost, median, beside, outages, longest_outage_ns) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (metric, unit_ns, sender, receiver, begin) DO UPDATE SET \
+        "INSERT INTO medians (metric, unit_ns, flow, begin, tests, sent, lost, median, beside, outages, longest_outage_ns) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (metric, unit_ns, flow, begin) DO UPDATE SET \
          tests = excluded.tests, sent = excluded.sent, lost = excluded.lost, median = excluded.median, beside = excluded.beside, \
          outages = excluded.outages, longest_outage_ns = excluded.longest_outage_ns",
     )
     .bind(metric.name())
     .bind(unit_ns)
+    .bind(flow)
     .bind(begin)
-    .bind(sender)
-    .bind(receiver)
     .bind(figures.tests)
     .bind(figures.sent)
     .bind(figures.lost)
@@ -303,16 +282,12 @@ async fn put(
     .bind(figures.outages)
     .bind(figures.longest_outage_ns)
     .execute(&mut *to)
-    .await?;
-    let pair = sqlx::query(
-        "INSERT INTO medians_pairs (metric, sender, receiver) VALUES ($1, $2, $3) ON CONFLICT (metric, sender, receiver) DO NOTHING",
-    );
-    pair.bind(metric.name()).bind(sender).bind(receiver).execute(&mut *to).await?;
-    Ok(())
+    .await
+    .map(drop)
 }
 
 /// What one result found.
-fn one(row: &SqliteRow) -> Result<Figures, sqlx::Error> {
+fn one(row: &AnyRow) -> Result<Figures, sqlx::Error> {
     Ok(Figures {
         tests: 1,
         sent: row.try_get(0)?,
@@ -324,7 +299,7 @@ fn one(row: &SqliteRow) -> Result<Figures, sqlx::Error> {
     })
 }
 
-fn figures(row: &SqliteRow) -> Result<Figures, sqlx::Error> {
+fn figures(row: &AnyRow) -> Result<Figures, sqlx::Error> {
     Ok(Figures {
         tests: row.try_get(0)?,
         sent: row.try_get(1)?,

@@ -64,8 +64,8 @@ pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched
 
 /// All that answers, and what follows new results.
 async fn router(folder: &Folder, login: Login, alarms: &Arc<Watched>) -> Result<(Router, Series), Failure> {
-    let archive = folder.file("archive");
-    let (reader, series) = (Reader::open(&archive).await?, Series::open(&archive).await?);
+    let store = folder.store()?;
+    let (reader, series) = (Reader::open(store.clone()).await?, Series::open(store).await?);
     let (folder, alarms, views) = (folder.clone(), Arc::clone(alarms), Views::default());
     let web = Web { folder, reader, series: series.clone(), login, alarms, views };
     Ok((pages::router(Arc::new(web)), series))

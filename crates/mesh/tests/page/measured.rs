@@ -191,7 +191,12 @@ fn each_test_is_that_of_the_store(coordinator: &Coordinator, described: &Value, 
         assert_eq!(tests.len(), expected.len(), "{question}");
         for (test, one) in tests.iter().zip(expected) {
             assert_eq!((&test["id"], &test["kind"]), (&json!(one.id), &json!(kind)));
-            let alone = is_as_described(coordinator, described, "/api/v1/tests/{id}", &format!("tests/{}", one.id));
+            let alone = is_as_described(
+                coordinator,
+                described,
+                "/api/v1/tests/{id}",
+                &format!("tests/{}?at={}", one.id, test["at"].as_str().unwrap()),
+            );
             assert_eq!((&alone["sender"], &alone["result"]), (&json!("ithaca"), test));
             is_whole(test, &one.measured);
         }

@@ -1,13 +1,14 @@
 //! Sites as hosts of a lab.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::Archive;
+use longhaul_mesh::store::{Address, Archive};
 
 pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
 /// Some rounds of tests of a second, on a busy machine.
@@ -115,7 +116,18 @@ impl Lab {
     }
 
     pub(crate) fn archive(&self) -> Archive {
-        Archive::open(&self.path("hub/archive")).unwrap()
+        let store = match fs::read_to_string(self.path("hub/store")) {
+            Ok(address) => address.trim().parse().unwrap(),
+            Err(_) => Address::from(&self.path("hub/archive")),
+        };
+        Archive::open(store).unwrap()
+    }
+
+    /// Lets the coordinator keep its results in a PostgreSQL database. It must not have begun.
+    pub(crate) fn store_at(&self, address: &str) {
+        fs::create_dir(self.path("hub")).unwrap();
+        fs::write(self.path("hub/store"), format!("{address}\n")).unwrap();
+        fs::set_permissions(self.path("hub/store"), Permissions::from_mode(0o600)).unwrap();
     }
 
     /// Waits until `done` says what came of it.

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_mesh::store::{Kept, Outbox};
+use longhaul_testing::postgres::Postgres;
 
 use crate::PATH;
 use crate::common::Lab;
@@ -106,10 +107,23 @@ fn tests() -> bool {
 #[test]
 fn kills_at_every_stage_lose_and_double_nothing() {
     let Some(lab) = Lab::up("killed", PATH) else { return };
+    kill(&lab);
+}
+
+#[test]
+fn kills_at_every_stage_lose_and_double_nothing_in_postgresql() {
+    let Some(lab) = Lab::up("killed-postgresql", PATH) else { return };
+    let server = Postgres::start();
+    lab.store_at(&server.address());
+    kill(&lab);
+    assert!(!lab.path("hub/archive").exists());
+}
+
+fn kill(lab: &Lab) {
     let mut coordinator = lab.mesh("chicago", &HOSTS, TESTS);
     let allow = ["time=1s", "busy=100%"];
     let mut sites = HOSTS.map(|host| lab.site(host, &allow));
-    let mut seen = Seen { lab: &lab, ids: BTreeSet::new() };
+    let mut seen = Seen { lab, ids: BTreeSet::new() };
     lab.wait("no result", || (seen.look() > 0 || seen.taken() > 0).then_some(()));
     let stages =
         [Stage::Kept, Stage::Taken, Stage::Testing, Stage::Any(900), Stage::Taken, Stage::Kept, Stage::Any(37)];
@@ -141,11 +155,11 @@ fn kills_at_every_stage_lose_and_double_nothing() {
         udp.chain(archive.measurements(0).unwrap().into_iter().map(|one| one.id)).collect()
     };
     lab.wait("a result is missing", || {
-        let all: BTreeSet<String> = archived(&lab).into_iter().collect();
+        let all: BTreeSet<String> = archived(lab).into_iter().collect();
         seen.ids.is_subset(&all).then_some(())
     });
     drop((coordinator, sites));
-    let all = archived(&lab);
+    let all = archived(lab);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
     assert!(all.len() >= 4, "{all:?}");
     let mut archive = lab.archive();

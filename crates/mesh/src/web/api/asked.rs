@@ -29,6 +29,14 @@ pub(crate) struct AskedSpan {
     metric: Option<String>,
 }
 
+/// When one test began.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AskedMoment {
+    /// When the test began, as lists of tests say. Without it the test is one of the last two days.
+    at: Option<String>,
+}
+
 /// How many tests.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -59,7 +67,7 @@ impl AskedSpan {
         }
         let until = match &self.until {
             None => i64::try_from(now_ns()).unwrap_or(i64::MAX),
-            Some(text) => moment(text)?,
+            Some(text) => moment("until", text)?,
         };
         Ok(Span::ending(until, i64::from(days) * DAY_NS))
     }
@@ -86,11 +94,22 @@ impl AskedSpan {
     }
 }
 
-fn moment(text: &str) -> Result<i64, Refusal> {
+fn moment(name: &str, text: &str) -> Result<i64, Refusal> {
     let time: Option<Timestamp> = text.parse().ok();
     let in_range = time.filter(|time| (0..=SECONDS_MOST).contains(&time.as_second()));
-    let time = in_range.ok_or_else(|| wrong("until: use a time such as 2026-01-31T12:00:00Z"))?;
+    let time = in_range.ok_or_else(|| wrong(format!("{name}: use a time such as 2026-01-31T12:00:00Z")))?;
     Ok(i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX))
+}
+
+impl AskedMoment {
+    /// The time in which the test is looked for: from, and until before; nanoseconds since 1970.
+    pub(super) fn within(&self) -> Result<(i64, i64), Refusal> {
+        let now = i64::try_from(now_ns()).unwrap_or(i64::MAX);
+        match &self.at {
+            None => Ok((now.saturating_sub(2 * DAY_NS), now.saturating_add(1))),
+            Some(text) => moment("at", text).map(|at| (at, at.saturating_add(1))),
+        }
+    }
 }
 
 impl AskedNext {
@@ -106,11 +125,11 @@ mod tests {
 
     #[test]
     fn times_out_of_range_are_refused() {
-        assert_eq!(moment("2026-01-31T12:00:00Z").ok(), Some(1_769_860_800_000_000_000));
+        assert_eq!(moment("until", "2026-01-31T12:00:00Z").ok(), Some(1_769_860_800_000_000_000));
         for text in
             ["", "now", "1969-12-31T23:59:59Z", "2200-01-02T00:00:00Z", "9999-12-31T00:00:00Z", "-9999-01-01T00:00:00Z"]
         {
-            assert!(moment(text).is_err(), "{text}");
+            assert!(moment("until", text).is_err(), "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use longhaul_units::utc;
 
 use super::answers::{Goodput, Pair, PairOverTime, Pairs, Point, Refused, RoundTrip, Sums};
-use super::asked::{Asked, AskedSpan, asked};
+use super::asked::{Asked, AskedMoment, AskedSpan, asked};
 use super::one_test::{OneTest, TestOfPair, Tests};
 use super::{Answer, Json, Refusal};
 use crate::store::{self, DAY_NS, Figures, Kept, Listed, Metric};
@@ -167,11 +167,17 @@ pub(crate) async fn tests(
 }
 
 /// One test of any kind, with all that is kept of it
-#[utoipa::path(get, path = "/api/v1/tests/{id}", params(("id" = String, Path, description = "The id of the test: 32 hexadecimal digits")),
-    responses((status = 200, body = TestOfPair), (status = 401, body = Refused), (status = 404, body = Refused)))]
-pub(crate) async fn test(State(web): State<Arc<Web>>, Path(id): Path<String>) -> Answer<TestOfPair> {
+#[utoipa::path(get, path = "/api/v1/tests/{id}", params(AskedMoment, ("id" = String, Path, description = "The id of the test: 32 hexadecimal digits")),
+    responses((status = 200, body = TestOfPair), (status = 400, body = Refused), (status = 401, body = Refused),
+        (status = 404, body = Refused)))]
+pub(crate) async fn test(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    query: Asked<AskedMoment>,
+) -> Answer<TestOfPair> {
+    let within = asked(query)?.within()?;
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let kept = if is_id { web.series.test(&id).await? } else { None };
+    let kept = if is_id { web.series.test(&id, within).await? } else { None };
     match kept {
         Some(Kept::Udp(result)) => Ok(Json(result.into())),
         Some(Kept::Measurement(measurement)) => Ok(Json(measurement.into())),

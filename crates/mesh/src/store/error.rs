@@ -1,0 +1,37 @@
+//! Why a store cannot be used, and what to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database says so.
+    #[error("{0}")]
+    Database(#[from] sqlx::Error),
+    /// The system gives no thread or descriptor.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+    /// PostgreSQL does not answer, or does not let this role in.
+    #[error(
+        "cannot connect to PostgreSQL: {0}; look whether it runs, and whether the address in the file store is right"
+    )]
+    Unreachable(sqlx::Error),
+    /// PostgreSQL does not let this role make tables.
+    #[error("{0}; make the role the owner of the database: ALTER DATABASE … OWNER TO …")]
+    NoRight(sqlx::Error),
+    /// It does not end.
+    #[error("the database took more than {} s for an answer; look whether it runs", .0.as_secs())]
+    Slow(Duration),
+    /// SQLite wants a path that is text.
+    #[error("the path {} is no UTF-8: give the folder another name", .0.display())]
+    Path(PathBuf),
+    /// Written by a newer longhaul.
+    #[error("the store has form {0}, this longhaul knows {1}: use the newer longhaul")]
+    Newer(i64, i64),
+    /// Written by an older longhaul.
+    #[error(
+        "the store has form {0}, which was never released; this longhaul knows {1}: move it away, and a new one is made"
+    )]
+    Older(i64, i64),
+}

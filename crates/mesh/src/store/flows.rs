@@ -1,0 +1,158 @@
+//! Flows: a test from one site to another. Rows have a small number in place of three names.
+//!
+//! All tables of results have the same key: hour, flow, time in the hour, id. So a result that comes twice is there once, rows are added at the
+//! end, and those of a pair in an hour lie together: its year is found by single look-ups.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
+
+/// An hour in nanoseconds.
+pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
+
+pub(super) const FLOWS: &str = "CREATE TABLE IF NOT EXISTS flows (flow BIGINT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, \
+     receiver TEXT NOT NULL, UNIQUE (sender, receiver, test)) WITHOUT ROWID";
+/// Ids of results that came before their time, by a clock that was ahead. Their rows have another time each time they come.
+pub(super) const EARLY: &str = "CREATE TABLE IF NOT EXISTS early (id BLOB PRIMARY KEY) WITHOUT ROWID";
+
+/// Numbers that are remembered at most: those of 500 sites. A site may make up names of tests.
+const KNOWN_MOST: usize = 300_000;
+
+/// Test, sender, receiver.
+pub(super) type Names = [String; 3];
+
+/// The numbers of flows, as far as they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Flows(HashMap<Names, i64>);
+
+/// What a result of any kind says of itself.
+pub(super) struct Head<'a> {
+    pub(super) id: &'a str,
+    /// Test, sender, receiver.
+    pub(super) names: [&'a str; 3],
+    pub(super) at_ns: i64,
+}
+
+/// The key of a row.
+pub(super) struct Key {
+    pub(super) hour: i64,
+    pub(super) flow: i64,
+    pub(super) after_ns: i64,
+    pub(super) id: Vec<u8>,
+}
+
+impl Key {
+    fn new(at_ns: i64, flow: i64, id: Vec<u8>) -> Self {
+        Self { hour: at_ns.div_euclid(HOUR_NS), flow, after_ns: at_ns.rem_euclid(HOUR_NS), id }
+    }
+
+    /// That of a row whose first columns are `hour, flow, after_ns, id`.
+    pub(super) fn of(row: &AnyRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { hour: row.try_get(0)?, flow: row.try_get(1)?, after_ns: row.try_get(2)?, id: row.try_get(3)? })
+    }
+
+    /// When it began: nanoseconds since 1970.
+    pub(super) fn at_ns(&self) -> i64 {
+        self.hour * HOUR_NS + self.after_ns
+    }
+}
+
+impl Flows {
+    /// A transaction failed: the numbers that it gave are not in the database.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// The key of a result, within a transaction. Where its time is after `now_ns`, that is its time. `None`: it came before, with another time.
+    pub(super) async fn key(
+        &mut self,
+        to: &mut AnyConnection,
+        head: &Head<'_>,
+        now_ns: i64,
+    ) -> Result<Option<Key>, sqlx::Error> {
+        let id = bytes(head.id)?;
+        if head.at_ns > now_ns {
+            let early = sqlx::query("INSERT INTO early (id) VALUES ($1) ON CONFLICT (id) DO NOTHING").bind(id.clone());
+            if early.execute(&mut *to).await?.rows_affected() == 0 {
+                return Ok(None);
+            }
+        } else {
+            let early = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM early WHERE id = $1").bind(id.clone());
+            if early.fetch_one(&mut *to).await? > 0 {
+                return Ok(None);
+            }
+        }
+        let flow = self.number(to, head.names).await?;
+        Ok(Some(Key::new(head.at_ns.min(now_ns), flow, id)))
+    }
+
+    /// The number of a flow, within a transaction.
+    async fn number(&mut self, to: &mut AnyConnection, names: [&str; 3]) -> Result<i64, sqlx::Error> {
+        let key = names.map(str::to_owned);
+        if let Some(flow) = self.0.get(&key) {
+            return Ok(*flow);
+        }
+        let [test, sender, receiver] = names;
+        let known = sqlx::query_scalar("SELECT flow FROM flows WHERE test = $1 AND sender = $2 AND receiver = $3");
+        let flow = match known.bind(test).bind(sender).bind(receiver).fetch_optional(&mut *to).await? {
+            Some(flow) => flow,
+            None => {
+                let new = "INSERT INTO flows (flow, test, sender, receiver) SELECT coalesce(max(flow), 0) + 1, $1, $2, $3 FROM flows \
+                     RETURNING flow";
+                sqlx::query_scalar(new).bind(test).bind(sender).bind(receiver).fetch_one(&mut *to).await?
+            }
+        };
+        if self.0.len() >= KNOWN_MOST {
+            self.0.clear();
+        }
+        self.0.insert(key, flow);
+        Ok(flow)
+    }
+}
+
+/// The names of flows by their number, for one reader.
+#[derive(Debug, Default)]
+pub(super) struct Named(BTreeMap<i64, Names>);
+
+impl Named {
+    /// The names of a row's flow.
+    pub(super) async fn of(&mut self, from: &mut AnyConnection, flow: i64) -> Result<Names, sqlx::Error> {
+        // Those of a flow that is new are in the database before its first row is.
+        if !self.0.contains_key(&flow) {
+            let rows = sqlx::query("SELECT flow, test, sender, receiver FROM flows").fetch_all(from).await?;
+            let named =
+                rows.iter().map(|row| Ok((row.try_get(0)?, [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?])));
+            self.0 = named.collect::<Result<_, sqlx::Error>>()?;
+        }
+        self.0.get(&flow).cloned().ok_or_else(|| sqlx::Error::Decode(format!("the flow {flow} has no names").into()))
+    }
+}
+
+/// The bytes of 32 hexadecimal digits.
+pub(super) fn bytes(id: &str) -> Result<Vec<u8>, sqlx::Error> {
+    let number = (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| u128::from_str_radix(id, 16).ok())
+        .flatten();
+    let number = number.ok_or_else(|| sqlx::Error::Encode("an id has 32 hexadecimal digits".into()))?;
+    Ok(number.to_be_bytes().to_vec())
+}
+
+/// The 32 hexadecimal digits of an id.
+pub(super) fn digits(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_times_come_back() {
+        let id = "00112233445566778899aabbccddeeff";
+        assert_eq!(digits(&bytes(id).unwrap()), id);
+        assert!(["", "12", "+0112233445566778899aabbccddeeff"].into_iter().all(|id| bytes(id).is_err()));
+        let key = Key::new(1_767_225_600_123_456_789, 7, Vec::new());
+        assert_eq!((key.hour, key.after_ns, key.at_ns()), (490_896, 123_456_789, 1_767_225_600_123_456_789));
+    }
+}
