@@ -486,7 +486,7 @@ fn a_connection_that_is_cut_keeps_what_was_confirmed() {
     let all = archive.since(0).unwrap();
     assert!(confirmed.len() > 20 && confirmed.iter().all(|result| all.contains(result)), "{}", confirmed.len());
     // The answer to a COMMIT may be what was cut: then five results are there that were not confirmed.
-    assert!(all.len() % 5 == 0 && all.len() <= confirmed.len() + 50);
+    assert!(all.len().is_multiple_of(5) && all.len() <= confirmed.len() + 50);
     let sums = archive.hours(0).unwrap().iter().map(|hour| hour.tests).sum::<i64>();
     assert_eq!(sums, all.len() as i64);
     let runtime = runtime();
