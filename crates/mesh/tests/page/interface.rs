@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use longhaul_mesh::store::{Archive, TestResult};
+use longhaul_units::utc;
 use serde_json::{Value, json};
 
 use crate::common::{Coordinator, Folder, HOUR_NS, hub, names, now_ns, results};
@@ -124,16 +125,20 @@ fn each_answer_is_what_the_store_has() {
     let described: Value = serde_json::from_str(&coordinator.get("/api/v1/openapi.json").1).unwrap();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/openapi/longhaul-mesh.json");
     assert_eq!(described, serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap());
-    answers_are_as_described(&coordinator, &described);
+    answers_are_as_described(&coordinator, &described, &kept);
 }
 
 /// Each answer has the form that the description gives it.
-fn answers_are_as_described(coordinator: &Coordinator, described: &Value) {
+fn answers_are_as_described(coordinator: &Coordinator, described: &Value, kept: &[TestResult]) {
+    let oldest = kept.iter().min_by_key(|result| result.at_ns).unwrap();
+    let of_a_test = format!("{}?at={}", oldest.id, utc(oldest.at_ns));
+    // Older tests are found by their time alone.
+    assert_eq!(coordinator.get(&format!("/api/v1/tests/{}", oldest.id)).0, 404);
     let paths = described["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 9);
     for path in paths.keys() {
         let question = path.replace("{sender}", "ithaca").replace("{receiver}", "geneva").replace("/api/v1/", "");
-        is_as_described(coordinator, described, path, &question.replace("{id}", &format!("{:032x}", 7)));
+        is_as_described(coordinator, described, path, &question.replace("{id}", &of_a_test));
     }
 }
 

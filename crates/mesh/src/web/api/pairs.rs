@@ -181,6 +181,9 @@ pub(crate) async fn test(
     match kept {
         Some(Kept::Udp(result)) => Ok(Json(result.into())),
         Some(Kept::Measurement(measurement)) => Ok(Json(measurement.into())),
-        None => Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such test; a test has 32 hexadecimal digits")),
+        None => Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "there is no such test: an id has 32 hexadecimal digits, and a test that is older than two days needs its time, at=",
+        )),
     }
 }
