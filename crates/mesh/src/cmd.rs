@@ -164,14 +164,14 @@ fn init(mesh: &Path, folder: &Folder) -> Result<(), Failure> {
     let tokens = Folder::new(&folder.file("tokens"));
     tokens.make()?;
     for line in schedule.in_words(&parsed) {
-        println!("{line}");
+        say!("{line}");
     }
     for test in &parsed.tests {
         if !test.untestable.is_empty() {
             let name = |site| &parsed.of(site).name;
             let (one, other) = test.untestable[0];
             let more = test.untestable.len() / 2;
-            println!(
+            say!(
                 "{}: {more} pairs of sites behind NAT cannot be tested, such as {} and {}",
                 test.name,
                 name(one),
@@ -184,7 +184,7 @@ fn init(mesh: &Path, folder: &Folder) -> Result<(), Failure> {
             let key = Key::from_random(random()?).map_err(Failure::new)?;
             tokens.write(&site.name, &key.to_text())?;
         }
-        println!("{}: bring {} to this site; it works once", site.name, tokens.file(&site.name).display());
+        say!("{}: bring {} to this site; it works once", site.name, tokens.file(&site.name).display());
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
             // Whoever answered has the token: its key is the coordinator's, from now on.
             let belonging = Belonging { site: site.clone(), coordinator: address, key };
             folder.write("coordinator.json", &serde_json::to_string_pretty(&belonging).map_err(Failure::new)?)?;
-            println!("this is {site}");
+            say!("this is {site}");
             Ok(())
         }
         Message::Refused { message } => Err(Failure::new(format_args!("the coordinator refuses: {message}"))),

@@ -100,7 +100,7 @@ fn open_alarm(mesh: &Mesh, alarm: &Alarm) -> OpenAlarm {
 /// Prints a result as JSON.
 fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) -> Result<(), Failure> {
     let envelope = Envelope::new(schema, utc(now()), asked, result, Vec::new());
-    println!("{}", serde_json::to_string(&envelope).map_err(Failure::new)?);
+    say!("{}", serde_json::to_string(&envelope).map_err(Failure::new)?);
     Ok(())
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
         let asked = StatusAsked { folder: folder.name() };
         return print("longhaul.mesh.status/1", asked, Status { mesh: mesh.name.clone(), sites, alarms });
     }
-    println!("{}: {} sites, {} joined", mesh.name, mesh.sites.len(), members.len());
+    say!("{}: {} sites, {} joined", mesh.name, mesh.sites.len(), members.len());
     for site in &mesh.sites {
         let (at, tests) = of(&site.name);
         let state = match (members.contains_key(&site.name), tests) {
@@ -137,12 +137,12 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
             (true, 0) => "no result in the last day".to_owned(),
             (true, tests) => format!("{tests} tests in the last day, the last at {}", utc(at)),
         };
-        println!("  {:<20} {state}", site.name);
+        say!("  {:<20} {state}", site.name);
     }
     if alarms.is_empty() {
-        println!("nobody loses more than usual");
+        say!("nobody loses more than usual");
     }
-    alarms.iter().for_each(|alarm| println!("{}", alarm_line(&mesh, alarm)));
+    alarms.iter().for_each(|alarm| say!("{}", alarm_line(&mesh, alarm)));
     Ok(())
 }
 

@@ -20,11 +20,11 @@ fn milliseconds(ns: i64) -> String {
 
 /// Loss of UDP tests, hour by hour.
 pub(crate) fn hours(hours: &[Hour]) {
-    println!("{:<26}{:<16}{:>8}{:>12}{:>10}{:>12}", "hour", "test", "tests", "packets", "lost", "loss");
+    say!("{:<26}{:<16}{:>8}{:>12}{:>10}{:>12}", "hour", "test", "tests", "packets", "lost", "loss");
     for hour in hours {
         let loss = percent(hour.lost, hour.sent);
         let begin = utc(hour.begin_ns);
-        println!("{begin:<26}{:<16}{:>8}{:>12}{:>10}{loss:>12}", hour.test, hour.tests, hour.sent, hour.lost);
+        say!("{begin:<26}{:<16}{:>8}{:>12}{:>10}{loss:>12}", hour.test, hour.tests, hour.sent, hour.lost);
     }
 }
 
@@ -35,9 +35,9 @@ pub(crate) fn pairs(hours: &[Hour]) {
         let (tests, sent, lost) = pairs.entry((&hour.sender, &hour.receiver)).or_default();
         (*tests, *sent, *lost) = (*tests + hour.tests, *sent + hour.sent, *lost + hour.lost);
     }
-    println!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
+    say!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
     for ((from, to), (tests, sent, lost)) in pairs {
-        println!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
+        say!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn measurements(all: &[Measurement], each: bool) {
     round_trips(&trips);
     tcp(&flows);
     if !diagnoses.is_empty() {
-        println!("\nDiagnoses");
+        say!("\nDiagnoses");
     }
     diagnoses.into_iter().for_each(|(one, found)| diagnosis(one, found));
 }
@@ -75,9 +75,9 @@ fn between((at, from, to): &Key) -> String {
 
 fn heading(key: Option<&Key>, what: &str, columns: &[&str]) {
     let Some((at, ..)) = key else { return };
-    println!("\n{what}");
+    say!("\n{what}");
     let columns: String = columns.iter().map(|column| format!("{column:>16}")).collect();
-    println!(
+    say!(
         "{}{:<20}{:<20}{columns}",
         if at.is_some() { format!("{:<26}", "begun") } else { String::new() },
         "from",
@@ -102,7 +102,7 @@ fn round_trips(trips: &BTreeMap<Key, Vec<&RoundTrips>>) {
         let (sent, lost) = all.iter().fold((0, 0), |sum, trips| (sum.0 + trips.sent, sum.1 + trips.lost));
         let outages: i64 = all.iter().map(|trips| trips.outages).sum();
         let loss = percent(lost, sent);
-        println!("{}{least:>16}{half:>16}{p99:>16}{sent:>16}{loss:>16}{outages:>16}", between(key));
+        say!("{}{least:>16}{half:>16}{p99:>16}{sent:>16}{loss:>16}{outages:>16}", between(key));
     }
 }
 
@@ -115,14 +115,14 @@ fn tcp(flows: &BTreeMap<Key, Vec<&TcpFlow>>) {
         let mut limits: BTreeMap<&str, f64> = BTreeMap::new();
         all.iter().for_each(|flow| *limits.entry(&flow.limited_by).or_default() += flow.limited_share);
         let most = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map_or("-", |(name, _)| name);
-        println!("{}{:>16}{goodput:>16}{paced:>16}{retransmits:>16}  {most}", between(key), all.len());
+        say!("{}{:>16}{goodput:>16}{paced:>16}{retransmits:>16}  {most}", between(key), all.len());
     }
 }
 
 fn diagnosis(one: &Measurement, found: &Diagnosis) {
     let head = format!("{}  {} to {}:", utc(one.at_ns), one.sender, one.receiver);
     if let Some(failed) = &found.failed {
-        println!("{head} no answer: {failed}");
+        say!("{head} no answer: {failed}");
         return;
     }
     let carried = found
@@ -130,14 +130,14 @@ fn diagnosis(one: &Measurement, found: &Diagnosis) {
         .map_or_else(|| "no TCP test came to its end".to_owned(), |bps| format!("TCP carried {}", rate(bps)));
     let target =
         found.target_bps.map_or_else(String::new, |bps| format!(" where {} on the wire are expected", rate(bps)));
-    println!("{head} {carried}{target}");
+    say!("{head} {carried}{target}");
     for cause in &found.causes {
         let bound = cause.bound_bps.map_or_else(String::new, |bps| format!(", at most {}", rate(bps)));
         let place = if cause.place.is_empty() { String::new() } else { format!(" ({})", cause.place) };
-        println!("  {}{place}{bound}: {}", cause.code, cause.remedy);
+        say!("  {}{place}{bound}: {}", cause.code, cause.remedy);
     }
     if found.causes.is_empty() {
-        println!("  nothing limits it below that");
+        say!("  nothing limits it below that");
     }
 }
 
