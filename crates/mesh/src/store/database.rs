@@ -1,11 +1,12 @@
-//! One connection to a database, SQLite or PostgreSQL.
+//! Connections to a database, SQLite or PostgreSQL.
 //!
 //! Both take the same questions. Where their words differ this file translates: how tables are made, how a transaction begins, where the number of
 //! the form is.
 
 use std::time::Duration;
 
-use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::any::AnyPoolOptions;
+use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -115,11 +116,27 @@ async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
 }
 
 /// Says how this connection is to behave.
-pub(super) async fn set(connection: &mut AnyConnection, settings: &[&'static str]) -> Result<(), sqlx::Error> {
+async fn set(connection: &mut AnyConnection, settings: &[&'static str]) -> Result<(), sqlx::Error> {
     for setting in settings {
         sqlx::query(*setting).execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+/// Connections beside the one that writes results: `mode` is SQLite's, `sqlite` and `postgres` say how each is to behave. A question waits for one of
+/// `connections` for `patience`.
+pub(super) async fn pool(
+    address: &Address,
+    mode: &str,
+    (connections, patience): (u32, Duration),
+    (sqlite, postgres): (&'static [&'static str], &'static [&'static str]),
+) -> Result<AnyPool, StoreError> {
+    let settings = if matches!(address, Address::File(_)) { sqlite } else { postgres };
+    let pool = AnyPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(patience)
+        .after_connect(move |connection, _| Box::pin(set(connection, settings)));
+    Ok(pool.connect_with(address.options(mode)?).await?)
 }
 
 fn no_right(error: sqlx::Error) -> StoreError {

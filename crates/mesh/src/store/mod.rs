@@ -6,10 +6,10 @@
 
 /// A question about each unit of time from `$1` on and before `$2`. With CROSS JOIN, SQLite looks up a unit after the other.
 macro_rules! by_unit {
-    ($question:literal) => {
+    ($($question:tt)+) => {
         concat!(
             "WITH RECURSIVE units(unit) AS (SELECT $1 UNION ALL SELECT unit + 1 FROM units WHERE unit + 1 < $2) ",
-            $question
+            $($question)+
         )
     };
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::any::{AnyPoolOptions, AnyRow};
+use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row};
 
 use super::address::Address;
-use super::database::set;
+use super::database::pool;
 use super::error::StoreError;
 use super::flows::{HOUR_NS, Key, digits};
 use super::summary::{DAY_NS, NOTHING_LOST, UNITS};
@@ -181,13 +181,7 @@ impl Reader {
     /// # Errors
     /// Where the file or the database cannot be used.
     pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        let address = address.into();
-        let settings = if matches!(address, Address::File(_)) { SQLITE } else { POSTGRES };
-        let pool = AnyPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(PATIENCE)
-            .after_connect(move |connection, _| Box::pin(set(connection, settings)));
-        Ok(Self(pool.connect_with(address.options("ro")?).await?))
+        Ok(Self(pool(&address.into(), "ro", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
     /// Sums of all pairs over a span, by sender and receiver.

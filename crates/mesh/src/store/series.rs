@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sqlx::any::{AnyPoolOptions, AnyRow};
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AnyPool, Row};
 
 use super::Span;
 use super::address::Address;
-use super::database::{set, transact};
+use super::database::{pool, transact};
 use super::error::StoreError;
 use super::flows::{HOUR_NS, Key};
 use super::summary::DAY_NS;
@@ -140,13 +140,7 @@ impl Series {
     /// # Errors
     /// Where the store cannot be used.
     pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        let address = address.into();
-        let settings = if matches!(address, Address::File(_)) { SQLITE } else { POSTGRES };
-        let pool = AnyPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(PATIENCE)
-            .after_connect(move |connection, _| Box::pin(set(connection, settings)));
-        Ok(Self(pool.connect_with(address.options("rwc")?).await?))
+        Ok(Self(pool(&address.into(), "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
     /// Takes new results into the figures; whether there are more of them.

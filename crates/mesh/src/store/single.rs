@@ -30,9 +30,8 @@ macro_rules! select {
                 "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver FROM ", $table,
                 " JOIN flows ON flows.flow = ", $table, ".flow WHERE hour >= $1 AND hour < $2 AND id = $3"
             ),
-            concat!(
-                "WITH RECURSIVE units(unit) AS (SELECT $1 UNION ALL SELECT unit + 1 FROM units WHERE unit + 1 < $2) \
-                 SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver \
+            by_unit!(
+                "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver \
                  FROM units CROSS JOIN flows CROSS JOIN ", $table,
                 " WHERE flows.sender = $3 AND flows.receiver = $4 AND hour = unit AND ", $table, ".flow = flows.flow \
                  AND hour * $5 + after_ns >= $6 AND hour * $5 + after_ns < $7 ORDER BY hour DESC, after_ns DESC, id LIMIT $8"
