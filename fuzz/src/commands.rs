@@ -91,6 +91,14 @@ pub fn compare(input: &[u8]) {
     run(&["profile", "--json", &a]);
 }
 
+/// Samples of `longhaul tcp -o` for `longhaul profile`.
+pub fn profile(input: &[u8]) {
+    let folder = path("tcp");
+    fs::create_dir_all(&folder).expect("memory");
+    fs::write(Path::new(&folder).join("samples.parquet"), input).expect("memory");
+    run(&["profile", &folder]);
+}
+
 /// A file for `longhaul convert`, to each form; and as a file of a spool, whose folder is read otherwise.
 pub fn convert(input: &[u8]) {
     let (capture, log) = (capture(input), path("log.parquet"));
@@ -112,6 +120,14 @@ pub fn show(input: &[u8]) {
     let saved = file("result.json", input);
     run(&["show", &saved]);
     run(&["show", "--json", &saved]);
+}
+
+/// A file for `longhaul report`: alone, as a page, and beside itself.
+pub fn report(input: &[u8]) {
+    let saved = file("result.json", input);
+    run(&["report", &saved]);
+    run(&["report", "--force", "--html", &path("page.html"), &saved]);
+    run(&["report", "--markdown", &saved, &saved]);
 }
 
 /// A path file, as `longhaul paths show` and `emulate` read it.

@@ -125,28 +125,30 @@ impl Coordinator {
         }
     }
 
-    /// Takes what a site delivers. It writes of tests that it was part of, and of no others.
+    /// Takes what a site delivers, as far as it makes sense and is its own.
     fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
-        let is_own = |sender: &str, receiver: &str| sender == site || receiver == site;
-        let own = |result: &TestResult| result.is_sound() && is_own(&result.sender, &result.receiver);
-        let (results, bad): (Vec<_>, Vec<_>) = results.into_iter().partition(own);
-        // What only a newer coordinator knows waits for that at its site.
-        let known = measurements.into_iter().filter(|one| one.measured != Measured::Unknown);
-        let own = |one: &Measurement| one.is_sound() && is_own(&one.sender, &one.receiver);
-        let (measurements, no_sense): (Vec<_>, Vec<_>) = known.partition(own);
-        let mut ids: Vec<String> = bad.into_iter().map(|result| result.id).collect();
-        ids.extend(no_sense.into_iter().map(|one| one.id));
-        if !ids.is_empty() {
-            eprintln!("{site}: {} results are not its own or make no sense; not kept", ids.len());
-        }
+        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
         let mut archive = self.archive();
+        let mut is_own = |names| is_own(&mesh, &mut archive, site, names);
+        let (mut taken, mut measured, mut ids, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for one in results {
+            ids.push(one.id.clone());
+            let is_kept = one.is_sound() && is_own([&one.test, &one.sender, &one.receiver])?;
+            if is_kept { taken.push(one) } else { refused += 1 }
+        }
+        // What only a newer coordinator knows waits for that at its site.
+        for one in measurements.into_iter().filter(|one| one.measured != Measured::Unknown) {
+            ids.push(one.id.clone());
+            let is_kept = one.is_sound() && is_own([&one.test, &one.sender, &one.receiver])?;
+            if is_kept { measured.push(one) } else { refused += 1 }
+        }
+        if refused > 0 {
+            eprintln!("{site}: {refused} results are not its own or make no sense; not kept");
+        }
         // A site whose clock is far ahead must not make others look old.
-        archive.take_at(now(), &results)?;
-        archive.take_measurements_at(now(), &measurements)?;
-        drop(archive);
+        archive.take_at(now(), &taken)?;
+        archive.take_measurements_at(now(), &measured)?;
         // Also what is not kept is confirmed: it would come again for ever.
-        ids.extend(results.into_iter().map(|result| result.id));
-        ids.extend(measurements.into_iter().map(|one| one.id));
         Ok(Message::Confirmed { ids })
     }
 
@@ -186,11 +188,26 @@ impl Coordinator {
     }
 }
 
+/// Whether a site may write results of a test with these names: it was part of it, and the mesh has or had such a test.
+fn is_own(mesh: &Mesh, archive: &mut Archive, site: &str, names: [&str; 3]) -> Result<bool, Failure> {
+    let [test, sender, receiver] = names;
+    if sender != site && receiver != site {
+        return Ok(false);
+    }
+    let is_planned = mesh.tests.iter().any(|plan| plan.name == test)
+        && [sender, receiver].into_iter().all(|name| mesh.site(name).is_some());
+    Ok(is_planned || archive.has_flow(names)?)
+}
+
 fn or_refused(answer: Result<Message, Failure>) -> Message {
     answer.unwrap_or_else(|failure| Message::Refused { message: failure.to_string() })
 }
 
 impl Answering for Coordinator {
+    fn is_member(&self, peer: PublicKey) -> bool {
+        self.folder.members().is_ok_and(|members| site_of(&members, peer).is_some())
+    }
+
     fn answer(&self, peer: PublicKey, question: Message) -> Message {
         or_refused(self.member(peer, question))
     }

@@ -1,13 +1,13 @@
 //! Connections between sites and their coordinator: a question and its answer over an encrypted channel.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, PublicKey, Role};
+use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Taken, shown};
 
 use crate::error::Failure;
 use crate::folder::random;
@@ -15,10 +15,12 @@ use longhaul_mesh_model::message::Message;
 
 /// Whoever says nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections at the same time; more are closed at once.
-const CONNECTIONS_MOST: usize = 64;
-/// A connection is for one question.
+/// Connections at the same time. A further one closes that of a stranger, or is closed where all are of members.
+const CONNECTIONS_MOST: usize = 128;
+/// A connection is for one question, which may have many results.
 const CONNECTION_LASTS: Duration = Duration::from_secs(30);
+/// Until then somebody has to prove who he is.
+const STRANGER_LASTS: Duration = Duration::from_secs(10);
 
 /// Who this end is to the other.
 pub(crate) enum As<'a> {
@@ -39,9 +41,14 @@ pub(crate) fn ask(address: &str, who: &As, question: &Message) -> Result<Message
                     As::Known(own, theirs) => Channel::to_known(own, theirs, random()?),
                     As::Token(key) => Channel::keyed(Role::Client, key, random()?),
                 };
-                let mut link = Link::new(stream, channel).map_err(failed)?;
+                let mut link = Link::new(stream, channel, Instant::now() + CONNECTION_LASTS).map_err(failed)?;
                 link.send(question).map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
-                return link.receive().map_err(|failure| Failure::new(format_args!("{address}: {failure}")));
+                let answer = link.receive().map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
+                return Ok(match answer {
+                    // It is printed on this end's terminal.
+                    Message::Refused { message } => Message::Refused { message: shown(&message) },
+                    answer => answer,
+                });
             }
             Err(error) => last = Some(error),
         }
@@ -57,47 +64,84 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(stream: TcpStream, channel: Channel<Message>) -> std::io::Result<Self> {
+    fn new(stream: TcpStream, channel: Channel<Message>, ends: Instant) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, channel, ends: Instant::now() + CONNECTION_LASTS })
+        Ok(Self { stream, channel, ends })
     }
 
+    /// Sends what the channel has for the other end. Also one that reads a byte now and then comes to an end.
     fn flush(&mut self) -> std::io::Result<()> {
-        self.channel.poll_transmit().map_or(Ok(()), |bytes| self.stream.write_all(&bytes))
+        let bytes = self.channel.poll_transmit().unwrap_or_default();
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            self.stream.set_write_timeout(Some(patience(self.ends)?))?;
+            match self.stream.write(left)? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                count => left = &left[count..],
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn send(&mut self, message: &Message) -> Result<(), Failure> {
         self.channel.send(message).map_err(Failure::new)?;
-        self.flush().map_err(Failure::new)
+        self.flush().map_err(failure)
     }
 
     pub(crate) fn receive(&mut self) -> Result<Message, Failure> {
-        let mut buffer = [0; 16 << 10];
         loop {
             if let Some(message) = self.channel.poll_message() {
                 return Ok(message);
             }
-            // Also a peer that sends a byte now and then comes to an end.
-            if Instant::now() > self.ends {
-                return Err(Failure::new("no answer in time"));
-            }
-            let count = match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(Failure::new("closed by the other end")),
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(Failure::new("no answer in time")),
-                Err(error) => return Err(Failure::new(error)),
-            };
-            let handled = self.channel.handle_bytes(&buffer[..count]);
-            self.flush().map_err(Failure::new)?;
-            handled.map_err(|error| Failure::new(format_args!("{error}: {}", error.remedy())))?;
+            self.read()?;
         }
+    }
+
+    /// Handles what arrives next.
+    fn read(&mut self) -> Result<(), Failure> {
+        let mut buffer = [0; 16 << 10];
+        let count = read_some(&mut self.stream, &mut buffer, self.ends).map_err(failure)?;
+        let handled = self.channel.handle_bytes(&buffer[..count]);
+        self.flush().map_err(failure)?;
+        handled.map_err(|error| Failure::new(format_args!("{error}: {}", error.remedy())))
+    }
+}
+
+/// What is left until `ends`, [`PATIENCE`] at most.
+fn patience(ends: Instant) -> std::io::Result<Duration> {
+    let left = ends.saturating_duration_since(Instant::now()).min(PATIENCE);
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Reads a byte or more. Also a peer that sends a byte now and then comes to an end.
+fn read_some(stream: &mut TcpStream, buffer: &mut [u8], ends: Instant) -> std::io::Result<usize> {
+    stream.set_read_timeout(Some(patience(ends)?))?;
+    match stream.read(buffer)? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        count => Ok(count),
+    }
+}
+
+fn read_all(stream: &mut TcpStream, mut buffer: &mut [u8], ends: Instant) -> std::io::Result<()> {
+    while !buffer.is_empty() {
+        let count = read_some(stream, buffer, ends)?;
+        buffer = &mut buffer[count..];
+    }
+    Ok(())
+}
+
+fn failure(error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::new("no answer in time"),
+        ErrorKind::UnexpectedEof => Failure::new("closed by the other end"),
+        _ => Failure::new(error),
     }
 }
 
 /// What a listener does with questions. The answer ends the connection.
 pub(crate) trait Answering: Send + Sync + 'static {
+    /// Whether this is a member, whose connection no stranger may close.
+    fn is_member(&self, peer: PublicKey) -> bool;
     /// A member's question, or that of a host with a key that may be no member's.
     fn answer(&self, peer: PublicKey, question: Message) -> Message;
     /// Tokens that may be used, each with its site.
@@ -112,66 +156,111 @@ pub(crate) trait Answering: Send + Sync + 'static {
 
 /// Answers connections in threads, for ever.
 pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Arc<impl Answering>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Mutex::new(Places::new(CONNECTIONS_MOST)));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors: others end soon.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let counted = Counted(Arc::clone(&open));
-        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MOST {
-            continue;
-        }
+        let Some(place) = Place::take(&places, &stream) else { continue };
         let (answering, identity) = (Arc::clone(answering), identity.clone());
         let serve = move || {
-            let _counted = counted;
             // What one connection does wrong is its own affair.
-            let _ = serve(stream, &identity, &*answering);
+            let _ = serve(stream, &identity, &*answering, &place);
         };
         // Without a thread the connection is closed.
         let _ = thread::Builder::new().name("link".into()).spawn(serve);
     }
 }
 
-/// One of the connections that are open, also one whose thread panics.
-struct Counted(Arc<AtomicUsize>);
+type Connections = Arc<Mutex<Places<TcpStream>>>;
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+/// A connection's place among the others, given back when dropped.
+struct Place {
+    places: Connections,
+    number: u64,
+    is_known: Arc<AtomicBool>,
+    taken: Instant,
+}
+
+impl Place {
+    /// `None` where there is none, or the connection has ended.
+    fn take(places: &Connections, stream: &TcpStream) -> Option<Self> {
+        let (address, handle): (IpAddr, TcpStream) = (stream.peer_addr().ok()?.ip(), stream.try_clone().ok()?);
+        let Taken { number, is_known, displaced } = locked(places).take(address, handle)?;
+        if let Some(stranger) = displaced {
+            // Its thread wakes up, and ends.
+            let _ = stranger.shutdown(Shutdown::Both);
+        }
+        Some(Self { places: Arc::clone(places), number, is_known, taken: Instant::now() })
+    }
+
+    /// The question of who has proven who he is, and is one that `is_member` knows.
+    fn question(&self, link: &mut Link, is_member: impl Fn(&Link) -> bool) -> Result<Message, Failure> {
+        while !link.channel.is_proven() {
+            link.read()?;
+        }
+        if is_member(link) {
+            self.is_known.store(true, Ordering::Relaxed);
+            link.ends = self.taken + CONNECTION_LASTS;
+        }
+        link.receive()
     }
 }
 
-fn serve(mut stream: TcpStream, identity: &Identity, answering: &impl Answering) -> Result<(), Failure> {
-    stream.set_read_timeout(Some(PATIENCE)).map_err(Failure::new)?;
+impl Drop for Place {
+    fn drop(&mut self) {
+        locked(&self.places).leave(self.number);
+    }
+}
+
+fn locked(places: &Connections) -> std::sync::MutexGuard<'_, Places<TcpStream>> {
+    // Each of its steps is whole.
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve(
+    mut stream: TcpStream,
+    identity: &Identity,
+    answering: &impl Answering,
+    place: &Place,
+) -> Result<(), Failure> {
+    let ends = place.taken + STRANGER_LASTS;
     let mut first = [0; PREAMBLE_BYTES];
-    stream.read_exact(&mut first).map_err(Failure::new)?;
+    read_all(&mut stream, &mut first, ends).map_err(failure)?;
     if first.ends_with(b"keyed") {
-        return serve_token(stream, &first, answering);
+        return serve_token(stream, &first, answering, place);
     }
     let mut channel = Channel::from_known(identity, random()?);
     channel.handle_bytes(&first).map_err(Failure::new)?;
-    let mut link = Link::new(stream, channel).map_err(Failure::new)?;
-    link.flush().map_err(Failure::new)?;
-    let question = link.receive()?;
+    let mut link = Link::new(stream, channel, ends).map_err(Failure::new)?;
+    link.flush().map_err(failure)?;
+    let is_member = |link: &Link| link.channel.peer().is_some_and(|peer| answering.is_member(peer));
+    let question = place.question(&mut link, is_member)?;
     let peer = link.channel.peer().ok_or_else(|| Failure::new("no identity"))?;
     let answer = answering.answer(peer, question);
     link.send(&answer)
 }
 
 /// Answers a client with a token. The client does not say which one it has: each unused token is tried on its first message.
-fn serve_token(mut stream: TcpStream, preamble: &[u8], answering: &impl Answering) -> Result<(), Failure> {
+fn serve_token(
+    mut stream: TcpStream,
+    preamble: &[u8],
+    answering: &impl Answering,
+    place: &Place,
+) -> Result<(), Failure> {
+    let ends = place.taken + STRANGER_LASTS;
     // Length, ephemeral key, tag.
     let mut first = [0; 2 + 32 + 16];
-    stream.read_exact(&mut first).map_err(Failure::new)?;
+    read_all(&mut stream, &mut first, ends).map_err(failure)?;
     for (site, token) in answering.tokens() {
         let mut channel = Channel::keyed(Role::Server, &token, random()?);
         channel.handle_bytes(preamble).map_err(Failure::new)?;
         if channel.handle_bytes(&first).is_ok() {
-            let mut link = Link::new(stream, channel).map_err(Failure::new)?;
-            link.flush().map_err(Failure::new)?;
-            let question = link.receive()?;
+            let mut link = Link::new(stream, channel, ends).map_err(Failure::new)?;
+            link.flush().map_err(failure)?;
+            let question = place.question(&mut link, |_| true)?;
             let answer = answering.answer_token(&site, question);
             return link.send(&answer);
         }

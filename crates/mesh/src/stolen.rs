@@ -1,11 +1,13 @@
 //! What somebody can do with the key of one site: nothing that this site could not, and nothing in another's name.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use longhaul_channel::Identity;
+use longhaul_channel::{Identity, PublicKey};
 use longhaul_mesh_model::message::Message;
 use longhaul_mesh_model::result::{Measured, Measurement, RoundTrips, TestResult};
 
@@ -107,12 +109,26 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
     let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
 
-    let results = vec![result("geneva", "chicago"), result("ithaca", "geneva")];
-    let measurements = vec![measurement("chicago", "geneva"), measurement("ithaca", "chicago")];
+    // Neither of others, nor with names that the mesh does not have, nor numbers whose sums have no room.
+    let mut made_up = result("ithaca", "geneva");
+    made_up.test = "made up".into();
+    let mut endless = measurement("ithaca", "chicago");
+    if let Measured::Rtt(trips) = &mut endless.measured {
+        trips.outages = i64::MAX;
+    }
+    let results =
+        vec![result("geneva", "chicago"), result("ithaca", "mallory"), made_up, result("ithaca", "geneva")];
+    let measurements = vec![measurement("chicago", "geneva"), endless, measurement("ithaca", "chicago")];
     let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
-    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 4));
-    assert_eq!(archive.since(0).unwrap(), results[1..], "only what ithaca was part of");
-    assert_eq!(archive.measurements(0).unwrap(), measurements[1..]);
+    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 7));
+    assert_eq!(archive.since(0).unwrap(), results[3..], "only what ithaca was part of");
+    assert_eq!(archive.measurements(0).unwrap(), measurements[2..]);
+    // What a site measured for a test that the mesh has no more is late, and its own.
+    mesh.folder.write("mesh.toml", &MESH.replace("'probes'", "'others'")).unwrap();
+    let late = result("ithaca", "geneva");
+    ask("ithaca", Message::Deliver { results: vec![late.clone()], measurements: Vec::new() });
+    assert!(archive.since(0).unwrap().contains(&late));
+    mesh.folder.write("mesh.toml", MESH).unwrap();
 
     // A part of a shared link for a test that another begins, or whose packets ithaca neither sends nor receives.
     let lease = |sender: &str, receiver: &str| {
@@ -160,4 +176,60 @@ fn a_stolen_key_makes_no_site_send_to_a_third_one() {
     assert!(matches!(test("ithaca", "flood", "ithaca", "chicago"), Message::Refused { .. }), "no test of the mesh");
     // Its own test is another matter: chicago has just started, and says when it may.
     assert!(matches!(test("ithaca", "probes", "ithaca", "chicago"), Message::Busy { .. }));
+}
+
+/// 300 connections that say nothing: where there are no more places, theirs go to who has a key.
+#[test]
+fn strangers_keep_no_member_out() {
+    let mesh = Mesh::make("stolen-strangers");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let identity = mesh.folder.identity().unwrap();
+    let public = identity.public();
+    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
+    let strangers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let known = As::Known(&mesh.identities["ithaca"], public);
+    let fetch = Message::Fetch { have: String::new() };
+    let answer = link::ask(&address.to_string(), &known, &fetch).unwrap();
+    assert!(matches!(answer, Message::Mesh { .. }), "{answer:?}");
+    drop(strangers);
+}
+
+/// A word at a time keeps a connection open no longer than none.
+#[test]
+fn a_stranger_that_dawdles_is_closed() {
+    let mesh = Mesh::make("stolen-slow");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (identity, coordinator) = (mesh.folder.identity().unwrap(), coordinator::answering(&mesh.folder).unwrap());
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
+    let mut stranger = TcpStream::connect(address).unwrap();
+    let begin = Instant::now();
+    // The preamble of the protocol has 16 bytes.
+    while stranger.write_all(b"l").is_ok() && begin.elapsed() < Duration::from_secs(30) {
+        stranger.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        if matches!(stranger.read(&mut [0]), Ok(0)) {
+            break;
+        }
+    }
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
+/// What another end says is one line, and nothing that a terminal obeys.
+#[test]
+fn a_refusal_is_shown_as_text() {
+    struct Rude;
+    impl Answering for Rude {
+        fn is_member(&self, _peer: PublicKey) -> bool {
+            true
+        }
+        fn answer(&self, _peer: PublicKey, _question: Message) -> Message {
+            Message::Refused { message: "no\n\u{1b}[2Jchicago joined\u{9b}1m".into() }
+        }
+    }
+    let mesh = Mesh::make("stolen-rude");
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), Rude);
+    let Message::Refused { message } = ask("ithaca", Message::Leased) else { panic!("no refusal") };
+    assert!(!message.contains(char::is_control) && message.starts_with("no "), "{message:?}");
 }

@@ -3,10 +3,13 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longhaul_kernel::new_file::{self, NewFile, PUBLIC, refuse_link_of_another, without_name};
 use parquet::errors::ParquetError;
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::output::Failure;
@@ -19,60 +22,76 @@ pub(crate) const RUNS: &str = "runs.jsonl";
 /// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A folder for a result.
+/// A folder for a result. It is opened once: what is written later is written there, whatever has its name then.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder {
+    name: PathBuf,
+    open: Arc<OwnedFd>,
+}
 
 impl Folder {
     /// A folder whose measurement goes on: later writes replace files of the same name.
     pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
-        match folder_at(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err(Failure::new("not_written", format!("{}: {error}", path.display()))
-                .remedy("give a folder that you can write to")),
-        }
+        Self::at(&path).map_err(|error| {
+            Failure::new("not_written", format!("{}: {error}", path.display()))
+                .remedy("give a folder that you can write to")
+        })
+    }
+
+    fn at(path: &Path) -> io::Result<Self> {
+        folder_at(path)?;
+        // A link of this user's own is followed; one that came in between is of somebody else.
+        let no_link = if path.is_symlink() { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let open = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | no_link, Mode::empty())?;
+        Ok(Self { name: path.to_owned(), open: Arc::new(open) })
+    }
+
+    /// A way to it that no rename changes (proc(5)).
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.open.as_raw_fd()).into()
     }
 
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
     /// removed with all its files.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
-        folder_at(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
-        let has_runs = path.join(RUNS).exists();
-        if has_runs || path.join(RESULT).exists() {
+        let unusable = |error: io::Error| failed(error.to_string()).remedy("give a folder that you can write to");
+        let folder = Self::at(&path).map_err(unusable)?;
+        let has_runs = folder.has(RUNS);
+        if has_runs || folder.has(RESULT) {
             if !overwrite.allowed() {
                 let refused = there_already(&path, "the folder has a result already");
                 let remedy = "give another name, go on by --resume, or replace it by --force";
                 return Err(if has_runs { refused.remedy(remedy) } else { refused });
             }
-            remove_result(&path).map_err(|error| failed(error.to_string()))?;
+            remove_result(&folder.path()).map_err(|error| failed(error.to_string()))?;
         }
-        without_name(&path).map_err(|error| failed(error.to_string()).remedy("give a folder that you can write to"))?;
-        Ok(Self(path))
+        without_name(&folder.path()).map_err(unusable)?;
+        Ok(folder)
     }
 
     /// Whether it has a file of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.join(name).exists()
+        self.path().join(name).exists()
     }
 
     /// Saves `envelope` as it is printed. A reader never sees a partial file.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
-        let write = |text: String| new_file::write(&self.0.join(RESULT), text + "\n");
+        let write = |text: String| new_file::write(&self.path().join(RESULT), text + "\n");
         serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
-            Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.0.display()))
+            Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.name.display()))
         })
     }
 
     /// Writes the file `name` by `write`, or nothing.
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         let complete = || {
             let new = NewFile::create(&path, PUBLIC)?;
             write(new.file().try_clone()?)?;
             Ok::<_, ParquetError>(new.finish()?)
         };
-        complete().map_err(|error| format!("{}: {error}", path.display()))
+        complete().map_err(|error| format!("{}: {error}", self.name.join(name).display()))
     }
 }
 

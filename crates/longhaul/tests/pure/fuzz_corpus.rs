@@ -293,6 +293,8 @@ targets! {
     compare + "fuzz/corpus/capture": commands::compare;
     convert + "fuzz/corpus/header_log": commands::convert;
     show + "fuzz/corpus/saved_result": commands::show;
+    profile + "fuzz/corpus/analyze": commands::profile;
+    report + "fuzz/corpus/saved_result": commands::report;
     paths_show + "fuzz/corpus/path_file": commands::paths_show;
     peer_report + "fuzz/corpus/end_report": commands::peer_report;
 }

@@ -84,7 +84,8 @@ fn a_link_of_another_user_is_not_followed() {
     let at_folder = folder.file("to-a-folder");
     symlink(&planted.folder, &at_folder).unwrap();
     lchown(&at_folder, Some(65_534), Some(65_534)).unwrap();
-    let commands: [&[&str]; 4] = [
+    let commands: [&[&str]; 5] = [
+        &["serve", "-D", "--bind", "127.0.0.1", "--no-auth", "--port", "0", "--logfile", &theirs],
         &["analyze", "--html", &theirs, &capture],
         &["compare", "--html", &theirs, &capture, &capture],
         &["analyze", "-o", &at_folder, &capture],

@@ -7,7 +7,7 @@ use longhaul_rtt::probe_log::{About, ProbeRow, SCHEMA, write_segment};
 use longhaul_rtt::{ChangedWay, OwnRoute, PathChange};
 
 use crate::common::captures::{Folder, json};
-use crate::common::longhaul;
+use crate::common::{longhaul, root};
 
 const BEGAN_NS: i64 = 1_700_000_000_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -58,4 +58,23 @@ fn a_way_that_changed_is_told_and_its_step_is_in_the_path() {
     let changes = result["way_changes"].as_array().unwrap();
     assert_eq!((changes.len(), changes[1]["rtt_ns"].is_null()), (2, true), "{changes:?}");
     assert!((changes[0]["rtt_ns"].as_f64().unwrap() - 3e6).abs() < 1e4, "{changes:?}");
+}
+
+/// A header log that deceives the library about its lengths, as samples of `longhaul tcp -o`.
+#[test]
+fn a_folder_of_tcp_with_hostile_samples_is_refused() {
+    let folder = Folder::new("profile-hostile");
+    let mut tried = 0;
+    for seed in std::fs::read_dir(root().join("fuzz/corpus/analyze")).unwrap() {
+        let seed = seed.unwrap().path();
+        if std::fs::read(&seed).unwrap().starts_with(b"PAR1") {
+            std::fs::copy(&seed, folder.file("samples.parquet")).unwrap();
+            let refused = longhaul(&["profile", &folder.file("")]);
+            let said = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(1), "{}: {said}", seed.display());
+            assert!(said.contains("samples.parquet: "), "{}: {said}", seed.display());
+            tried += 1;
+        }
+    }
+    assert!(tried > 0);
 }

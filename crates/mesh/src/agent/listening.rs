@@ -12,14 +12,13 @@ use longhaul_mesh_model::schedule::initiator;
 use longhaul_units::{BitRate, Nanos};
 
 use super::shared::{Shared, View};
+use super::standing::PROBES_MOST;
 use super::testing;
 use crate::error::Failure;
 use crate::folder::{random, site_of};
 use crate::link::Answering;
 use longhaul_mesh_model::message::Message;
 
-/// Servers of round trips at most: a mesh of 500 sites has as many partners.
-const PROBES_MOST: usize = 512;
 /// One that ends, and the one after it.
 const PROBES_OF_PARTNER: usize = 2;
 
@@ -172,6 +171,10 @@ fn held(test: &TestPlan) -> Nanos {
 }
 
 impl Answering for Partner {
+    fn is_member(&self, peer: PublicKey) -> bool {
+        self.shared.view().is_some_and(|view| site_of(&view.members, peer).is_some())
+    }
+
     fn answer(&self, peer: PublicKey, question: Message) -> Message {
         self.member(peer, question).unwrap_or_else(|failure| Message::Refused { message: failure.to_string() })
     }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use longhaul_mesh_model::file::{Limits, Mesh};
+use longhaul_channel::shown;
+use longhaul_mesh_model::file::{Limits, Mesh, MeshError};
 
 use crate::coordinator::now_ns;
 use crate::error::Failure;
@@ -128,10 +129,12 @@ fn fetch(shared: &Shared) -> Result<(), Failure> {
     };
     // Its clock, as of half of the time that asking took.
     let middle = asked / 2 + now_ns() / 2;
-    shared.set_offset(theirs as i64 - middle as i64);
+    let offset = i128::from(theirs) - i128::from(middle);
+    shared.set_offset(i64::try_from(offset).map_err(|_| Failure::new("the coordinator's clock makes no sense"))?);
     shared.set_wanted(wanted);
     if let (Some(file), Some(members)) = (file, members) {
-        let mesh = Mesh::parse(&file).map_err(|error| Failure::new(format_args!("the coordinator's mesh: {error}")))?;
+        let refused = |error: MeshError| shown(&format!("the coordinator's mesh: {error}"));
+        let mesh = Mesh::parse(&file).map_err(|error| Failure::new(refused(error)))?;
         let view = View::new(state, mesh, members.clone(), &shared.site)?;
         shared.folder.write("mesh.toml", &file)?;
         shared.folder.put_members(&members)?;

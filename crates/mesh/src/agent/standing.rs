@@ -21,6 +21,9 @@ use longhaul_mesh_model::message::Message;
 const RETRY: Duration = Duration::from_secs(2);
 const RETRY_MOST: Duration = Duration::from_secs(300);
 
+/// Partners that a site probes, and that it answers, at most: a program each. A mesh of 500 sites has as many.
+pub(super) const PROBES_MOST: usize = 512;
+
 /// The threads, by test and partner.
 #[derive(Default)]
 pub(super) struct Standing {
@@ -41,8 +44,14 @@ impl Standing {
                 let names = (test.name.clone(), view.mesh.of(partner).name.clone());
                 let (shared, own) = (Arc::clone(shared), names.clone());
                 let probing = move || probe(&shared, &own.0, &own.1);
-                if !self.threads.contains_key(&names)
-                    && let Ok(thread) = thread::Builder::new().name("probing".into()).spawn(probing)
+                if self.threads.contains_key(&names) {
+                    continue;
+                }
+                if self.threads.len() >= PROBES_MOST {
+                    eprintln!("{} to {}: not probed, as {PROBES_MOST} partners are", names.0, names.1);
+                    return;
+                }
+                if let Ok(thread) = thread::Builder::new().name("probing".into()).spawn(probing)
                 {
                     self.threads.insert(names, thread);
                 }

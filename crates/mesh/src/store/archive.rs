@@ -102,6 +102,14 @@ impl Archive {
         })
     }
 
+    /// Whether there are results of a flow: test, sender, receiver.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn has_flow(&mut self, names: [&str; 3]) -> Result<bool, StoreError> {
+        self.0.run(async |Open { connection, flows }| flows.has(connection, names).await)
+    }
+
     /// Results since `from_ns`, in order of time.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ pub(super) const FLOWS: &str = "CREATE TABLE IF NOT EXISTS flows (flow BIGINT PR
 /// Ids of results that came before their time, by a clock that was ahead. Their rows have another time each time they come.
 pub(super) const EARLY: &str = "CREATE TABLE IF NOT EXISTS early (id BLOB PRIMARY KEY) WITHOUT ROWID";
 
-/// Numbers that are remembered at most: those of 500 sites. A site may make up names of tests.
+/// Numbers that are remembered at most: those of 500 sites.
 const KNOWN_MOST: usize = 300_000;
 
 /// Test, sender, receiver.
@@ -87,6 +87,11 @@ impl Flows {
         Ok(Some(Key::new(head.at_ns.min(now_ns), flow, id)))
     }
 
+    /// Whether there is such a flow.
+    pub(super) async fn has(&self, from: &mut AnyConnection, names: [&str; 3]) -> Result<bool, sqlx::Error> {
+        Ok(self.0.contains_key(&names.map(str::to_owned)) || find(from, names).await?.is_some())
+    }
+
     /// The number of a flow, within a transaction.
     async fn number(&mut self, to: &mut AnyConnection, names: [&str; 3]) -> Result<i64, sqlx::Error> {
         let key = names.map(str::to_owned);
@@ -94,8 +99,7 @@ impl Flows {
             return Ok(*flow);
         }
         let [test, sender, receiver] = names;
-        let known = sqlx::query_scalar("SELECT flow FROM flows WHERE test = $1 AND sender = $2 AND receiver = $3");
-        let flow = match known.bind(test).bind(sender).bind(receiver).fetch_optional(&mut *to).await? {
+        let flow = match find(to, names).await? {
             Some(flow) => flow,
             None => {
                 let new = "INSERT INTO flows (flow, test, sender, receiver) SELECT coalesce(max(flow), 0) + 1, $1, $2, $3 FROM flows \
@@ -109,6 +113,12 @@ impl Flows {
         self.0.insert(key, flow);
         Ok(flow)
     }
+}
+
+/// The number of a flow, if it has one.
+async fn find(from: &mut AnyConnection, [test, sender, receiver]: [&str; 3]) -> Result<Option<i64>, sqlx::Error> {
+    let known = sqlx::query_scalar("SELECT flow FROM flows WHERE test = $1 AND sender = $2 AND receiver = $3");
+    known.bind(test).bind(sender).bind(receiver).fetch_optional(from).await
 }
 
 /// The names of flows by their number, for one reader.

@@ -4,11 +4,12 @@
 //! the coordinator.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
 use subtle::ConstantTimeEq;
 
 use crate::error::Failure;
@@ -66,7 +67,8 @@ impl Login {
 
     /// Whether whoever sent these headers may read.
     pub(super) fn allows(&self, headers: &HeaderMap) -> bool {
-        if self.public {
+        // Over plain http nothing proves to a browser whom it talks to: a page of another origin could have its own name lead here.
+        if self.public && (self.encrypted || is_by_address(headers)) {
             return true;
         }
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -94,13 +96,10 @@ impl Login {
         Ok(Some(self.set_cookie(&session, LASTS.as_secs())))
     }
 
-    /// Ends the browser's session: the cookie that it gets instead.
-    pub(super) fn log_out(&self, headers: &HeaderMap) -> String {
+    /// Ends the browser's session: the cookie that it gets instead. `None` where it sent none, as from a page of another origin.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<String> {
         let mut sessions = self.sessions();
-        for value in cookies(headers) {
-            sessions.remove(value);
-        }
-        self.set_cookie("", 0)
+        cookies(headers).map(|value| sessions.remove(value)).last().map(|_| self.set_cookie("", 0))
     }
 
     fn set_cookie(&self, value: &str, seconds: u64) -> String {
@@ -110,8 +109,36 @@ impl Login {
     }
 }
 
+/// Whether the question is to an address, or to this host's name for itself. Programs that send no name are no browsers.
+fn is_by_address(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
+    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    name == "localhost" || address.parse::<IpAddr>().is_ok()
+}
+
 /// Values of the cookie with the own name.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(';')).filter_map(|one| one.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_from_names() {
+        let by = |host: &str| is_by_address(&HeaderMap::from_iter([(HOST, HeaderValue::from_str(host).unwrap())]));
+        for own in ["127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "localhost", "localhost:8080"] {
+            assert!(by(own), "{own}");
+        }
+        for other in ["", ":8080", "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:80"] {
+            assert!(!by(other), "{other}");
+        }
+        assert!(is_by_address(&HeaderMap::new()));
+    }
 }

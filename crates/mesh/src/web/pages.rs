@@ -1,10 +1,11 @@
 //! The page itself, its style and script, and the way to log in.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -70,7 +71,12 @@ async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Res
     if web.login.allows(request.headers()) {
         return next.run(request).await;
     }
-    let message = "send the token of the coordinator's folder, http-token: Authorization: Bearer TOKEN";
+    let token = "send the token of the coordinator's folder, http-token: Authorization: Bearer TOKEN";
+    let message = if web.login.is_public() {
+        format!("without a token this page answers to its address (127.0.0.1, localhost), not to another name; or {token}")
+    } else {
+        token.to_owned()
+    };
     Refusal::new(StatusCode::UNAUTHORIZED, message).into_response()
 }
 
@@ -120,25 +126,31 @@ async fn log_in(State(web): State<Arc<Web>>, body: String) -> Response {
 }
 
 async fn log_out(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
-    let cookie = web.login.log_out(&headers);
-    (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
+    let answer = (StatusCode::SEE_OTHER, [(LOCATION, "/")]);
+    match web.login.log_out(&headers) {
+        Some(cookie) => (answer, [(SET_COOKIE, cookie)]).into_response(),
+        None => answer.into_response(),
+    }
 }
 
+/// The script as it is embedded is packed. It is unpacked once: many who ask for it share it.
+static UNPACKED: LazyLock<Option<Bytes>> = LazyLock::new(|| {
+    let mut text = Vec::new();
+    EMBEDDED.and_then(|(packed, _)| GzDecoder::new(packed).read_to_end(&mut text).ok())?;
+    Some(text.into())
+});
+
 async fn script(headers: HeaderMap) -> Response {
-    let Some((packed, _)) = EMBEDDED else {
-        return Refusal::new(StatusCode::NOT_FOUND, "this program was built without the script of its page")
-            .into_response();
-    };
-    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = "text/javascript; charset=utf-8";
-    if accepted.contains("gzip") {
-        let mut response = kept(kind, packed);
-        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        return response;
-    }
-    let mut text = String::new();
-    match GzDecoder::new(packed).read_to_string(&mut text) {
-        Ok(_) => kept(kind, text),
-        Err(error) => Refusal::from(crate::error::Failure::new(error)).into_response(),
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match (EMBEDDED, &*UNPACKED) {
+        (Some((packed, _)), _) if accepted.contains("gzip") => {
+            let mut response = kept(kind, packed);
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response
+        }
+        (_, Some(text)) => kept(kind, text.clone()),
+        _ => Refusal::new(StatusCode::NOT_FOUND, "this program was built without the script of its page")
+            .into_response(),
     }
 }

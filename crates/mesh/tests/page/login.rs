@@ -55,6 +55,17 @@ fn nobody_reads_without_the_token() {
     assert_eq!(again.get("/metrics").0, 200);
 }
 
+/// Over plain http a page of another origin can have its name lead to this host, and read the answers as its own.
+#[test]
+fn a_public_page_answers_to_its_address_alone() {
+    let folder = Folder::new("rebinding");
+    let coordinator = coordinator(&folder, &["--public"]);
+    let asked = |host: &str| coordinator.get_with("/api/v1/mesh", &[("host", host)]).0;
+    assert_eq!((asked("127.0.0.1:1"), asked("localhost"), asked("evil.example:8080")), (200, 200, 401));
+    let (status, text) = coordinator.get_with("/", &[("host", "evil.example")]);
+    assert!(status == 401 && !text.contains("ithaca"), "{text}");
+}
+
 #[test]
 fn a_browser_logs_in_and_out() {
     let folder = Folder::new("cookie");
@@ -73,6 +84,8 @@ fn a_browser_logs_in_and_out() {
     assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains(&coordinator.token), "{cookie}");
     let own = cookie.split(';').next().unwrap();
     assert_eq!(coordinator.get_with("/api/v1/mesh", &[("cookie", &format!("other=1; {own}"))]).0, 200);
+    // A page of another origin, whose form sends no cookie, ends nobody's session.
+    assert_eq!(post("/logout", "", ""), (303, None));
     assert_eq!(post("/logout", "", own).0, 303);
     assert_eq!(coordinator.get_with("/api/v1/mesh", &[("cookie", own)]).0, 401);
     // A body that is no token is not read to its end.

@@ -13,6 +13,7 @@ mod input;
 pub mod ledger;
 pub mod log_link;
 pub mod packet;
+pub mod parquet_file;
 pub mod parquet_limits;
 pub mod pcap;
 pub mod pcapng;

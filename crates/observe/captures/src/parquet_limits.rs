@@ -169,7 +169,7 @@ impl Type {
 ///
 /// # Errors
 /// Where not.
-pub fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
+pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
     let Some(tail) = file.len().checked_sub(8) else { return Err(Refused::Damaged) };
     let last = file.get_bytes(tail, 8)?;
     let length = u64::from(u32::from_le_bytes([last[0], last[1], last[2], last[3]]));
@@ -182,7 +182,7 @@ pub fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
 ///
 /// # Errors
 /// Where not.
-pub fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
+pub(crate) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
     let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
     if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(Refused::Damaged) } else { Ok(()) }
 }
@@ -191,7 +191,7 @@ pub fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> R
 ///
 /// # Errors
 /// Where not.
-pub fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData]) -> Result<(), Refused> {
+pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData]) -> Result<(), Refused> {
     let inside = groups.iter().all(|group| {
         group.num_rows() >= 0
             && group.columns().iter().all(|chunk| {
@@ -208,7 +208,7 @@ pub fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData]) -> Res
 ///
 /// # Errors
 /// Where not.
-pub fn check(file: &impl ChunkReader, group: &RowGroupMetaData, wanted: impl Fn(usize) -> bool) -> Result<(), Refused> {
+pub(crate) fn check(file: &impl ChunkReader, group: &RowGroupMetaData, wanted: impl Fn(usize) -> bool) -> Result<(), Refused> {
     let mut group_bytes = 0;
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();

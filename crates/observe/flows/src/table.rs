@@ -95,7 +95,8 @@ pub struct Flows<S> {
     sink: S,
     slots: Vec<Option<Box<Flow>>>,
     free: Vec<u32>,
-    places: HashMap<Key, u32, foldhash::fast::FixedState>,
+    /// Seeded at random: others choose the addresses of a capture.
+    places: HashMap<Key, u32, foldhash::fast::RandomState>,
     /// The last packet's.
     last: Option<(Key, u32)>,
     /// Connections that ended: when they are given up, slot and number.
@@ -417,5 +418,20 @@ fn hand_out<S: Sink>(sink: &mut S, flow: u64, ended: Ended) {
     }
     if let Some((at_ns, row)) = backward {
         sink.millisecond(flow, false, at_ns, row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    /// Who knows how addresses are hashed can choose some that all have one hash, each of which then is compared with all others.
+    #[test]
+    fn addresses_are_hashed_otherwise_in_each_table() {
+        let (key, _) = key([10, 0, 0, 1].into(), 1, [10, 0, 0, 2].into(), 2, 6);
+        let hash = || Flows::new(FlowOptions::default(), |_| {}).places.hasher().hash_one(key);
+        assert_ne!(hash(), hash());
     }
 }

@@ -4,8 +4,9 @@ use crate::probes::{PROBES_MAX, Probe, Probes};
 
 /// Notes about lines that make no sense; more are only counted.
 const NOTES_MAX: usize = 8;
-/// A probe that is further ahead of all before it is a wrong number, not a row of losses.
-const LOST_IN_A_ROW_MAX: u64 = 1 << 20;
+/// Lost probes at most: so many, three days of one a second, and so many for each answer. A number beyond is wrong, not after losses.
+const LOST_MAX: u64 = 1 << 18;
+const LOST_BY_ANSWER_MAX: u64 = 16;
 /// `ping` sends one probe a second where nothing says otherwise.
 const DEFAULT_INTERVAL_NS: i64 = 1_000_000_000;
 /// IP and ICMP headers, and Ethernet's.
@@ -50,6 +51,7 @@ struct Reader {
     payload_bytes: Option<u32>,
     notes: Vec<String>,
     unread: usize,
+    answers: u64,
     stamped: usize,
 }
 
@@ -78,6 +80,10 @@ impl Reader {
         }
     }
 
+    fn most_lost(&self) -> u64 {
+        LOST_MAX + self.answers * LOST_BY_ANSWER_MAX
+    }
+
     fn answer(&mut self, number: usize, answer: &Answer) -> Result<(), PingError> {
         let first = *self.first.get_or_insert(answer.sequence);
         // Sequence numbers have 16 bits on the wire, and most print them so: the nearest to the highest yet is meant.
@@ -85,10 +91,10 @@ impl Reader {
         let sequence = match answer.sequence {
             wide if wide > u64::from(u16::MAX) => wide,
             _ if behind < 0x8000 => self.highest.saturating_sub(u64::from(behind)),
-            _ => self.highest + u64::from(behind.wrapping_neg()),
+            _ => self.highest.saturating_add(u64::from(behind.wrapping_neg())),
         };
         let sequence = if self.rows.is_empty() { answer.sequence } else { sequence };
-        if sequence < first || sequence > self.highest.max(first) + LOST_IN_A_ROW_MAX {
+        if sequence < first || sequence - first > self.most_lost() {
             self.note(format!("line {number} is not read: sequence number {} is out of place", answer.sequence));
             return Ok(());
         }
@@ -101,13 +107,14 @@ impl Reader {
         }
         let reordered = sequence < self.highest;
         self.highest = self.highest.max(sequence);
+        self.answers += 1;
         self.stamped += usize::from(answer.received_ns.is_some());
         match &mut self.rows[index] {
             Some(row) => row.copies = row.copies.saturating_add(1),
             row @ None => {
                 *row = Some(Probe {
                     // The stamp of `-D` is taken when the answer is printed.
-                    sent_ns: answer.received_ns.map_or(0, |at| at - answer.rtt_ns as i64),
+                    sent_ns: answer.received_ns.map_or(0, |at| at.saturating_sub_unsigned(answer.rtt_ns)),
                     rtt_ns: Some(answer.rtt_ns),
                     resolution_ns: answer.resolution_ns,
                     reordered,
@@ -123,7 +130,7 @@ impl Reader {
         // iputils counts from 1, the others from 0; what was lost before the first answer counts where it is known to be so little.
         let ahead = if first <= 1024 { first.saturating_sub(1) as usize } else { 0 };
         let known = self.rows.len() + ahead;
-        let tail = self.transmitted.map_or(0, |sent| sent.saturating_sub(known as u64).min(LOST_IN_A_ROW_MAX)) as usize;
+        let tail = self.transmitted.map_or(0, |sent| sent.saturating_sub(known as u64).min(self.most_lost())) as usize;
         if known + tail > PROBES_MAX {
             return Err(PingError::TooMany);
         }
@@ -161,7 +168,7 @@ impl Reader {
         });
         Ok(Probes {
             rows: rows.collect(),
-            frame_bytes: HEADER_BYTES + self.payload_bytes.unwrap_or(PAYLOAD_BYTES),
+            frame_bytes: self.payload_bytes.unwrap_or(PAYLOAD_BYTES).saturating_add(HEADER_BYTES),
             notes: self.notes,
             ..Probes::default()
         })
@@ -171,7 +178,7 @@ impl Reader {
 /// The median time between neighbours that both were answered.
 fn interval_of_stamps(rows: &[Option<Probe>]) -> i64 {
     let mut gaps: Vec<i64> =
-        rows.windows(2).filter_map(|pair| Some(pair[1]?.sent_ns - pair[0]?.sent_ns)).filter(|gap| *gap > 0).collect();
+        rows.windows(2).filter_map(|pair| Some(pair[1]?.sent_ns.saturating_sub(pair[0]?.sent_ns))).filter(|gap| *gap > 0).collect();
     gaps.sort_unstable();
     gaps.get(gaps.len() / 2).copied().unwrap_or(DEFAULT_INTERVAL_NS)
 }

@@ -13,6 +13,11 @@ use crate::text::experiment::{tcp_table, udp_table};
 /// The form of a result of `longhaul lab run`.
 pub const SCHEMA: &str = "longhaul.lab.run/2";
 
+/// Points of an experiment at most.
+const POINTS_MOST: usize = 10_000;
+/// Letters of the name of a series or point at most.
+const LETTERS_MOST: usize = 500;
+
 /// A result of `longhaul lab run`.
 #[derive(Debug, Clone)]
 pub struct SavedExperiment {
@@ -67,6 +72,8 @@ impl SavedExperiment {
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Parameters { title, source, note, path_summary } = parameters;
         let Ended { interrupted, udp, tcp, findings } = result;
+        are_an_experiments(&udp)?;
+        are_an_experiments(&tcp)?;
         let hosts = Host::of_snapshots(&hosts);
         let about = About { title, source, note, path: path_summary, started_at, longhaul, interrupted, hosts };
         Ok(Self { about, udp, tcp, findings })
@@ -105,6 +112,19 @@ impl SavedExperiment {
         }
         self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).collect()
     }
+}
+
+/// Whether series can be those of an experiment: a table has a line for each point, as wide as the longest label.
+fn are_an_experiments<R>(series: &[Series<R>]) -> Result<(), String> {
+    let points = || series.iter().flat_map(|series| &series.points);
+    if points().count() > POINTS_MOST {
+        return Err(format!("more points than {POINTS_MOST}, which no experiment has"));
+    }
+    let is_long = |label: &str| label.chars().nth(LETTERS_MOST).is_some();
+    if series.iter().any(|series| is_long(&series.name)) || points().any(|point| is_long(&point.label)) {
+        return Err(format!("a series or point with a name of more than {LETTERS_MOST} letters"));
+    }
+    Ok(())
 }
 
 /// Results of experiments side by side. The first is what the others are compared with.
@@ -290,6 +310,16 @@ mod tests {
             tcp: Vec::new(),
             findings: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_label_makes_no_table_wide() {
+        let mut hostile = saved([1, 2, 3]).udp;
+        assert!(are_an_experiments(&hostile).is_ok());
+        hostile[0].points[0].label = "x".repeat(70_000);
+        assert!(are_an_experiments(&hostile).unwrap_err().contains("more than 500 letters"));
+        hostile[0].points = vec![saved([1, 2, 3]).udp[0].points[0].clone(); POINTS_MOST + 1];
+        assert!(are_an_experiments(&hostile).unwrap_err().contains("more points"));
     }
 
     /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.

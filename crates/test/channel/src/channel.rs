@@ -103,6 +103,8 @@ pub struct Channel<M> {
     stage: Stage,
     /// Who the other end is, where each has a key of its own.
     peer: Option<PublicKey>,
+    /// Whether something arrived that only the other end can have encrypted.
+    proven: bool,
     /// Bytes that are not yet a whole preamble or a whole Noise message.
     input: Vec<u8>,
     plaintext: Vec<u8>,
@@ -155,10 +157,15 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         Self::new(Role::Server, KNOWN, Stage::Preamble(Some(Box::new(handshake))))
     }
 
-    /// Who the other end is, once the handshake is over, where each end has a key of its own. It is proven with the first message: a
-    /// handshake can be replayed.
+    /// Who the other end is, once the handshake is over, where each end has a key of its own. A handshake can be replayed: see
+    /// [`is_proven`](Self::is_proven).
     pub fn peer(&self) -> Option<PublicKey> {
         self.peer
+    }
+
+    /// Whether the other end has proven that it has its key: it has encrypted something for this connection.
+    pub fn is_proven(&self) -> bool {
+        self.proven
     }
 
     fn new(side: Role, preamble: &'static [u8; PREAMBLE_BYTES], stage: Stage) -> Self {
@@ -167,6 +174,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
             preamble,
             stage,
             peer: None,
+            proven: false,
             input: Vec::new(),
             plaintext: Vec::new(),
             deframer: Deframer::default(),
@@ -266,6 +274,7 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
                 self.plaintext.resize(MAX_NOISE, 0);
                 let length =
                     transport.read_message(&unit[2..], &mut self.plaintext).map_err(|_| ChannelError::Tampered)?;
+                self.proven = true;
                 self.deframer.push(&self.plaintext[..length], &mut self.messages)?;
                 self.stage = Stage::Keyed(transport);
             }

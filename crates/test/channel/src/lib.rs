@@ -11,6 +11,8 @@
 //!
 //! Where each end has an [`Identity`], it speaks `Noise_IK_25519_ChaChaPoly_BLAKE2s`: the client knows whom it talks to, and the server
 //! learns who the client is.
+//!
+//! [`Places`] bounds the connections of a listener so that strangers cannot keep out who has a key.
 
 mod channel;
 mod datagrams;
@@ -18,9 +20,11 @@ mod frame;
 mod identity;
 mod key;
 mod noise;
+mod places;
 
 pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Role};
 pub use datagrams::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, TOKEN_BYTES, decode_secret, encode_secret};
 pub use frame::{Deframer, FrameError, MAX_MESSAGE_BYTES, PROTOCOL, shown, to_frame};
 pub use identity::{Identity, PublicKey};
 pub use key::{KEY_BYTES, Key, KeyError};
+pub use places::{Places, Taken};

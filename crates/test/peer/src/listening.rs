@@ -1,6 +1,5 @@
 //! A listener: each connection gets a seat and a thread of its own, until all are told to end.
 
-use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Channel, Key, Role};
+use longhaul_channel::{Channel, Key, Places, Role, Taken};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::Poller;
@@ -45,60 +44,27 @@ pub struct Until {
 
 /// Who is connected.
 #[derive(Debug)]
-pub struct Seats<E>(Mutex<Taken<E>>);
-
-#[derive(Debug)]
-struct Taken<E> {
-    by_number: BTreeMap<u64, Guest<E>>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct Guest<E> {
-    sender: Sender<E>,
-    address: IpAddr,
-    is_known: Arc<AtomicBool>,
-}
+pub struct Seats<E>(Mutex<Places<Sender<E>>>);
 
 impl<E> Default for Seats<E> {
     fn default() -> Self {
-        Self(Mutex::new(Taken { by_number: BTreeMap::new(), next: 0 }))
+        Self(Mutex::new(Places::new(CONNECTIONS_MOST)))
     }
 }
 
 impl<E> Seats<E> {
     /// Sends an event to everyone.
     pub fn tell_all(&self, event: impl Fn() -> E) {
-        self.taken(|taken| {
-            for guest in taken.by_number.values() {
-                let _ = guest.sender.send(event());
+        self.places(|places| {
+            for sender in places.handles() {
+                let _ = sender.send(event());
             }
         });
     }
 
-    fn taken<T>(&self, work: impl FnOnce(&mut Taken<E>) -> T) -> T {
+    fn places<T>(&self, work: impl FnOnce(&mut Places<Sender<E>>) -> T) -> T {
         // What is in it stays right whatever panicked while it held the lock: single insertions and removals.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<E: HasControl> Taken<E> {
-    /// Whether there is a seat for one more. Where there is none, a stranger loses his: of the address with the most strangers, the one
-    /// that came first. So who floods the listener displaces his own connections.
-    fn has_room(&mut self) -> bool {
-        if self.by_number.len() < CONNECTIONS_MOST {
-            return true;
-        }
-        let mut strangers: HashMap<IpAddr, (usize, u64)> = HashMap::new();
-        for (number, guest) in self.by_number.iter().filter(|(_, guest)| !guest.is_known.load(Ordering::Relaxed)) {
-            strangers.entry(guest.address).or_insert((0, *number)).0 += 1;
-        }
-        let goes = strangers.values().max().and_then(|(_, oldest)| self.by_number.remove(oldest));
-        goes.is_some_and(|guest| {
-            // It ends at once: it does nothing but wait.
-            let _ = guest.sender.send(ControlEvent::Abort.into());
-            true
-        })
     }
 }
 
@@ -118,15 +84,11 @@ impl<E: HasControl> Seat<E> {
     /// A seat for one more; `None` where all are taken by those who are known.
     fn take(seats: &Arc<Seats<E>>, address: IpAddr) -> Option<Self> {
         let (sender, receiver) = channel();
-        let is_known = Arc::<AtomicBool>::default();
-        let number = seats.taken(|taken| {
-            taken.has_room().then(|| {
-                taken.next += 1;
-                let guest = Guest { sender: sender.clone(), address, is_known: Arc::clone(&is_known) };
-                taken.by_number.insert(taken.next, guest);
-                taken.next
-            })
-        })?;
+        let Taken { number, is_known, displaced } = seats.places(|places| places.take(address, sender.clone()))?;
+        if let Some(stranger) = displaced {
+            // It ends at once: it does nothing but wait.
+            let _ = stranger.send(ControlEvent::Abort.into());
+        }
         Some(Self { seats: Arc::clone(seats), number, is_known, sender, receiver })
     }
 
@@ -159,7 +121,7 @@ impl<E: HasControl> Seat<E> {
 
 impl<E> Drop for Seat<E> {
     fn drop(&mut self) {
-        self.seats.taken(|taken| taken.by_number.remove(&self.number));
+        self.seats.places(|places| places.leave(self.number));
     }
 }
 
@@ -225,30 +187,4 @@ pub fn listen<E: HasControl>(
         sleep(GOODBYE_LOOK);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_floods_puts_out_his_own() {
-        let seats = Arc::new(Seats::<ControlEvent>::default());
-        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let known = Seat::take(&seats, address(1)).unwrap();
-        known.know();
-        let waiting = Seat::take(&seats, address(2)).unwrap();
-        let flood: Vec<Seat<_>> = (0..500).map(|_| Seat::take(&seats, address(3)).unwrap()).collect();
-        assert_eq!(seats.taken(|taken| taken.by_number.len()), CONNECTIONS_MOST);
-        assert!(known.receiver.try_recv().is_err() && waiting.receiver.try_recv().is_err());
-        let (displaced, seated) = flood.split_at(500 - (CONNECTIONS_MOST - 2));
-        assert!(displaced.iter().all(|seat| matches!(seat.receiver.try_recv(), Ok(ControlEvent::Abort))));
-        assert!(seated.iter().all(|seat| seat.receiver.try_recv().is_err()));
-        // Where all are known a further one has no place; once one leaves it has.
-        seated.iter().for_each(Seat::know);
-        waiting.know();
-        assert!(Seat::take(&seats, address(4)).is_none());
-        drop(waiting);
-        assert!(Seat::take(&seats, address(4)).is_some());
-    }
 }

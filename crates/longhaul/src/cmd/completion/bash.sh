@@ -1,14 +1,16 @@
 
 # Words that only longhaul knows at the time: interfaces, labs and their hosts, congestion controls.
 _longhaul_known() {
-    local IFS=$'\n' before known
+    local before word
     before=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
     if ((${#before[@]})); then
-        known=$(longhaul completion bash -- "${before[@]}" 2>/dev/null)
-        COMPREPLY=($(compgen -W "$known" -- "${COMP_WORDS[COMP_CWORD]}"))
+        COMPREPLY=()
+        # Names are of others: `compgen -W` would run what an interface called $(command) says.
+        while IFS= read -r word; do
+            [[ $word == "${COMP_WORDS[COMP_CWORD]}"* ]] && COMPREPLY+=("$(printf %q "$word")")
+        done < <(longhaul completion bash -- "${before[@]}" 2>/dev/null)
         ((${#COMPREPLY[@]})) && return
     fi
-    unset IFS
     _longhaul "$@"
 }
 complete -F _longhaul_known -o bashdefault -o default longhaul

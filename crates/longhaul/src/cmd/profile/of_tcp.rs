@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+use longhaul_captures::parquet_file::{ParquetFile, next_values};
+use longhaul_captures::parquet_limits::{Refused, guarded};
 use longhaul_profile::{LossesSeen, PROBES_MAX, Probe, Probes};
 use longhaul_tcp::fields;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{DataType, Int32Type, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
+use parquet::schema::types::ColumnDescriptor;
 
 use crate::cmd::profile::measured::{Measured, SAMPLES, name_of};
 use crate::output::Failure;
@@ -18,11 +19,30 @@ use crate::output::Failure;
 const SEGMENT_FRAME: u32 = 1_514;
 /// Rows that are decoded together.
 const BATCH_ROWS: usize = 4_096;
+/// A test has 128 streams in two directions at most.
+const STREAMS_MOST: usize = 1024;
+/// `forward`, `backward`.
+const DIRECTION_BYTES_MOST: usize = 16;
+/// What is read of a row.
+const COLUMNS: [&str; 7] = [
+    "end",
+    "direction",
+    "stream",
+    "at_ns",
+    fields::RTT.name,
+    fields::DATA_SEGS_OUT.name,
+    fields::TOTAL_RETRANS.name,
+];
+
+/// A column's reader, and whether each row has a value; `None` where the file has no such column.
+type Column = Option<(ColumnReader, bool)>;
 
 /// What the sender's kernel knew of a stream.
 #[derive(Default)]
 struct Stream {
+    /// When, and the round trip, nanoseconds: where it differs from the one before.
     rtts: Vec<(i64, u64)>,
+    latest_ns: u64,
     segments: u64,
     retransmitted: u64,
 }
@@ -35,23 +55,11 @@ pub(super) fn read(folder: &Path) -> Result<Measured, Failure> {
     let file = folder.join(SAMPLES);
     let unreadable = |error: &dyn std::fmt::Display| Failure::new("unreadable", format!("{}: {error}", file.display()));
     let opened = File::open(&file).map_err(|error| unreadable(&error))?;
-    let reader = SerializedFileReader::new(opened).map_err(|error| unreadable(&error))?;
-    let mut streams = Streams::new();
-    let mut left = PROBES_MAX;
-    for number in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(number).map_err(|error| unreadable(&error))?;
-        take(&*group, &mut left, &mut streams).map_err(|error| unreadable(&error))?;
-    }
+    let streams = guarded(|| streams(opened)).map_err(|error| unreadable(&error))?;
     let mut rows: Vec<Probe> = Vec::new();
-    for stream in streams.values() {
-        // A value that stays is the same sample seen again.
-        let mut before = None;
-        for &(at_ns, rtt_ns) in &stream.rtts {
-            if before.replace(rtt_ns) != Some(rtt_ns) {
-                let sent_ns = at_ns.saturating_sub_unsigned(rtt_ns);
-                rows.push(Probe { sent_ns, rtt_ns: Some(rtt_ns), resolution_ns: 1_000, ..Probe::default() });
-            }
-        }
+    for &(at_ns, rtt_ns) in streams.values().flat_map(|stream| &stream.rtts) {
+        let sent_ns = at_ns.saturating_sub_unsigned(rtt_ns);
+        rows.push(Probe { sent_ns, rtt_ns: Some(rtt_ns), resolution_ns: 1_000, ..Probe::default() });
     }
     if rows.is_empty() {
         let failure = Failure::new("no_round_trips", format!("{}: no samples of a sender", file.display()));
@@ -89,82 +97,85 @@ fn alone(segments: u64, lost: u64) -> Vec<(u64, u64)> {
     vec![(passed, 1); runs as usize]
 }
 
+/// The streams of a file, of [`PROBES_MAX`] rows at the most.
+fn streams(opened: File) -> Result<Streams, Refused> {
+    let file = ParquetFile::open(opened)?;
+    let schema = file.metadata().file_metadata().schema_descr_ptr();
+    let places = COLUMNS.map(|name| {
+        let is_flat = |column: &ColumnDescriptor| column.max_rep_level() == 0 && column.max_def_level() <= 1;
+        schema.columns().iter().position(|column| column.path().string() == name && is_flat(column))
+    });
+    let (mut streams, mut left) = (Streams::new(), PROBES_MAX);
+    for number in 0.. {
+        let Some(group) = file.group(number, |place| places.contains(&Some(place)))? else { break };
+        let open = |place: usize| {
+            Ok::<_, Refused>((group.get_column_reader(place)?, schema.column(place).max_def_level() == 0))
+        };
+        let mut columns = Vec::new();
+        for place in places {
+            columns.push(place.map(open).transpose()?);
+        }
+        if let Ok(columns) = columns.try_into() {
+            take(columns, &mut left, &mut streams)?;
+        }
+    }
+    Ok(streams)
+}
+
 /// Adds a group of rows, `left` at the most.
-fn take(group: &dyn RowGroupReader, left: &mut usize, streams: &mut Streams) -> Result<(), ParquetError> {
-    let schema = group.metadata().schema_descr_ptr();
-    let open = |name: &str| {
-        let place = schema.columns().iter().position(|column| column.path().string() == name);
-        place.map(|place| group.get_column_reader(place)).transpose()
-    };
-    let [mut end, mut direction] = [open("end")?, open("direction")?];
-    let [mut stream, mut at, mut rtt, mut segments, mut retransmitted] = [
-        open("stream")?,
-        open("at_ns")?,
-        open(fields::RTT.name)?,
-        open(fields::DATA_SEGS_OUT.name)?,
-        open(fields::TOTAL_RETRANS.name)?,
-    ];
+fn take(columns: [Column; COLUMNS.len()], left: &mut usize, streams: &mut Streams) -> Result<(), Refused> {
+    let [mut end, mut direction, mut stream, mut at, mut rtt, mut segments, mut retransmitted] = columns;
     loop {
         let rows = BATCH_ROWS.min(*left);
-        let [ends, directions] = [texts(end.as_mut(), rows)?, texts(direction.as_mut(), rows)?];
+        let [ends, directions] = [texts(&mut end, rows)?, texts(&mut direction, rows)?];
         if ends.is_empty() {
             return Ok(());
         }
         *left -= ends.len();
-        let numbers = |column: &mut Option<ColumnReader>| numbers(column.as_mut(), rows);
-        let [stream, at, rtt] = [numbers(&mut stream)?, numbers(&mut at)?, numbers(&mut rtt)?];
-        let [segments, retransmitted] = [numbers(&mut segments)?, numbers(&mut retransmitted)?];
+        let [stream, at, rtt] = [numbers(&mut stream, rows)?, numbers(&mut at, rows)?, numbers(&mut rtt, rows)?];
+        let [segments, retransmitted] = [numbers(&mut segments, rows)?, numbers(&mut retransmitted, rows)?];
         let of = |column: &[Option<u64>], row: usize| column.get(row).copied().flatten();
-        for (row, direction) in
-            directions.into_iter().enumerate().filter(|(row, _)| ends.get(*row).is_some_and(|end| end == "sender"))
-        {
+        for (row, (end, direction)) in ends.iter().zip(directions).enumerate() {
+            if end.data() != b"sender" {
+                continue;
+            }
+            let direction = String::from_utf8_lossy(&direction.data()[..direction.len().min(DIRECTION_BYTES_MOST)]).into();
             let stream = streams.entry((direction, of(&stream, row).unwrap_or_default())).or_default();
             let at_ns = of(&at, row).and_then(|at| i64::try_from(at).ok()).unwrap_or_default();
             let rtt_us = of(&rtt, row).filter(|rtt| *rtt > 0);
-            stream.rtts.extend(rtt_us.map(|rtt| (at_ns, rtt.saturating_mul(1_000))));
+            // A value that stays is the same sample seen again.
+            let new = rtt_us.map(|rtt| rtt.saturating_mul(1_000)).filter(|rtt| *rtt != stream.latest_ns);
+            if let Some(rtt_ns) = new {
+                stream.rtts.push((at_ns, rtt_ns));
+                stream.latest_ns = rtt_ns;
+            }
             stream.segments = stream.segments.max(of(&segments, row).unwrap_or_default());
             stream.retransmitted = stream.retransmitted.max(of(&retransmitted, row).unwrap_or_default());
+        }
+        if streams.len() > STREAMS_MOST {
+            return Err(Refused::Damaged);
         }
     }
 }
 
 /// The next `rows` of a column of texts, fewer at its end; none of a column that is missing or of another kind.
-fn texts(column: Option<&mut ColumnReader>, rows: usize) -> Result<Vec<String>, ParquetError> {
-    let Some(ColumnReader::ByteArrayColumnReader(reader)) = column else { return Ok(Vec::new()) };
-    let text = |value: Option<parquet::data_type::ByteArray>| {
-        value.map_or_else(String::new, |bytes| String::from_utf8_lossy(bytes.data()).into_owned())
-    };
-    Ok(values(reader, rows)?.into_iter().map(text).collect())
+fn texts(column: &mut Column, rows: usize) -> Result<Vec<ByteArray>, Refused> {
+    let Some((ColumnReader::ByteArrayColumnReader(reader), always)) = column else { return Ok(Vec::new()) };
+    let values = next_values(reader, rows, *always)?.into_iter();
+    Ok(values.map(|value| value.unwrap_or_else(|| ByteArray::from(Vec::new()))).collect())
 }
 
 /// The same of a column of unsigned numbers.
-fn numbers(column: Option<&mut ColumnReader>, rows: usize) -> Result<Vec<Option<u64>>, ParquetError> {
+fn numbers(column: &mut Column, rows: usize) -> Result<Vec<Option<u64>>, Refused> {
     Ok(match column {
-        Some(ColumnReader::Int32ColumnReader(reader)) => {
-            let values = values::<Int32Type>(reader, rows)?.into_iter();
+        Some((ColumnReader::Int32ColumnReader(reader), always)) => {
+            let values = next_values(reader, rows, *always)?.into_iter();
             values.map(|value| value.map(|value| u64::from(value.cast_unsigned()))).collect()
         }
-        Some(ColumnReader::Int64ColumnReader(reader)) => {
-            values::<Int64Type>(reader, rows)?.into_iter().map(|value| value.map(i64::cast_unsigned)).collect()
+        Some((ColumnReader::Int64ColumnReader(reader), always)) => {
+            let values = next_values(reader, rows, *always)?.into_iter();
+            values.map(|value| value.map(i64::cast_unsigned)).collect()
         }
         _ => Vec::new(),
     })
-}
-
-fn values<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<Vec<Option<T::T>>, ParquetError> {
-    let (mut levels, mut values) = (Vec::new(), Vec::new());
-    let mut records = 0;
-    while records < rows {
-        let (more, _, _) = reader.read_records(rows - records, Some(&mut levels), None, &mut values)?;
-        if more == 0 {
-            break;
-        }
-        records += more;
-    }
-    // A column that always has a value has no levels.
-    let mut values = values.into_iter();
-    if levels.is_empty() {
-        return Ok(values.map(Some).collect());
-    }
-    Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
 }

@@ -66,7 +66,7 @@ impl Measured {
             let failure = Failure::new("several_sizes", format!("{}: probes of several sizes", path.display()));
             return Err(failure.remedy("measure without --sizes: what the size adds would count as jitter"));
         }
-        let mut probes = Probes { frame_bytes: HEADER_BYTES + about.payload_bytes, ..Probes::default() };
+        let mut probes = Probes { frame_bytes: about.payload_bytes.saturating_add(HEADER_BYTES), ..Probes::default() };
         let (mut gaps, mut changes) = (reader.take_gaps(), reader.take_path_changes());
         while let Some(row) = reader.next() {
             gaps.extend(reader.take_gaps());

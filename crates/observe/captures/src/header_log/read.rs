@@ -1,52 +1,24 @@
 //! Columns to packets.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use bytes::Bytes;
 use longhaul_wire::probe::{Cookie, Probe};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::file::reader::ChunkReader;
 
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
 use super::{ABOUT_KEY, About, HeaderLogError};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport, within_times};
-use crate::parquet_limits::{self as pages, guarded};
+use crate::parquet_file::ParquetFile;
+use crate::parquet_limits::guarded;
 use crate::record::InterfaceDirection;
 
 /// Rows that are decoded together: columns of so many fit a second-level cache.
 const BATCH_ROWS: usize = 4096;
 /// Texts of a batch that are remembered, by where they lie.
 const REMEMBERED: usize = 256;
-
-/// A file that is read by the library and by us.
-struct Shared<R>(Arc<R>);
-
-impl<R> Clone for Shared<R> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<R: ChunkReader> Length for Shared<R> {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-}
-
-impl<R: ChunkReader> ChunkReader for Shared<R> {
-    type T = R::T;
-
-    fn get_read(&self, start: u64) -> Result<R::T, ParquetError> {
-        self.0.get_read(start)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.0.get_bytes(start, length)
-    }
-}
 
 /// One column of a batch: its values without nulls, and which rows have them.
 #[derive(Debug)]
@@ -59,9 +31,7 @@ enum Data {
 
 /// Reads a header log, a batch of packets at a time, in memory that does not grow with the file.
 pub struct HeaderLogReader<R: ChunkReader + 'static> {
-    file: SerializedFileReader<Shared<R>>,
-    /// The same, for what is looked into before the library reads it.
-    input: Shared<R>,
+    file: ParquetFile<R>,
     /// Where each column is in the file; `None` of one that it does not have.
     places: Vec<Option<usize>>,
     group: usize,
@@ -88,11 +58,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// # Errors
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
-        let input = Shared(Arc::new(input));
-        pages::check_footer(&input)?;
-        let file = guarded(|| Ok::<_, HeaderLogError>(SerializedFileReader::new(input.clone())?))?;
-        pages::check_places(&input, file.metadata().row_groups())?;
-        pages::check_rows(&input, file.metadata().row_groups().iter().map(|group| group.num_rows()))?;
+        let file = ParquetFile::open(input)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
         for column in COLUMNS {
@@ -120,7 +86,6 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         Ok(Self {
             data: data.collect(),
             file,
-            input,
             places,
             group: 0,
             rows_left: 0,
@@ -203,11 +168,8 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// Decodes the next rows of every column; how many.
     fn load(&mut self) -> Result<usize, HeaderLogError> {
         while self.rows_left == 0 {
-            if self.group >= self.file.num_row_groups() {
-                return Ok(0);
-            }
-            let group = self.file.get_row_group(self.group)?;
-            pages::check(&self.input, group.metadata(), |place| self.places.contains(&Some(place)))?;
+            let wanted = |place| self.places.contains(&Some(place));
+            let Some(group) = self.file.group(self.group, wanted)? else { return Ok(0) };
             self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
             self.readers.clear();
             for place in &self.places {

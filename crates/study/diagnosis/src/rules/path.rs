@@ -65,10 +65,10 @@ pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
     }
     let text = format!(
         "of packets of {} nothing arrived, and packets of {} arrived: the path's MTU lies between, and nobody says so",
-        Bytes(lost.payload_bytes + known.evidence.udp_headers()),
-        Bytes(passed.payload_bytes + known.evidence.udp_headers())
+        Bytes(lost.payload_bytes.saturating_add(known.evidence.udp_headers())),
+        Bytes(passed.payload_bytes.saturating_add(known.evidence.udp_headers()))
     );
-    let mtu = passed.payload_bytes + known.evidence.udp_headers();
+    let mtu = passed.payload_bytes.saturating_add(known.evidence.udp_headers());
     Some(Bound {
         code: Code::MtuBlackHole,
         place: Some(Location::Network),

@@ -9,6 +9,8 @@ pub const CAUSES_MOST: usize = 16;
 /// Letters of a text that is kept.
 pub const TEXT_MOST: usize = 600;
 const WORD_MOST: usize = 64;
+/// A test has no more packets: counts of years of tests can be added up.
+pub(super) const COUNT_MOST: i64 = u32::MAX as i64;
 
 /// The result of a test of kind `rtt`, `tcp` or `diagnose`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -154,18 +156,19 @@ impl RoundTrips {
             let all = [0, of.min_ns, of.p50_ns, of.p90_ns, of.p99_ns, of.max_ns];
             all.is_sorted()
         };
-        [self.duration_ns, self.outages, self.longest_outage_ns, self.gaps_ns].into_iter().all(|number| number >= 0)
-            && (0..=i64::from(u32::MAX)).contains(&self.sent)
-            && (0..=self.sent).contains(&self.lost)
+        [self.duration_ns, self.longest_outage_ns, self.gaps_ns].into_iter().all(|number| number >= 0)
+            && (0..=COUNT_MOST).contains(&self.sent)
+            && [self.lost, self.outages].into_iter().all(|count| (0..=self.sent).contains(&count))
             && self.quantiles.as_ref().is_none_or(rising)
     }
 }
 
 impl TcpFlow {
     fn is_sound(&self) -> bool {
-        let numbers = [self.duration_ns, self.bytes, self.goodput_bps, self.paced_bps, self.retransmits];
+        let numbers = [self.duration_ns, self.bytes, self.goodput_bps, self.paced_bps];
         let optional = [self.retransmitted_bytes, self.min_rtt_ns];
         numbers.into_iter().chain(optional.into_iter().flatten()).all(|number| number >= 0)
+            && (0..=COUNT_MOST).contains(&self.retransmits)
             && is_text(&self.congestion_control, WORD_MOST)
             && is_text(&self.limited_by, WORD_MOST)
             && (0.0..=1.0).contains(&self.limited_share)

@@ -10,6 +10,8 @@ pub use measurement::{
 
 use serde::{Deserialize, Serialize};
 
+use measurement::COUNT_MOST;
+
 /// A diagnosis that a site should begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
@@ -53,7 +55,7 @@ impl TestResult {
     pub fn is_sound(&self) -> bool {
         let counts = [Some(self.lost), self.at_sender, self.at_receiver];
         is_head_sound(&self.id, [&self.test, &self.sender, &self.receiver], self.at_ns)
-            && (0..=i64::from(u32::MAX)).contains(&self.sent)
+            && (0..=COUNT_MOST).contains(&self.sent)
             && counts.into_iter().flatten().all(|count| (0..=self.sent).contains(&count))
             && self.received_rate_bps >= 0
     }

@@ -1,5 +1,7 @@
 //! Which tests run beside each other.
 
+use std::collections::HashMap;
+
 use longhaul_units::BitRate;
 
 use crate::file::{Mesh, TestPlan};
@@ -38,18 +40,27 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
     let mut busy: Vec<Vec<u64>> = vec![Vec::new(); mesh.sites.len()];
     // What each slot carries over each link and direction.
     let mut loads: Vec<Vec<u64>> = vec![Vec::new(); mesh.links.len() * 2];
+    // No slot before this has room for such a load over a link: slots only fill. Without it each pair would look at all slots of a full link.
+    let mut full: HashMap<(usize, u64), usize> = HashMap::new();
     for (from, to) in pairs {
         let crossed: Vec<(usize, u64, BitRate)> = mesh
             .crossed(*from, *to)
             .map(|(link, direction, shared)| (link * 2 + direction, load(mesh, test, *from, *to), shared.leased()))
             .collect();
-        let has_room = |slot: usize| {
-            crossed.iter().all(|(link, load, most)| {
-                loads[*link].get(slot).is_none_or(|carried| carried.saturating_add(*load) <= most.0 || *carried == 0)
-            })
+        let fits = |slot: usize, (link, load, most): &(usize, u64, BitRate)| {
+            loads[*link].get(slot).is_none_or(|carried| carried.saturating_add(*load) <= most.0 || *carried == 0)
         };
+        let mut first = 0;
+        for part in &crossed {
+            let until = full.entry((part.0, part.1)).or_default();
+            while !fits(*until, part) {
+                *until += 1;
+            }
+            first = first.max(*until);
+        }
         let ends = [usize::from(from.0), usize::from(to.0)];
-        let slot = first_free(&busy[ends[0]], &busy[ends[1]], has_room);
+        let has_room = |slot: usize| crossed.iter().all(|part| fits(slot, part));
+        let slot = first_free(first, &busy[ends[0]], &busy[ends[1]], has_room);
         if slots.len() <= slot {
             slots.resize_with(slot + 1, Slot::default);
         }
@@ -71,11 +82,14 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
     slots
 }
 
-/// The first slot in which neither site is, and that `has_room`.
-fn first_free(one: &[u64], other: &[u64], has_room: impl Fn(usize) -> bool) -> usize {
+/// The first slot from `first` on in which neither site is, and that `has_room`.
+fn first_free(first: usize, one: &[u64], other: &[u64], has_room: impl Fn(usize) -> bool) -> usize {
     let word = |words: &[u64], index: usize| words.get(index).copied().unwrap_or(0);
-    for index in 0.. {
+    for index in first / 64.. {
         let mut free = !(word(one, index) | word(other, index));
+        if index == first / 64 {
+            free &= u64::MAX << (first % 64);
+        }
         while free != 0 {
             let slot = index * 64 + free.trailing_zeros() as usize;
             if has_room(slot) {

@@ -116,3 +116,21 @@ proptest! {
         }
     }
 }
+
+/// Some lines that say to be far apart are no reason for millions of losses between them.
+#[test]
+fn losses_are_bounded_by_what_there_is() {
+    let answer = |sequence: u64| format!("64 bytes from 192.0.2.1: icmp_seq={sequence} ttl=64 time=20.0 ms\n");
+    let apart: String = (0..20).map(|line| answer(1 + line * (1 << 20))).collect();
+    let probes = read_ping(&apart, None).unwrap();
+    assert!(probes.rows.len() <= 1 << 20, "{}", probes.rows.len());
+    assert!(probes.notes.iter().any(|note| note.contains("out of place")), "{:?}", probes.notes);
+    // A day of one a second, of which nothing arrived.
+    let outage = answer(1) + &answer(86_401);
+    assert_eq!(read_ping(&outage, None).unwrap().rows.len(), 86_401);
+    let endless = answer(u64::MAX) + &answer(1) + &answer(u64::MAX - 1);
+    assert_eq!(read_ping(&endless, None).unwrap().rows.len(), 1);
+    let stamps = "[9223372036.0] 64 bytes from a: icmp_seq=1 ttl=64 time=20.0 ms\n\
+        [-9223372036.0] 64 bytes from a: icmp_seq=2 ttl=64 time=20.0 ms\n";
+    assert_eq!(read_ping(stamps, None).unwrap().rows.len(), 2);
+}

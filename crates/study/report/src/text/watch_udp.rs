@@ -91,7 +91,7 @@ fn dropped(drop: &UdpSocketDrop) -> String {
 
 fn of_peer(flow: &WatchedUdpFlow) -> String {
     let peer = flow.remote.map_or_else(|| "other peers".into(), |remote| remote.to_string());
-    let lost: u64 = flow.drops.iter().map(|drop| drop.packets).sum();
+    let lost = flow.drops.iter().map(|drop| drop.packets).fold(0, u64::saturating_add);
     format!("  {peer}: sent {}, received {}, dropped here {lost}", flow.sent_packets, flow.received_packets)
 }
 

@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use longhaul_captures::parquet_limits::{self, Refused, guarded};
+use longhaul_captures::parquet_file::{ParquetFile, next_values};
+use longhaul_captures::parquet_limits::{Refused, guarded};
 use parquet::basic::Type;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, Int32Type, Int64Type};
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::reader::ChunkReader;
 
 use crate::clocks::Gap;
 use crate::path_change::PathChange;
@@ -167,9 +168,7 @@ pub fn rows_of(bytes: Bytes, most: usize) -> Result<Vec<ProbeRow>, ProbeLogError
 
 /// One file.
 struct Segment<R: ChunkReader + 'static> {
-    /// For what is looked into before the library reads it.
-    input: std::sync::Arc<R>,
-    file: SerializedFileReader<Shared<R>>,
+    file: ParquetFile<R>,
     about: About,
     places: [usize; COLUMNS.len()],
     group: usize,
@@ -183,37 +182,10 @@ impl<R: ChunkReader + 'static> std::fmt::Debug for Segment<R> {
     }
 }
 
-/// A file that is read by the library and by us.
-struct Shared<R>(std::sync::Arc<R>);
-
-impl<R: ChunkReader> parquet::file::reader::Length for Shared<R> {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-}
-
-impl<R: ChunkReader> ChunkReader for Shared<R> {
-    type T = R::T;
-
-    fn get_read(&self, start: u64) -> Result<R::T, parquet::errors::ParquetError> {
-        self.0.get_read(start)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, parquet::errors::ParquetError> {
-        self.0.get_bytes(start, length)
-    }
-}
-
 impl<R: ChunkReader + 'static> Segment<R> {
     fn new(input: R) -> Result<Self, ProbeLogError> {
-        let input = std::sync::Arc::new(input);
-        let shared = Shared(input.clone());
-        parquet_limits::check_footer(&shared)?;
-        let file = guarded(|| Ok::<_, ProbeLogError>(SerializedFileReader::new(shared)?))?;
+        let file = ParquetFile::open(input)?;
         let metadata = file.metadata();
-        let shared = Shared(input.clone());
-        parquet_limits::check_places(&shared, metadata.row_groups())?;
-        parquet_limits::check_rows(&shared, metadata.row_groups().iter().map(|group| group.num_rows()))?;
         let about = metadata.file_metadata().key_value_metadata().and_then(|pairs| {
             let text = pairs.iter().find(|pair| pair.key == ABOUT_KEY)?.value.as_deref()?;
             (text.len() <= ABOUT_BYTES_MOST).then(|| serde_json::from_str::<About>(text).ok()).flatten()
@@ -231,7 +203,7 @@ impl<R: ChunkReader + 'static> Segment<R> {
             });
             *place = found.ok_or(ProbeLogError::Column(name))?;
         }
-        Ok(Self { input, file, about, places, group: 0, rows_left: 0, readers: Vec::new() })
+        Ok(Self { file, about, places, group: 0, rows_left: 0, readers: Vec::new() })
     }
 
     /// Adds the next rows; none at the end.
@@ -241,12 +213,7 @@ impl<R: ChunkReader + 'static> Segment<R> {
 
     fn load(&mut self, rows: &mut VecDeque<ProbeRow>) -> Result<(), ProbeLogError> {
         while self.rows_left == 0 {
-            if self.group >= self.file.num_row_groups() {
-                return Ok(());
-            }
-            let group = self.file.get_row_group(self.group)?;
-            let shared = Shared(self.input.clone());
-            parquet_limits::check(&shared, group.metadata(), |place| self.places.contains(&place))?;
+            let Some(group) = self.file.group(self.group, |place| self.places.contains(&place))? else { return Ok(()) };
             self.rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
             self.readers = self.places.iter().map(|place| group.get_column_reader(*place)).collect::<Result<_, _>>()?;
             self.group += 1;
@@ -288,22 +255,6 @@ fn fill<T: DataType>(
     name: &'static str,
     always: bool,
 ) -> Result<Vec<Option<T::T>>, ProbeLogError> {
-    let (mut levels, mut values) = (Vec::new(), Vec::new());
-    let mut records = 0;
-    while records < count {
-        let (more, _, _) = reader.read_records(count - records, (!always).then_some(&mut levels), None, &mut values)?;
-        if more == 0 {
-            break;
-        }
-        records += more;
-    }
-    let there = if always { values.len() } else { levels.iter().filter(|level| **level > 0).count() };
-    if records != count || there != values.len() || (if always { values.len() } else { levels.len() }) != count {
-        return Err(ProbeLogError::Length(name));
-    }
-    let mut values = values.into_iter();
-    if always {
-        return Ok(values.map(Some).collect());
-    }
-    Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
+    let values = next_values(reader, count, always)?;
+    if values.len() == count { Ok(values) } else { Err(ProbeLogError::Length(name)) }
 }

@@ -74,7 +74,7 @@ pub(super) struct Point {
     /// The number of the first that is held.
     first: u64,
     /// The first and the last of those that wait, by key: the low halves of their numbers, as far fewer are held than that has room for.
-    waiting: HashMap<u64, (u32, u32), foldhash::fast::FixedState>,
+    waiting: HashMap<u64, (u32, u32), foldhash::fast::RandomState>,
     pub(super) recent: Recent,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Point {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     passed: VecDeque<(u64, i64)>,
-    counts: HashMap<u64, u32, foldhash::fast::FixedState>,
+    counts: HashMap<u64, u32, foldhash::fast::RandomState>,
 }
 
 impl Recent {

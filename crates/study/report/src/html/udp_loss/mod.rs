@@ -227,10 +227,11 @@ impl Report<Run> {
         let mut places: BTreeMap<Location, u64> = BTreeMap::new();
         for result in trusted().flat_map(|(_, point)| point.shown()).filter_map(|run| run.result.as_ref()) {
             for (location, packets) in &result.loss_by_location {
-                *places.entry(*location).or_default() += packets;
+                let sum = places.entry(*location).or_default();
+                *sum = sum.saturating_add(*packets);
             }
         }
-        let all: u64 = places.values().sum();
+        let all = places.values().copied().fold(0, u64::saturating_add);
         if all == 0 {
             return vec!["No packet was lost, in any series at any rate.".into()];
         }

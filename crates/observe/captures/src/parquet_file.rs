@@ -1,0 +1,118 @@
+//! A Parquet file of others, read in bounded memory: [`crate::parquet_limits`] looks into it before the library does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, SerializedFileReader};
+
+use crate::parquet_limits::{Refused, check, check_footer, check_places, check_rows, guarded};
+
+/// An open file. What reads its columns runs in [`guarded`].
+pub struct ParquetFile<R: ChunkReader + 'static> {
+    input: Shared<R>,
+    file: SerializedFileReader<Shared<R>>,
+}
+
+impl<R: ChunkReader + 'static> std::fmt::Debug for ParquetFile<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParquetFile").field("groups", &self.file.num_row_groups()).finish_non_exhaustive()
+    }
+}
+
+/// What is read by the library and by us.
+struct Shared<R>(Arc<R>);
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<R: ChunkReader> Length for Shared<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Shared<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> Result<R::T, ParquetError> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+impl<R: ChunkReader + 'static> ParquetFile<R> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It is none, or is damaged.
+    pub fn open(input: R) -> Result<Self, Refused> {
+        let input = Shared(Arc::new(input));
+        check_footer(&input)?;
+        let file = guarded(|| Ok::<_, Refused>(SerializedFileReader::new(input.clone())?))?;
+        let groups = file.metadata().row_groups();
+        check_places(&input, groups)?;
+        check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
+        Ok(Self { input, file })
+    }
+
+    /// What it says of itself.
+    pub fn metadata(&self) -> &ParquetMetaData {
+        self.file.metadata()
+    }
+
+    /// The row group with this number, of which the columns that `wanted` says can be read; `None` after the last.
+    ///
+    /// # Errors
+    /// These columns would take too much memory, or are damaged.
+    pub fn group(
+        &self,
+        number: usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Option<Box<dyn RowGroupReader + '_>>, Refused> {
+        if number >= self.file.num_row_groups() {
+            return Ok(None);
+        }
+        let group = self.file.get_row_group(number)?;
+        check(&self.input, group.metadata(), wanted)?;
+        Ok(Some(group))
+    }
+}
+
+/// The next values of a column, `count` at most: fewer at its end. `None` where a row has none; `always`: each row has one.
+///
+/// # Errors
+/// The column is damaged.
+pub fn next_values<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    count: usize,
+    always: bool,
+) -> Result<Vec<Option<T::T>>, Refused> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut records = 0;
+    while records < count {
+        let (more, _, _) = reader.read_records(count - records, (!always).then_some(&mut levels), None, &mut values)?;
+        if more == 0 {
+            break;
+        }
+        records += more;
+    }
+    let there = levels.iter().filter(|level| **level > 0).count();
+    if if always { values.len() != records } else { levels.len() != records || there != values.len() } {
+        return Err(Refused::Damaged);
+    }
+    let mut values = values.into_iter();
+    if always {
+        return Ok(values.map(Some).collect());
+    }
+    Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
+}

@@ -1,0 +1,149 @@
+//! The places of a listener: so many connections at a time, and strangers cannot keep out who proves who he is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bits of an IPv6 address that tell one network from another: a host makes up the rest as it likes (RFC 4291, section 2.5.1).
+const NETWORK_BITS: u32 = 64;
+
+/// Connections at a time. Who is known keeps the place; a stranger's goes to the next where all are taken.
+#[derive(Debug)]
+pub struct Places<T> {
+    most: usize,
+    next: u64,
+    guests: BTreeMap<u64, Guest<T>>,
+}
+
+#[derive(Debug)]
+struct Guest<T> {
+    network: IpAddr,
+    is_known: Arc<AtomicBool>,
+    handle: T,
+}
+
+/// What [`Places::take`] gives.
+#[derive(Debug)]
+pub struct Taken<T> {
+    /// The number of the place, for [`Places::leave`].
+    pub number: u64,
+    /// True once the guest is known: set it when the peer has proven that it has a key.
+    pub is_known: Arc<AtomicBool>,
+    /// The stranger that lost its place, to be closed.
+    pub displaced: Option<T>,
+}
+
+impl<T> Places<T> {
+    /// Places for `most` connections.
+    pub const fn new(most: usize) -> Self {
+        Self { most, next: 0, guests: BTreeMap::new() }
+    }
+
+    /// A place for a connection from `address`, with what closes it. Where all are taken a stranger goes: of the network with the most
+    /// strangers, the one that came first. So who floods a listener from one address closes his own connections, and who floods it from many
+    /// has to open as many as there are places before a new one is closed. `None` where all are known.
+    pub fn take(&mut self, address: IpAddr, handle: T) -> Option<Taken<T>> {
+        let displaced = if self.guests.len() < self.most { None } else { Some(self.displace()?) };
+        self.next += 1;
+        let is_known = Arc::<AtomicBool>::default();
+        let guest = Guest { network: network(address), is_known: Arc::clone(&is_known), handle };
+        self.guests.insert(self.next, guest);
+        Some(Taken { number: self.next, is_known, displaced })
+    }
+
+    fn displace(&mut self) -> Option<T> {
+        let mut strangers: HashMap<IpAddr, (usize, u64)> = HashMap::new();
+        for (number, guest) in self.guests.iter().filter(|(_, guest)| !guest.is_known.load(Ordering::Relaxed)) {
+            strangers.entry(guest.network).or_insert((0, *number)).0 += 1;
+        }
+        // The first number of a network is its smallest: they are in order.
+        let (_, first) = strangers.into_values().min_by_key(|(count, first)| (usize::MAX - count, *first))?;
+        self.guests.remove(&first).map(|guest| guest.handle)
+    }
+
+    /// Gives a place back.
+    pub fn leave(&mut self, number: u64) {
+        self.guests.remove(&number);
+    }
+
+    /// What closes each connection.
+    pub fn handles(&self) -> impl Iterator<Item = &T> {
+        self.guests.values().map(|guest| &guest.handle)
+    }
+}
+
+/// Whose address this is: one IPv4 address, or one network of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (u128::BITS - NETWORK_BITS))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 16;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    /// The number of who is displaced, where the handle is that number.
+    fn take(places: &mut Places<u64>, address: IpAddr) -> Option<Taken<u64>> {
+        let number = places.next + 1;
+        places.take(address, number)
+    }
+
+    #[test]
+    fn who_floods_from_one_address_closes_his_own() {
+        let mut places = Places::new(MOST);
+        let known = take(&mut places, address(1)).unwrap();
+        known.is_known.store(true, Ordering::Relaxed);
+        let waiting = take(&mut places, address(2)).unwrap();
+        let displaced: Vec<u64> = (0..100).filter_map(|_| take(&mut places, address(3)).unwrap().displaced).collect();
+        assert_eq!(places.handles().count(), MOST);
+        assert_eq!(displaced, (3..3 + 100 - (MOST as u64 - 2)).collect::<Vec<_>>());
+        assert!(places.handles().any(|number| *number == known.number));
+        assert!(places.handles().any(|number| *number == waiting.number));
+    }
+
+    #[test]
+    fn who_floods_from_many_addresses_closes_the_oldest() {
+        let mut places = Places::new(MOST);
+        for last in 0..MOST as u8 {
+            take(&mut places, address(last)).unwrap();
+        }
+        let client = take(&mut places, address(200)).unwrap();
+        for last in 0..MOST as u8 - 1 {
+            take(&mut places, address(100 + last)).unwrap();
+            assert!(places.handles().any(|number| *number == client.number), "closed by the {last}th after it");
+        }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_stranger() {
+        let mut places = Places::new(MOST);
+        let waiting = take(&mut places, address(1)).unwrap();
+        for host in 0..100_u16 {
+            take(&mut places, IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, host))).unwrap();
+        }
+        assert!(places.handles().any(|number| *number == waiting.number));
+        // An IPv4 address that a socket of both families shows is that address.
+        assert_eq!(network("::ffff:10.0.0.1".parse().unwrap()), address(1));
+    }
+
+    #[test]
+    fn who_is_known_keeps_the_place() {
+        let mut places = Places::new(MOST);
+        let known: Vec<Taken<u64>> = (0..MOST).map(|_| take(&mut places, address(1)).unwrap()).collect();
+        known.iter().for_each(|taken| taken.is_known.store(true, Ordering::Relaxed));
+        assert!(take(&mut places, address(2)).is_none());
+        places.leave(known[0].number);
+        assert!(take(&mut places, address(2)).unwrap().displaced.is_none());
+    }
+}
