@@ -55,6 +55,8 @@ pub struct RouteState {
     pub network: String,
     /// The first congestion window that it gives, or `default`.
     pub first_window: String,
+    /// The receive window that it allows, bytes, or `default`: any.
+    pub receive_window: String,
     /// The congestion control that it gives, or `default`.
     pub congestion_control: String,
     /// Why a change would not last until the next start of the machine, or cannot be made; `None` where its owner keeps it.

@@ -55,6 +55,8 @@ pub enum Place {
 pub enum RoutePart {
     /// The first congestion window, in packets (`initcwnd`).
     FirstWindow,
+    /// The receive window that is offered at most, in bytes (`window`).
+    ReceiveWindow,
     /// The congestion control (`congctl`).
     CongestionControl,
 }
@@ -108,6 +110,7 @@ impl fmt::Display for Place {
             Self::QueueLength { link } => f.pad(&format!("{link} txqueuelen")),
             Self::RootQdisc { link } => f.pad(&format!("{link} root qdisc")),
             Self::Route { network, part: RoutePart::FirstWindow } => f.pad(&format!("route {network} initcwnd")),
+            Self::Route { network, part: RoutePart::ReceiveWindow } => f.pad(&format!("route {network} window")),
             Self::Route { network, part: RoutePart::CongestionControl } => f.pad(&format!("route {network} congctl")),
         }
     }

@@ -78,6 +78,7 @@ impl HostState {
                 self.route = Some(RouteState {
                     network: format!("{}/{}", route.network, route.prefix_bits),
                     first_window: RoutePart::FirstWindow.of(&route),
+                    receive_window: RoutePart::ReceiveWindow.of(&route),
                     congestion_control: RoutePart::CongestionControl.of(&route),
                     not_kept: not_kept(&route),
                 });

@@ -49,7 +49,7 @@ pub(crate) fn read(place: &Place) -> Result<String, String> {
 /// The value of a route that is there no longer.
 const NO_ROUTE: &str = "no such route";
 /// The value of what a route does not say.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// The route to `network` that comes first.
 fn route(network: &str) -> Result<Option<Route>, String> {
@@ -63,6 +63,7 @@ impl RoutePart {
     pub(crate) fn of(self, route: &Route) -> String {
         let value = match self {
             Self::FirstWindow => route.first_window.map(|packets| packets.to_string()),
+            Self::ReceiveWindow => route.receive_window.map(|bytes| bytes.to_string()),
             Self::CongestionControl => route.congestion_control.clone(),
         };
         value.unwrap_or_else(|| DEFAULT.into())
@@ -144,6 +145,7 @@ pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
             let value = (value != DEFAULT).then_some(value);
             match part {
                 RoutePart::FirstWindow => route.first_window = value.map(|_| number()).transpose()?,
+                RoutePart::ReceiveWindow => route.receive_window = value.map(|_| number()).transpose()?,
                 RoutePart::CongestionControl => route.congestion_control = value.map(str::to_owned),
             }
             netlink()?.replace_route(&route).map_err(|error| error.to_string())

@@ -246,7 +246,7 @@ fn a_route_is_changed_in_its_place_and_put_back() {
     };
     let test = || {
         ip("addr add 10.9.0.1/24 dev v0");
-        ip("route add 192.0.2.0/24 via 10.9.0.2 metric 7 mtu 1400 initcwnd 12");
+        ip("route add 192.0.2.0/24 via 10.9.0.2 metric 7 mtu 1400 window 131072 initcwnd 12");
         let before = ip("route show 192.0.2.0/24");
         let store = store(&folder.0);
         let host = HostState::take(Some("v0"), Some("192.0.2.77".parse().unwrap()));
@@ -268,18 +268,20 @@ fn a_route_is_changed_in_its_place_and_put_back() {
         let changes = [
             change(RoutePart::FirstWindow, "12", "32"),
             change(RoutePart::CongestionControl, "default", "reno"),
+            change(RoutePart::ReceiveWindow, "131072", "default"),
             // The kernel has none of that name.
             change(RoutePart::CongestionControl, "default", "no_such_control"),
         ];
         let terms = Terms { unless_confirmed: false, persist: false };
-        apply(&store, changes[..2].iter(), terms, &mut || {}).unwrap();
+        apply(&store, changes[..3].iter(), terms, &mut || {}).unwrap();
         let tuned = ip("route show 192.0.2.0/24");
         for word in ["via 10.9.0.2", "metric 7", "mtu 1400", "initcwnd 32", "congctl reno"] {
             assert!(tuned.contains(word), "{word}: {tuned}");
         }
+        assert!(!tuned.contains("window 131072"), "{tuned}");
         undo(&store, &mut || {}).unwrap();
         assert_eq!(ip("route show 192.0.2.0/24"), before);
-        assert!(matches!(apply(&store, changes[2..].iter(), terms, &mut || {}), Err(TuneError::Refused { .. })));
+        assert!(matches!(apply(&store, changes[3..].iter(), terms, &mut || {}), Err(TuneError::Refused { .. })));
         assert_eq!(ip("route show 192.0.2.0/24"), before);
         // Its owner set it up anew meanwhile: that is left.
         apply(&store, changes[..1].iter(), terms, &mut || {}).unwrap();

@@ -7,8 +7,10 @@
 
 use longhaul_units::Bytes;
 
-use super::{BUFFER_MOST, Draft, MACHINE, NEW_CONNECTIONS, Reason, buffer_bytes};
+use super::{BUFFER_MOST, Draft, MACHINE, NEW_CONNECTIONS, OF_THE_ROUTE, Reason, buffer_bytes};
 use crate::caveats;
+use crate::place::{Place, RoutePart};
+use crate::setting::DEFAULT;
 
 const IP_SYSCTL: &str = "Documentation/networking/ip-sysctl.rst; ESnet, fasterdata.es.net/host-tuning/linux";
 const WHOLE_BUFFERS: &str = "connections that open from then on, of every program in this network namespace: each may take that much where its path \
@@ -26,6 +28,7 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
             "TCP sizes receive buffers by what the path holds; without it each stays at the middle value of tcp_rmem";
         let source = "Documentation/networking/ip-sysctl.rst, tcp_moderate_rcvbuf";
         draft.set_sysctl("net.ipv4.tcp_moderate_rcvbuf", "1", Reason::new(why, source, NEW_CONNECTIONS));
+        route_window(draft);
     }
     if role.sends() {
         most_bytes = most_bytes.saturating_add(raise_maximum(draft, "net.ipv4.tcp_wmem", "unacknowledged data", bytes));
@@ -33,6 +36,24 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
     }
     draft.doubt_cap();
     memory(draft, most_bytes);
+}
+
+/// The route to the other end may bound the window, whatever the buffers.
+fn route_window(draft: &mut Draft<'_>) {
+    let Some(route) = draft.host.route.clone().filter(|route| route.receive_window != DEFAULT) else { return };
+    let why = "the route bounds the receive window, whatever the buffers";
+    let source = "ip-route(8), window";
+    match route.not_kept {
+        None => {
+            let place = Place::Route { network: route.network, part: RoutePart::ReceiveWindow };
+            draft.set(place, route.receive_window, DEFAULT.into(), Reason::new(why, source, OF_THE_ROUTE));
+        }
+        Some(owner) => draft.by_hand(
+            format!("ip route change {} …, without window {}", route.network, route.receive_window),
+            format!("{why}; {owner}: it belongs into the owner's configuration"),
+            source,
+        ),
+    }
 }
 
 /// Options of the SYN, which both ends must want.

@@ -164,6 +164,9 @@ impl Reason {
     }
 }
 
+/// Who notices a change of a route.
+const OF_THE_ROUTE: &str = "connections that open from then on and take this route, of every program in this network namespace; gone when the \
+                            route is set up anew, also with --persist";
 /// Who notices a change of most of TCP's parameters.
 const NEW_CONNECTIONS: &str = "connections that open from then on, of every program in this network namespace";
 /// Who notices a change of the machine's parameters.

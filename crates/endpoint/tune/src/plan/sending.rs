@@ -2,7 +2,7 @@
 
 use longhaul_units::BitRate;
 
-use super::{Draft, NEW_CONNECTIONS, Reason};
+use super::{Draft, NEW_CONNECTIONS, OF_THE_ROUTE, Reason};
 use crate::host::RouteState;
 use crate::place::{Place, RoutePart};
 
@@ -129,9 +129,6 @@ fn pacing(draft: &mut Draft<'_>) {
     }
 }
 
-/// Who notices a change of a route.
-const OF_THE_ROUTE: &str = "connections that open from then on and take this route, of every program in this network namespace; gone when the \
-                            route is set up anew, also with --persist";
 /// A first window of three times the usual one: what CDNs send at once (RFC 6928 §2 has 10; ESnet's hosts and others use 20 to 40).
 const FIRST_WINDOW: u32 = 32;
 

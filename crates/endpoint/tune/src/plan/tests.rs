@@ -278,6 +278,7 @@ fn what_belongs_to_a_path_goes_to_its_route() {
     let route = RouteState {
         network: "192.0.2.0/24".into(),
         first_window: "default".into(),
+        receive_window: "default".into(),
         congestion_control: "default".into(),
         not_kept: None,
     };
@@ -288,6 +289,11 @@ fn what_belongs_to_a_path_goes_to_its_route() {
     let lossy = target(Role::Sender, Some(&[cause("loss", Some("network"), None)]));
     assert!(changes(&host, &lossy).contains(&"route 192.0.2.0/24 congctl bbr".into()));
     assert!(!changes(&host, &lossy).iter().any(|change| change.starts_with("net.ipv4.tcp_congestion_control")));
+    // A window that a route bounds is no matter of buffers. A window that it does not bound stays.
+    let path = target(Role::Receiver, None);
+    assert!(!changes(&host, &path).iter().any(|change| change.starts_with("route ")), "{:?}", changes(&host, &path));
+    host.route = Some(RouteState { receive_window: "131072".into(), ..route.clone() });
+    assert!(changes(&host, &path).contains(&"route 192.0.2.0/24 window default".into()), "{:?}", changes(&host, &path));
     host.route = Some(RouteState { not_kept: Some("a DHCP client sets it up again".into()), ..route });
     let plan = Plan::make(&host, &short);
     assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::Route { .. })));

@@ -15,6 +15,8 @@ const MOST_OF_THE_TIME: f64 = 0.5;
 const BUSY: f64 = 0.95;
 /// Above this share of the time a thread that is ready waits for a CPU that others have.
 const WAITING: f64 = 0.4;
+/// Whether the kernel sizes receive buffers by what the path holds (ip-sysctl.rst).
+const AUTOTUNING: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
 pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
     // What a flow does whose large packets vanish says nothing else.
@@ -189,13 +191,31 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
     if let Some(bytes) = known.evidence.receiver.number(key) {
         evidence.push(Line::new(format!("the receiver's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));
     }
+    let remedy = if known.evidence.receiver.number(AUTOTUNING) == Some(0) {
+        let stays = known.evidence.receiver.sysctls.get(key).and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        let stays = stays.map_or_else(String::new, |bytes| format!(": its buffer stays at {}", Bytes(bytes)));
+        evidence.push(Line::new(format!("the receiver has {AUTOTUNING}=0{stays}"), format!("sysctl {AUTOTUNING}")));
+        Remedy::new(
+            Some(Role::Receiver),
+            "let the kernel tune receive buffers by what the path holds",
+            format!("sysctl -w {AUTOTUNING}=1"),
+        )
+    } else {
+        larger(known, Role::Receiver, "rmem").unwrap_or_else(|| {
+            Remedy::new(
+                Some(Role::Receiver),
+                "find what else bounds the window, as the buffers allow enough: `window` of a route, or the program's SO_RCVBUF",
+                "ip route show to match SENDER; longhaul tune --role receiver --to SENDER",
+            )
+        })
+    };
     Bound {
         code: Code::ReceiveWindow,
         place: None,
         host: Some(Role::Receiver),
         bound_bps: measured(run),
         evidence,
-        remedies: vec![larger(known, Role::Receiver, "rmem")],
+        remedies: vec![remedy],
     }
 }
 
@@ -280,7 +300,13 @@ fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
         host: Some(Role::Sender),
         bound_bps: measured(run),
         evidence,
-        remedies: vec![larger(known, Role::Sender, "wmem")],
+        remedies: vec![larger(known, Role::Sender, "wmem").unwrap_or_else(|| {
+            Remedy::new(
+                Some(Role::Sender),
+                "find what else bounds the buffer, as the kernel allows enough: the program's SO_SNDBUF, or memory for TCP",
+                "ss -tmn: tb is the buffer; sysctl net.ipv4.tcp_mem; cat /proc/net/sockstat",
+            )
+        })],
     }
 }
 
@@ -296,19 +322,32 @@ fn in_flight(known: &Known<'_>, run: &TcpFacts) -> Option<Line> {
 }
 
 /// Twice what the path holds: the kernel counts its own overhead (`tcp_adv_win_scale`, ip-sysctl.rst), and a loss needs a
-/// second window while it is repaired (RFC 6349 §3.3.1 asks for the bandwidth-delay product).
-fn larger(known: &Known<'_>, role: Role, which: &str) -> Remedy {
-    let target = known.target.map_or(0, |target| target.rate_bps);
-    let rtt = known.base_rtt_ns.unwrap_or(0);
-    let needed = super::share(target, rtt, 8_000_000_000).saturating_mul(2).min(i32::MAX as u64);
+/// second window while it is repaired (RFC 6349 §3.3.1 asks for the bandwidth-delay product). `None` where the kernel may use as much.
+fn larger(known: &Known<'_>, role: Role, which: &str) -> Option<Remedy> {
+    let host = if role == Role::Sender { &known.evidence.sender } else { &known.evidence.receiver };
+    let key = format!("net.ipv4.tcp_{which}");
+    let allowed = host.number(&key);
+    let target = known.target.zip(known.base_rtt_ns);
+    let target = target.map(|(target, rtt)| super::share(target.rate_bps, rtt, 4_000_000_000));
+    let (needed, why) = match target.filter(|needed| *needed > 0) {
+        Some(needed) => (needed, "twice rate × round trip"),
+        None => (allowed?.saturating_mul(2), "twice what it may use now"),
+    };
+    let needed = needed.min(i32::MAX as u64);
+    if allowed.is_some_and(|allowed| allowed >= needed) {
+        return None;
+    }
+    let before = host.sysctls.get(&key).and_then(|text| text.rsplit_once(char::is_whitespace));
+    let [least, first] = before.map_or(["4096", "131072"], |(before, _)| {
+        let (least, first) = before.split_once(char::is_whitespace).unwrap_or(("4096", before));
+        [least, first.trim()]
+    });
     let core = if which == "rmem" { "net.core.rmem_max" } else { "net.core.wmem_max" };
-    Remedy::new(
+    Some(Remedy::new(
         Some(role),
-        format!("let the kernel use {} for each connection: twice rate × round trip", Bytes(needed).rounded()),
-        format!(
-            "sysctl -w net.ipv4.tcp_{which}=\"4096 131072 {needed}\"; sysctl -w {core}={needed} for programs that set it"
-        ),
-    )
+        format!("let the kernel use {} for each connection: {why}", Bytes(needed).rounded()),
+        format!("sysctl -w {key}=\"{least} {first} {needed}\"; sysctl -w {core}={needed} for programs that set it"),
+    ))
 }
 
 /// What the hosts' buffers allow by formula: an upper end of what was not measured.
@@ -343,7 +382,7 @@ fn buffers(known: &Known<'_>) -> Vec<Bound> {
                 format!("{key} allows {} over a round trip of {}", Bytes(bytes), Nanos(rtt).rounded()),
                 format!("sysctl {key}"),
             )],
-            remedies: vec![larger(known, role, which)],
+            remedies: larger(known, role, which).into_iter().collect(),
         });
     }
     bounds

@@ -199,6 +199,25 @@ fn a_small_buffer_behind_a_smaller_one_is_named_beside_several_flows() {
     assert_eq!(named(&evidence), expected);
 }
 
+/// What is said to be done mends it: more memory, where memory is short, and nothing else that is not the limit.
+#[test]
+fn a_receive_window_is_mended_where_it_is_bounded() {
+    let mut run = tcp(Purpose::Default, 16 * MBIT);
+    run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
+    let command = |sysctls: &[(&str, &str)]| {
+        let mut evidence = with(run.clone(), clear_path());
+        evidence.receiver = host(sysctls);
+        let cause = diagnose(&evidence).causes.remove(0);
+        assert_eq!(cause.bound.code, Code::ReceiveWindow);
+        cause.bound.remedies[0].command.clone()
+    };
+    let (little, much) = (("net.ipv4.tcp_rmem", "4096 87380 262144"), ("net.ipv4.tcp_rmem", "4096 131072 67108864"));
+    assert!(command(&[little]).starts_with("sysctl -w net.ipv4.tcp_rmem=\"4096 87380 "), "{}", command(&[little]));
+    assert!(command(&[much]).contains("ip route show"), "{}", command(&[much]));
+    let off = ("net.ipv4.tcp_moderate_rcvbuf", "0");
+    assert_eq!(command(&[much, off]), "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1");
+}
+
 #[test]
 fn buffers_and_programs_of_the_sender() {
     let mut run = tcp(Purpose::Default, 40 * MBIT);

@@ -152,6 +152,11 @@ impl FaultLab {
         self.lab.host("server").map_or(Ipv4Addr::LOCALHOST, |host| host.plan.ipv4)
     }
 
+    /// The client's address.
+    pub fn client(&self) -> Ipv4Addr {
+        self.lab.host("client").map_or(Ipv4Addr::LOCALHOST, |host| host.plan.ipv4)
+    }
+
     /// Runs longhaul itself with `words` on the client until it ends, `time` has passed, or somebody asks to stop.
     ///
     /// # Errors

@@ -41,9 +41,10 @@ impl Runner<'_> {
         new_file::write(&file, said).map_err(words)?;
         let (mut settings, mut chooses_control) = (Vec::new(), false);
         let (client, server) = if doing.fault.reverse { ("receiver", "sender") } else { ("sender", "receiver") };
-        for (host, role) in [(HostName::Client, client), (HostName::Server, server)] {
+        for (host, role, to) in [(HostName::Client, client, lab.server()), (HostName::Server, server, lab.client())] {
             let state = folder.0.join(role);
-            let words = ["tune", "--json", "--apply", "--role", role, "--state"].map(String::from);
+            let to = to.to_string();
+            let words = ["tune", "--json", "--apply", "--role", role, "--to", &to, "--state"].map(String::from);
             let paths = [&state, &file].map(|path| path.display().to_string());
             let ended = lab.longhaul_on(host, &[&words[..], &paths[..]].concat(), PATIENCE, self.stop);
             let said = ended.map_err(|error| error.to_string())?.success().map_err(|why| format!("tune: {why}"))?;
@@ -53,12 +54,15 @@ impl Runner<'_> {
             chooses_control |= [looked_at("changes"), looked_at("kept")]
                 .concat()
                 .iter()
-                .any(|setting| setting["place"]["key"] == "net.ipv4.tcp_congestion_control");
+                .any(|setting| {
+                    let place = &setting["place"];
+                    place["key"] == "net.ipv4.tcp_congestion_control" || place["part"] == "congestion_control"
+                });
             let changes = said["result"]["changes"].as_array().into_iter().flatten();
             for change in changes.filter(|change| change["blocked"].is_null()) {
                 let place = &change["place"];
                 let word = |key: &str| place[key].as_str().unwrap_or_default();
-                let name = ["link", "key", "feature"].map(word).into_iter().filter(|word| !word.is_empty());
+                let name = ["link", "key", "feature", "network", "part"].map(word).into_iter().filter(|word| !word.is_empty());
                 let name = name.collect::<Vec<_>>().join(" ");
                 settings.push(format!("{role}: {name} {}", change["then"].as_str().unwrap_or_default()));
             }

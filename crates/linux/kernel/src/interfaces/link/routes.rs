@@ -25,6 +25,8 @@ pub struct Route {
     pub owner: RouteOwner,
     /// The first congestion window of its connections, packets; `None`: the kernel's.
     pub first_window: Option<u32>,
+    /// The receive window that its connections offer at most, bytes; `None`: no bound.
+    pub receive_window: Option<u32>,
     /// The congestion control of its connections that choose none; `None`: the default one.
     pub congestion_control: Option<String>,
     /// Why it cannot be set up again as it is; `None` where it can.
@@ -114,7 +116,7 @@ impl Netlink {
         Ok(routes.filter(|route| route.network == network && route.prefix_bits == prefix_bits).collect())
     }
 
-    /// Sets `route` up again in its own place, with its first window and congestion control as they are in it now. It is never away.
+    /// Sets `route` up again in its own place, with its windows and congestion control as they are in it now. It is never away.
     ///
     /// # Errors
     /// [`LinkError::Denied`]; [`LinkError::Refused`] where it is no longer there, or the kernel has no such control.
@@ -162,7 +164,7 @@ impl Route {
             _ => IpAddr::from([0; 16]),
         };
         let (mut table, mut obstacle) = (u32::from(header.table), None);
-        let (mut first_window, mut congestion_control) = (None, None);
+        let (mut first_window, mut receive_window, mut congestion_control) = (None, None, None);
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Destination(RouteAddress::Inet(ip)) => network = (*ip).into(),
@@ -175,6 +177,7 @@ impl Route {
                     for metric in metrics {
                         match metric {
                             RouteMetric::InitCwnd(packets) => first_window = Some(*packets),
+                            RouteMetric::Window(bytes) => receive_window = Some(*bytes),
                             RouteMetric::CcAlgo(name) => congestion_control = Some(name.clone()),
                             _ => {}
                         }
@@ -192,7 +195,16 @@ impl Route {
         };
         let is_main = table == u32::from(RouteHeader::RT_TABLE_MAIN) && header.kind == RouteType::Unicast;
         let prefix_bits = header.destination_prefix_length;
-        is_main.then_some(Self { network, prefix_bits, owner, first_window, congestion_control, obstacle, message })
+        is_main.then_some(Self {
+            network,
+            prefix_bits,
+            owner,
+            first_window,
+            receive_window,
+            congestion_control,
+            obstacle,
+            message,
+        })
     }
 
     /// The message that sets it up as it should be.
@@ -206,8 +218,12 @@ impl Route {
             Some(RouteAttribute::Metrics(metrics)) => metrics,
             _ => Vec::new(),
         };
-        metrics.retain(|metric| !matches!(metric, RouteMetric::InitCwnd(_) | RouteMetric::CcAlgo(_)));
+        let is_ours = |metric: &RouteMetric| {
+            matches!(metric, RouteMetric::InitCwnd(_) | RouteMetric::Window(_) | RouteMetric::CcAlgo(_))
+        };
+        metrics.retain(|metric| !is_ours(metric));
         metrics.extend(self.first_window.map(RouteMetric::InitCwnd));
+        metrics.extend(self.receive_window.map(RouteMetric::Window));
         metrics.extend(self.congestion_control.clone().map(RouteMetric::CcAlgo));
         if !metrics.is_empty() {
             message.attributes.push(RouteAttribute::Metrics(metrics));
