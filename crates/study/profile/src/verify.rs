@@ -3,6 +3,7 @@
 
 use longhaul_flows::compare::equivalence::{Equivalence, Item, Margin, Margins, Quantity, QuantityName, Verdict};
 use longhaul_path::spec::PathSpec;
+use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::curves::Curves;
@@ -47,6 +48,15 @@ pub enum WayName {
     Backward,
 }
 
+impl VerifiedWay {
+    /// A sentence on how coarse the measured times are, where that is more than the hosts' own scheduling.
+    pub fn coarse(&self) -> Option<String> {
+        let step = Nanos(self.resolution_ns);
+        (self.resolution_ns as f64 > LEAST_NS)
+            .then(|| format!("Measured times are read to {step}: how they vary within that is not known."))
+    }
+}
+
 impl WayName {
     /// For people.
     pub fn name(self) -> &'static str {
@@ -70,6 +80,8 @@ pub struct VerifiedWay {
     pub effective_samples: u64,
     /// Packets sent over the path.
     pub path_packets: u64,
+    /// How coarse most of the measured times are, nanoseconds: ping(8) prints 1 ms from 100 ms on. Margins of times are no smaller.
+    pub resolution_ns: u64,
     /// Each quantity: the measurement is the reference, the path is tested.
     pub quantities: Vec<Quantity>,
     /// Both as curves.
@@ -162,7 +174,7 @@ fn margins_with(asked: &[Margin], resolution_ns: u64) -> Margins {
     Margins { asked: asked.to_vec(), least_ns: LEAST_NS.max(resolution_ns as f64), least_loss: LEAST_LOSS }
 }
 
-/// How coarse most of the measured round trips are, nanoseconds: ping(8) prints 0.1 ms from 10 ms on.
+/// How coarse most of the measured round trips are, nanoseconds.
 fn resolution_ns(measured: &[Probe]) -> u64 {
     let answered = measured.iter().filter(|row| row.rtt_ns.is_some());
     let mut all: Vec<u32> = answered.map(|row| row.resolution_ns).collect();
@@ -207,6 +219,7 @@ fn verified(of: WayName, measured: &[Probe], runs: &[Vec<Probe>], margins: &Marg
         packets: measured.len() as u64,
         effective_samples: found.effective_samples[0],
         path_packets: runs.iter().map(|rows| rows.len() as u64).sum(),
+        resolution_ns: resolution_ns(measured),
         quantities: quantities.into_iter().filter(|one| !nothing(one) && !left_out(one)).collect(),
         curves: Curves::of(measured, runs),
     }

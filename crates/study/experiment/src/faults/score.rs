@@ -143,6 +143,9 @@ pub struct Tuned {
     pub came_bps: u64,
     /// Whether at least 80 % of the promised rate came.
     pub kept: bool,
+    /// Whether a setting mends the cause. A rule of a firewall or a queueing discipline that somebody set up, a program, a CPU, a disk are their
+    /// owners': `longhaul tune` leaves them, and it is not scored.
+    pub is_a_setting: bool,
 }
 
 impl Cell {
@@ -269,8 +272,10 @@ pub struct Summary {
     pub finding: Share,
     /// Of right causes: the price is within 1.5 times what mending brought.
     pub price: Share,
-    /// Of right first causes at a host of which `longhaul tune` changed settings: 80 % of the promised rate came.
+    /// Of right first causes at a host that a setting mends: 80 % of the promised rate came after `longhaul tune`.
     pub tuned: Share,
+    /// Right first causes at a host that are a rule, a program, a CPU or a disk: `longhaul tune` leaves them.
+    pub left_to_owners: usize,
     /// Diagnoses that were made anew, as the machine spoiled them.
     pub void_runs: usize,
     /// Cells without a diagnosis.
@@ -303,6 +308,7 @@ impl Summary {
             *confusion.entry(cell.expected_code()).or_default().entry(cell.named_code()).or_default() += 1;
         }
         let scored = || diagnosed().filter(|cell| matches!(cell.kind, Kind::Single | Kind::Pair));
+        let tuned = || scored().filter(|cell| cell.right).filter_map(|cell| cell.tuned.as_ref());
         Self {
             confusion,
             single: kind(Kind::Single),
@@ -312,7 +318,8 @@ impl Summary {
             healthy: kind(Kind::Healthy),
             finding: kind(Kind::Finding),
             price: Share::of(scored().filter_map(|cell| cell.price_right)),
-            tuned: Share::of(scored().filter(|cell| cell.right).filter_map(|cell| Some(cell.tuned.as_ref()?.kept))),
+            tuned: Share::of(tuned().filter(|tuned| tuned.is_a_setting).map(|tuned| tuned.kept)),
+            left_to_owners: tuned().filter(|tuned| !tuned.is_a_setting).count(),
             void_runs: cells.iter().map(|cell| cell.void_runs).sum(),
             failed: cells.len() - diagnosed().count(),
         }

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use longhaul_diagnosis::{Diagnosis, KEPT};
+use longhaul_diagnosis::{Bound, Code, Diagnosis, KEPT};
 use longhaul_kernel::new_file;
+use longhaul_result::Location;
 use longhaul_units::Nanos;
 use serde_json::Value;
 
@@ -81,6 +82,27 @@ impl Runner<'_> {
         let streams = said["result"]["streams"].as_array().into_iter().flatten();
         let came_bps = streams.filter_map(|stream| stream["steady_bps"].as_u64()).sum();
         let promised_bps = diagnosis.goodput_bps.unwrap_or(0).saturating_add(cause.worth_bps.least);
-        Ok(Some(Tuned { settings, promised_bps, came_bps, kept: came_bps as f64 >= KEPT * promised_bps as f64 }))
+        let is_a_setting = is_a_setting(&cause.bound);
+        let kept = came_bps as f64 >= KEPT * promised_bps as f64;
+        Ok(Some(Tuned { settings, promised_bps, came_bps, kept, is_a_setting }))
+    }
+}
+
+/// Whether a setting of the host mends a cause.
+fn is_a_setting(bound: &Bound) -> bool {
+    match bound.code {
+        Code::ReceiveWindow
+        | Code::SendBuffer
+        | Code::CongestionControl
+        | Code::SlowStart
+        | Code::MtuBlackHole
+        | Code::MiddleboxOptions
+        | Code::Reordering => true,
+        Code::Loss | Code::Queue => match bound.place {
+            None | Some(Location::ReceiverRing | Location::ReceiverBacklog | Location::ReceiverSocketBuffer) => true,
+            // Queueing disciplines of the catalogue are somebody's: tc set them up.
+            Some(_) => false,
+        },
+        _ => false,
     }
 }

@@ -37,6 +37,7 @@ pub fn report(path: &str, against: &str, found: &Verification) -> String {
             way.path_packets,
             if single { "" } else { "\n" }
         );
+        text.extend(way.coarse().map(|coarse| coarse + "\n"));
     }
     if let Some(late) = found.lateness {
         let us = |ns: u64| ns as f64 / 1e3;

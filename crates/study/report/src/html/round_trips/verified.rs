@@ -73,6 +73,9 @@ fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
         way.effective_samples,
         way.path_packets
     );
+    if let Some(coarse) = way.coarse() {
+        let _ = writeln!(body, "<p class=\"quiet\">{coarse}</p>");
+    }
     let curves = &way.curves;
     let figures = [
         (distribution(&curves.levels), "Share of times that are no longer, without the longest one in a hundred."),

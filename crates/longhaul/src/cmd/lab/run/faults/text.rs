@@ -40,7 +40,11 @@ pub(super) fn row(cell: &Cell) -> String {
     let causes = if causes.is_empty() { "none".into() } else { causes.join(", ") };
     let goodput = cell.goodput_bps.map_or_else(|| "?".into(), mbit);
     let tuned = cell.tuned.as_ref().map(|tuned| {
-        let kept = if tuned.kept { "" } else { "no: " };
+        let kept = match (tuned.kept, tuned.is_a_setting) {
+            (true, _) => "",
+            (false, true) => "no: ",
+            (false, false) => "left to its owner: ",
+        };
         format!("  tuned: {kept}{} of {}", mbit(tuned.came_bps), mbit(tuned.promised_bps))
     });
     format!("{head} {goodput:>8} {brings:>15} {promised:>19}  {right}  {causes}{}{void}", tuned.unwrap_or_default())
@@ -78,12 +82,16 @@ pub(super) fn summary(summary: &Summary) -> String {
         ("of right causes: the place", summary.place),
         ("of right causes: the host", summary.host),
         ("of right causes: the price, within 1.5 times", summary.price),
-        ("of those that tune changed: 80 % of what was promised", summary.tuned),
+        ("of those that a setting mends: 80 % of the promise, tuned", summary.tuned),
     ] {
         if share.of > 0 {
             let Share { right, of } = share;
             let _ = writeln!(text, "{what:<54} {right:>4} of {of:<4} {:>5.1} %", right as f64 * 100.0 / of as f64);
         }
+    }
+    if summary.left_to_owners > 0 {
+        let what = "a rule, a program, a CPU or a disk: tune leaves it";
+        let _ = writeln!(text, "{what:<54} {:>4}", summary.left_to_owners);
     }
     if summary.void_runs > 0 {
         let _ = writeln!(text, "{:<54} {:>4}", "void, as the machine was busy", summary.void_runs);
