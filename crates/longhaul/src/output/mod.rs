@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use longhaul_channel::is_obeyed;
 use longhaul_kernel::new_file;
 use longhaul_kernel::signals::{Stop, StopSignal};
 pub(crate) use longhaul_result::Envelope;
@@ -273,9 +274,9 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// `text` without control characters except for line breaks, and in letters that the locale has.
+/// `text` without what a terminal obeys, except for line breaks, and in letters that the locale has.
 pub(crate) fn plain(text: &str) -> String {
-    let text = text.replace(|letter: char| letter.is_control() && letter != '\n', " ");
+    let text = text.replace(|letter: char| is_obeyed(letter) && letter != '\n', " ");
     if locale::is_ascii() { locale::in_ascii(&text) } else { text }
 }
 

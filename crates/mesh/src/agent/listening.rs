@@ -1,5 +1,6 @@
 //! The partner's part: who asks is a member, for a test of the mesh that this site allows, and this host is idle.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,10 @@ use crate::folder::{random, site_of};
 use crate::link::Answering;
 use longhaul_mesh_model::message::Message;
 
+/// Throughput tests of a pair that a partner may begin in the time of a round: its own, and some that failed.
+const TESTS_OF_ROUND: usize = 3;
+/// The round of a test that has none, such as a diagnosis.
+const ROUND: Nanos = Nanos::from_secs(3600);
 /// One that ends, and the one after it.
 const PROBES_OF_PARTNER: usize = 2;
 
@@ -29,6 +34,8 @@ pub(super) struct Partner {
     throughput: Mutex<Option<(RequestId, Sender<()>)>>,
     /// Servers of round trips, the oldest first.
     probes: Mutex<Vec<Probes>>,
+    /// When throughput tests began in the round that is going on, by test and pair: a partner must not take all of this site's time.
+    begun: Mutex<BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>>,
 }
 
 struct Probes {
@@ -42,13 +49,14 @@ struct Probes {
 struct Question<'a> {
     request: RequestId,
     test: &'a TestPlan,
+    pair: (SiteId, SiteId),
     /// As [`testing::Job::rate`].
     rate: BitRate,
 }
 
 impl Partner {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, throughput: Mutex::default(), probes: Mutex::default() }
+        Self { shared, throughput: Mutex::default(), probes: Mutex::default(), begun: Mutex::default() }
     }
 
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
@@ -95,11 +103,15 @@ impl Partner {
         }
         let rate = view.mesh.rate_of(test, pair);
         self.shared.options.limits.check(test, rate).map_err(|refusal| Failure::new(refusal.message))?;
-        Ok(Question { request, test, rate })
+        Ok(Question { request, test, pair, rate })
     }
 
     fn admit(&self, question: &Question) -> Result<Message, Failure> {
         let shared = &self.shared;
+        let now = monotonic();
+        if let Some(until) = self.too_often(question, now) {
+            return Ok(Message::Busy { retry_after_ns: until.saturating_sub(now).0 });
+        }
         let answer = shared.gate().asked(monotonic(), question.request, question.test.holds());
         match answer {
             Answer::Busy { retry_after } => Ok(Message::Busy { retry_after_ns: retry_after.0 }),
@@ -109,12 +121,26 @@ impl Partner {
                 if served.is_err() {
                     shared.gate().release(monotonic(), question.request);
                 } else {
+                    self.begun().entry((question.test.name.clone(), question.pair)).or_default().push_back(now);
                     // One that was granted before is over: the gate says so.
                     *self.throughput() = Some((question.request, sender));
                 }
                 served
             }
         }
+    }
+
+    /// Until when this pair has had its tests.
+    fn too_often(&self, question: &Question, now: Nanos) -> Option<Nanos> {
+        let every = question.test.every.unwrap_or(ROUND);
+        let mut all = self.begun();
+        let times = all.get_mut(&(question.test.name.clone(), question.pair))?;
+        times.retain(|at| at.saturating_add(every) > now);
+        (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
+    }
+
+    fn begun(&self) -> MutexGuard<'_, BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn probes(&self, question: &Question) -> Result<Message, Failure> {

@@ -120,9 +120,9 @@ fn are_an_experiments<R>(series: &[Series<R>]) -> Result<(), String> {
     if points().count() > POINTS_MOST {
         return Err(format!("more points than {POINTS_MOST}, which no experiment has"));
     }
-    let is_long = |label: &str| label.chars().nth(LETTERS_MOST).is_some();
-    if series.iter().any(|series| is_long(&series.name)) || points().any(|point| is_long(&point.label)) {
-        return Err(format!("a series or point with a name of more than {LETTERS_MOST} letters"));
+    let is_no_name = |label: &str| label.chars().nth(LETTERS_MOST).is_some() || label.contains(char::is_control);
+    if series.iter().any(|series| is_no_name(&series.name)) || points().any(|point| is_no_name(&point.label)) {
+        return Err(format!("a series or point with a name of several lines, or of more than {LETTERS_MOST} letters"));
     }
     Ok(())
 }

@@ -35,11 +35,15 @@ impl Leases {
         Self { most, given: [forgotten].into() }
     }
 
-    /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now.
+    /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now, or this site has a lease
+    /// already: it is in one test at a time, and must not take the link from others.
     pub fn ask(&mut self, now: Nanos, request: RequestId, rate: BitRate, lasts: Nanos) -> Option<Lease> {
         self.given.retain(|_, (_, until)| *until > now);
         let key = (request.initiator.0, request.number);
         if !self.given.contains_key(&key) {
+            if self.given.keys().any(|(site, _)| *site == request.initiator.0) {
+                return None;
+            }
             let taken: u64 = self.given.values().map(|(rate, _)| rate).sum();
             if taken.saturating_add(rate.0) > self.most {
                 return None;
@@ -72,8 +76,9 @@ mod tests {
 
     const MBIT: u64 = 1_000_000;
 
+    /// Each of another site.
     fn request(number: u64) -> RequestId {
-        RequestId { initiator: SiteId(1), number }
+        RequestId { initiator: SiteId(number as u16), number }
     }
 
     /// Of 70 Mb/s two parts of 30 fit, a third does not until one ends by itself.
@@ -89,5 +94,19 @@ mod tests {
         assert_eq!(leases.leased(secs(126)), BitRate(30 * MBIT));
         leases.give_back(request(3));
         assert_eq!(leases.leased(secs(126)), BitRate(0));
+    }
+
+    /// A stolen key of one site asks under many numbers.
+    #[test]
+    fn a_site_has_one_lease() {
+        let secs = Nanos::from_secs;
+        let mut leases = Leases::new(BitRate(70 * MBIT), secs(0), secs(0));
+        let mut ask = |at: u64, site: u16, number| {
+            let request = RequestId { initiator: SiteId(site), number };
+            leases.ask(secs(at), request, BitRate(10 * MBIT), secs(60)).is_some()
+        };
+        assert!(ask(10, 1, 1) && !ask(10, 1, 2) && ask(10, 1, 1));
+        assert!(ask(10, 2, 1), "others have theirs");
+        assert!(ask(80, 1, 2), "once the first is over");
     }
 }
