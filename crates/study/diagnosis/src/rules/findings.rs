@@ -2,14 +2,17 @@
 
 use longhaul_units::{Bytes, Nanos};
 
-use super::{Known, hosts, loss, marks, path};
+use super::{Known, about, hosts, loss, marks, path};
 use crate::diagnosis::{Cause, Code, Finding, Role};
-use crate::evidence::{HostFacts, SynFacts};
+use crate::evidence::{HostFacts, Purpose, SynFacts};
 
 /// A queue that holds more than the path does: loaded round trips of twice the base.
 const BLOATED: u64 = 2;
 /// Delay below this disturbs nobody (ITU-T G.114 gives 150 ms to voice, one way).
 const NOTICED: Nanos = Nanos::from_millis(50);
+
+/// Two flows of the same kind that differ by this factor tell of something that comes and goes.
+const UNSTEADY: u64 = 2;
 
 pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -59,6 +62,9 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         );
         push(Code::Mtu.name(), None, text, "send smaller datagrams, or mend the path's MTU");
     }
+    if let Some(text) = unsteady(known) {
+        push("unsteady", None, text, "diagnose again, with a longer --time: which of the two is the rule?");
+    }
     let late = loss::reordered(known);
     if late > 0.0 && !named(Code::Reordering) {
         push(Code::Reordering.name(), None, format!("{:.3} % of UDP's packets came late", late * 100.0), "");
@@ -87,6 +93,22 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// One flow carried so little that it was repeated, and the next one much more.
+fn unsteady(known: &Known<'_>) -> Option<String> {
+    let mut runs = known.tcp_runs().filter(|run| run.purpose == Purpose::Default);
+    let (first, last) = (runs.next()?, runs.last()?);
+    let differ = first.retransmits > 0 && first.goodput_bps.saturating_mul(UNSTEADY) < last.goodput_bps;
+    differ.then(|| {
+        format!(
+            "of two flows of the same kind one carried {} for {}, the other {} for {}",
+            about(first.goodput_bps),
+            Nanos(first.duration_ns).rounded(),
+            about(last.goodput_bps),
+            Nanos(last.duration_ns).rounded()
+        )
+    })
 }
 
 /// Options of TCP that are off at a host, or that something on the way took out.

@@ -219,6 +219,18 @@ fn a_receive_window_is_mended_where_it_is_bounded() {
 }
 
 #[test]
+fn two_flows_that_differ_are_told() {
+    let told = |retransmits, last: u64| {
+        let first = TcpFacts { retransmits, ..tcp(Purpose::Default, 20 * MBIT) };
+        let mut runs = clear_path();
+        runs.push(Run::Tcp(tcp(Purpose::Default, last * MBIT)));
+        diagnose(&with(first, runs)).findings.iter().any(|finding| finding.code == "unsteady")
+    };
+    assert!(told(500, 180) && !told(500, 30));
+    assert!(!told(0, 180), "its window grew still");
+}
+
+#[test]
 fn buffers_and_programs_of_the_sender() {
     let mut run = tcp(Purpose::Default, 40 * MBIT);
     run.limited_by = LimitedBy { send_buffer: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
