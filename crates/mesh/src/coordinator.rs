@@ -129,7 +129,7 @@ impl Coordinator {
     fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
         let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
         let mut archive = self.archive();
-        let mut is_own = |names| is_own(&mesh, &mut archive, site, names);
+        let mut is_own = |names: [&str; 3]| is_own(&mesh, &mut archive, site, names);
         let (mut taken, mut measured, mut ids, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for one in results {
             ids.push(one.id.clone());

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -77,7 +76,7 @@ pub fn read_rate(path: &Path, time: Nanos, most: u64, stop: impl Fn() -> bool) -
 pub fn write_rate(folder: &Path, time: Nanos, most: u64, stop: impl Fn() -> bool) -> io::Result<DiskRate> {
     let named = without_name(folder)?;
     let most = most.min(free_bytes(&named)? / 4);
-    let direct = open_direct(Path::new(&format!("/proc/self/fd/{}", named.as_raw_fd())));
+    let direct = open_direct(&named);
     let mut past_cache = direct.is_ok();
     let mut file = match direct {
         Ok(file) => file,

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatvfs, open};
@@ -14,13 +15,14 @@ use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatvfs, open};
 /// What every disk is content with.
 pub const ALIGNMENT: usize = 4096;
 
-/// Opens the file at `path`, which is there, to be written by [`write_all_at`](std::os::unix::fs::FileExt::write_all_at) past the page
-/// cache. It may be open for ordinary writing as well, if no page is written both ways.
+/// Opens `file` once more, to be written by [`write_all_at`](std::os::unix::fs::FileExt::write_all_at) past the page cache, if no page is
+/// written both ways. It is the same file, whatever has its name by now.
 ///
 /// # Errors
 /// `EINVAL` where the file system cannot do that, others as of open(2). Some say `EINVAL` at the first write only.
-pub fn open_direct(path: &Path) -> io::Result<File> {
-    let fd = open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
+pub fn open_direct(file: &File) -> io::Result<File> {
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let fd = open(same, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
     Ok(fd.into())
 }
 

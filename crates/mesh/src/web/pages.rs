@@ -10,7 +10,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{get, post};
 use flate2::read::GzDecoder;
 
@@ -126,11 +126,8 @@ async fn log_in(State(web): State<Arc<Web>>, body: String) -> Response {
 }
 
 async fn log_out(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
-    let answer = (StatusCode::SEE_OTHER, [(LOCATION, "/")]);
-    match web.login.log_out(&headers) {
-        Some(cookie) => (answer, [(SET_COOKIE, cookie)]).into_response(),
-        None => answer.into_response(),
-    }
+    let cookie = web.login.log_out(&headers).map(|cookie| AppendHeaders([(SET_COOKIE, cookie)]));
+    (StatusCode::SEE_OTHER, [(LOCATION, "/")], cookie, ()).into_response()
 }
 
 /// The script as it is embedded is packed. It is unpacked once: many who ask for it share it.

@@ -55,7 +55,7 @@ impl SpoolFiles {
         // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
         let reserve = reserve(&spec.folder).ok();
         let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
-        let direct = open_direct(&path).ok();
+        let direct = open_direct(&file).ok();
         let mut files = Self {
             spec: spec.clone(),
             meta: meta.clone(),
@@ -145,7 +145,7 @@ impl SpoolFiles {
             return Err(error);
         }
         // What the file system cannot do it cannot in the next file either.
-        self.direct = self.direct.take().and_then(|_| open_direct(&path).ok());
+        self.direct = self.direct.take().and_then(|_| open_direct(&file).ok());
         self.bytes_before += self.bytes;
         self.closed.push_back((std::mem::replace(&mut self.path, path), self.bytes));
         (self.file, self.bytes, self.opened, self.meta) = (file, described.len() as u64, monotonic(), meta);

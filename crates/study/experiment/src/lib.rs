@@ -6,6 +6,7 @@
 
 mod caveats;
 pub mod faults;
+mod folder;
 mod machine;
 mod run;
 mod spec;

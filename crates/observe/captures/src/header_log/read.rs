@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use longhaul_wire::probe::{Cookie, Probe};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::errors::ParquetError;
 use parquet::file::reader::ChunkReader;
 
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};

@@ -1,8 +1,6 @@
 //! What `longhaul tune` makes of a diagnosis in the lab of a fault: at both hosts it changes what the diagnosis says, and one flow is tested once
 //! more, the fault still being there.
 
-use std::path::PathBuf;
-
 use longhaul_diagnosis::{Bound, Code, Diagnosis, KEPT};
 use longhaul_kernel::new_file;
 use longhaul_result::Location;
@@ -13,20 +11,12 @@ use super::making::{Doing, FaultLab};
 use super::run::{Runner, diagnosis_of};
 use super::score::Tuned;
 use super::spec::HostName;
+use crate::folder::Folder;
 
 /// What a plan and its settings may take.
 const PATIENCE: Nanos = Nanos::from_secs(20);
 /// What a command takes beside the time of its test, at most.
 const TEST_PATIENCE: Nanos = Nanos::from_secs(90);
-
-/// A folder that ends with this.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 impl Runner<'_> {
     /// Tunes both hosts by the diagnosis that was `said`; `None` where its first cause is at no host, or no setting mends it.
@@ -34,16 +24,13 @@ impl Runner<'_> {
         let diagnosis: Diagnosis = diagnosis_of(said)?;
         let Some(cause) = diagnosis.causes.first().filter(|cause| cause.bound.host.is_some()) else { return Ok(None) };
         let words = |error: std::io::Error| format!("tune: {error}");
-        let folder = std::env::temp_dir().join(format!("longhaul-faults-tune-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).map_err(words)?;
-        let folder = Folder(folder);
-        let file = folder.0.join("diagnosis.json");
+        let folder = Folder::new("faults-tune").map_err(words)?;
+        let file = folder.path().join("diagnosis.json");
         new_file::write(&file, said).map_err(words)?;
         let (mut settings, mut chooses_control) = (Vec::new(), false);
         let (client, server) = if doing.fault.reverse { ("receiver", "sender") } else { ("sender", "receiver") };
         for (host, role, to) in [(HostName::Client, client, lab.server()), (HostName::Server, server, lab.client())] {
-            let state = folder.0.join(role);
+            let state = folder.path().join(role);
             let to = to.to_string();
             let words = ["tune", "--json", "--apply", "--role", role, "--to", &to, "--state"].map(String::from);
             let paths = [&state, &file].map(|path| path.display().to_string());

@@ -1,11 +1,7 @@
 //! Captures at both ends of a TCP test, and what they say of its packets.
 
 use std::collections::BTreeMap;
-use std::env::temp_dir;
 use std::fmt::Display;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_capture::{CaptureSpec, LogTargets, Running, SpoolSpec};
 use longhaul_captures::reader::{Captures, OpenError};
@@ -18,6 +14,7 @@ use longhaul_result::Caveat;
 use longhaul_units::{Bytes, Nanos};
 
 use crate::caveats;
+use crate::folder::Folder;
 
 /// Ethernet, VLAN tag, IP and TCP with all options.
 const SNAP_BYTES: u32 = 128;
@@ -34,27 +31,6 @@ pub(super) struct Capturing {
     ends: [(Running, Folder); 2],
 }
 
-/// The name of a folder, which goes with this value.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(super) fn new(end: &str) -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self(temp_dir().join(format!("longhaul-run-{}-{number}-{end}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn failed(error: &dyn Display) -> Caveat {
     Caveat::new(caveats::NOT_CAPTURED, error.to_string(), "give the folder of temporary files room, and run as root")
 }
@@ -66,7 +42,7 @@ impl Capturing {
     /// A capture does not begin.
     pub(super) fn begin(lab: &Lab, sender: &str) -> Result<Self, Caveat> {
         let begin = |name: &str| {
-            let folder = Folder::new(name);
+            let folder = Folder::new(name).map_err(|error| failed(&error))?;
             let spec = CaptureSpec {
                 interfaces: vec![HOST_INTERFACE.into()],
                 snap_bytes: SNAP_BYTES,
@@ -81,7 +57,7 @@ impl Capturing {
                 bytes_most: None,
                 stream: None,
                 spool: Some(SpoolSpec {
-                    folder: folder.0.clone(),
+                    folder: folder.path().to_owned(),
                     replace: false,
                     roll_bytes: Bytes(1 << 30),
                     roll_time: None,

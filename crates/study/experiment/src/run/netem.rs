@@ -16,7 +16,7 @@ use longhaul_profile::Netem;
 use longhaul_result::Caveat;
 use serde::Deserialize;
 
-use super::captured::Folder;
+use crate::folder::Folder;
 use crate::caveats;
 
 const BRIDGE: &str = "bridge";
@@ -51,8 +51,7 @@ pub(super) fn connect(lab: &Lab, path: &PathSpec) -> Result<(), String> {
     if let Some(missing) = netem.missing.first() {
         return Err(format!("netem cannot express {missing}"));
     }
-    let tables = Folder::new("netem");
-    fs::create_dir(tables.path()).map_err(|error| format!("{}: {error}", tables.path().display()))?;
+    let tables = Folder::new("netem").map_err(|error| error.to_string())?;
     for (name, text) in &netem.tables {
         let file = tables.path().join(format!("{name}.dist"));
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
