@@ -87,7 +87,7 @@ impl Capturing {
             folder
         });
         let read = |folder: &Folder| -> Result<(Seen, u64), OpenError> {
-            let mut captures = Captures::open(std::slice::from_ref(&folder.0), false)?;
+            let mut captures = Captures::open(&[folder.path().to_owned()], false)?;
             let gaps = captures.gaps();
             let mut flows = Flows::with_gaps(FlowOptions::default(), Seen::default(), Gaps::of(&gaps));
             captures.for_each_packet(|packet| flows.packet(packet))?;
