@@ -17,7 +17,7 @@ use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
 use crate::html::page::{escape, page};
 use crate::html::points::{self, Mean, Point, Quantity};
-use crate::html::series::{Report, Series};
+use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
 
@@ -386,7 +386,7 @@ impl Report<Run> {
             goodput(a).total_cmp(&goodput(b))
         };
         let Some((most, least)) = measured().max_by(by_goodput).zip(measured().min_by(by_goodput)) else {
-            return vec!["Nothing was measured that can be trusted.".into()];
+            return vec![NOTHING_TRUSTED.into()];
         };
         let name = |(series, point): (&Series<Run>, &Point<Run>)| {
             let named = if self.series.len() > 1 { format!(" in “{}”", series.name) } else { String::new() };

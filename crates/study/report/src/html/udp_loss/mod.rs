@@ -16,7 +16,7 @@ use crate::html::bars::{Bar, panel};
 use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
 use crate::html::points::{self, Mean, Point, Quantity};
-use crate::html::series::{Report, Series};
+use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 
 pub use self::exactness::{Exactness, OneWayDelay};
 
@@ -222,7 +222,7 @@ impl Report<Run> {
             .filter(|(_, point)| lost(point).is_some())
             .max_by(|(_, a), (_, b)| lost(a).unwrap_or_default().total_cmp(&lost(b).unwrap_or_default()))
         else {
-            return vec!["Nothing was measured that can be trusted.".into()];
+            return vec![NOTHING_TRUSTED.into()];
         };
         let mut places: BTreeMap<Location, u64> = BTreeMap::new();
         for result in trusted().flat_map(|(_, point)| point.shown()).filter_map(|run| run.result.as_ref()) {
