@@ -223,8 +223,10 @@ fn readable(quantity: &str, mean: Mean) -> String {
     } else {
         (1.0, "")
     };
-    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", number(half * factor)));
-    format!("{}{half}{unit}", number(mean.mean * factor))
+    // Of counts beyond thousands, no part says anything.
+    let written = |value: f64| if unit.is_empty() && mean.mean >= 1e4 { format!("{value:.0}") } else { number(value) };
+    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", written(half * factor)));
+    format!("{}{half}{unit}", written(mean.mean * factor))
 }
 
 impl Finding {

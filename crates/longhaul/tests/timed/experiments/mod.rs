@@ -1,5 +1,7 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
+mod papers;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
