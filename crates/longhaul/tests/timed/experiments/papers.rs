@@ -54,7 +54,8 @@ impl Cell {
         let file = folder.0.join("cell.toml");
         fs::write(&file, text).unwrap();
         let output = folder.0.join("results");
-        let run = ["lab", "run", file.to_str().unwrap(), "--quick", "--only", self.only, "--repeat", "1", "--tries", "1"];
+        let run =
+            ["lab", "run", file.to_str().unwrap(), "--quick", "--only", self.only, "--repeat", "1", "--tries", "1"];
         let output_to = ["-o", output.to_str().unwrap(), "--json"];
         let ran = longhaul(&[&run[..], &output_to[..]].concat());
         assert!(ran.status.success(), "{}: {ran:?}", self.name);
@@ -62,7 +63,8 @@ impl Cell {
         let findings = result["result"]["findings"].as_array().unwrap();
         for wanted in self.reappear {
             let of_text = |finding: &&Value| finding["says"].as_str().unwrap().starts_with(wanted);
-            let finding = findings.iter().find(of_text).unwrap_or_else(|| panic!("{}: {wanted}: {findings:#?}", self.name));
+            let finding =
+                findings.iter().find(of_text).unwrap_or_else(|| panic!("{}: {wanted}: {findings:#?}", self.name));
             println!("{}: {}: {}", self.name, finding["verdict"], finding["why"]);
             assert_eq!(finding["verdict"], "reappeared", "{}: {finding:#}", self.name);
         }
@@ -162,7 +164,10 @@ fn teragrid() {
         name: "teragrid",
         only: "one packet",
         replace: &[("random(0.01%)", "random(0.1%)"), ("within = [0.002, 0.03]", "within = [0.05, 0.2]")],
-        reappear: &["What the network loses is told apart from what the card loses: in the network", "What the network loses is told apart from what the card loses: in the host"],
+        reappear: &[
+            "What the network loses is told apart from what the card loses: in the network",
+            "What the network loses is told apart from what the card loses: in the host",
+        ],
     };
     let Some((result, page)) = cell.run() else { return };
     let series = "One packet in 10,000 lost in the network";

@@ -300,7 +300,9 @@ mod tests {
         let own = "name = \"ours\"\nsize = 300\n[[class]]\nkind = \"stream\"\nweight = 1\n";
         std::fs::write(folder.join("ours.toml"), own).unwrap();
         let text = |mix: &str| {
-            format!("title = 't'\nmix = '{mix}'\nrates = ['1M']\ntime = '100ms'\n[[series]]\nname = 'a'\nreceiver = 'plain'\nsize = 64\n")
+            format!(
+                "title = 't'\nmix = '{mix}'\nrates = ['1M']\ntime = '100ms'\n[[series]]\nname = 'a'\nreceiver = 'plain'\nsize = 64\n"
+            )
         };
         let read = MixExperiment::parse(&text("ours.toml"), &folder);
         std::fs::remove_dir_all(&folder).unwrap();

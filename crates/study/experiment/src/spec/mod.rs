@@ -394,7 +394,10 @@ change = ["rate=1Gbit"]
         assert_eq!((last.rate(), last.between.hosts()), (BitRate(400_000_000), ("east1", "indiana2")));
         assert_eq!(last.setting.faulty.as_ref().map(|faulty| faulty.drops_one_in), Some(227));
         let half = &experiment.scaled(0.5).udp[0].tests[7];
-        assert_eq!((half.label.as_str(), half.rate()), ("east1 → indiana2, every 40us, 1000 bytes", BitRate(200_000_000)));
+        assert_eq!(
+            (half.label.as_str(), half.rate()),
+            ("east1 → indiana2, every 40us, 1000 bytes", BitRate(200_000_000))
+        );
     }
 
     /// What fills in a time fills in the same time: rates, buffers and queues shrink alike, the ring is polled as much more seldom.
@@ -421,7 +424,11 @@ change = ["rate=1Gbit"]
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
-            ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `spacings`, `pairs`"),
+            (
+                "sockbuf",
+                "sokbuf",
+                "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `spacings`, `pairs`",
+            ),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
             ("\"64K\"", "\"1\"", "8: udp[0].sockbuf: 1B: 2K to 2G"),

@@ -348,7 +348,10 @@ mod tests {
         assert_eq!(findings.iter().map(|found| found.doubtful).collect::<Vec<_>>(), [false, true]);
         let (said, mut body) = (text(&findings), String::new());
         section(&mut body, &findings);
-        assert!(said.starts_with("Of 2 findings of the source, 1 reappeared, 1 reappeared in doubtful points.\n"), "{said}");
+        assert!(
+            said.starts_with("Of 2 findings of the source, 1 reappeared, 1 reappeared in doubtful points.\n"),
+            "{said}"
+        );
         assert_eq!(body.matches("<strong>reappeared</strong>").count(), 1, "{body}");
     }
 

@@ -69,7 +69,8 @@ impl PlannedRuns {
     pub(super) fn of_mix(experiment: &MixExperiment) -> Self {
         let points: Vec<String> = experiment.rates.iter().map(|rate| mbit(rate.0)).collect();
         let time_ns = experiment.time_of_series().0;
-        let planned = |name: &String| PlannedSeries { name: name.clone(), points: points.clone(), runs_of_each: 1, time_ns };
+        let planned =
+            |name: &String| PlannedSeries { name: name.clone(), points: points.clone(), runs_of_each: 1, time_ns };
         let series: Vec<PlannedSeries> = experiment.series.iter().map(|series| planned(&series.name)).collect();
         Self { runs: (series.len() * points.len()) as u64, time_ns: all(&series), series }
     }

@@ -134,7 +134,8 @@ impl Report<Run> {
             }
             any = true;
             // Writing to a string cannot fail.
-            let _ = writeln!(body, "<h3>{}, {}</h3>\n<div class=\"panels\">", escape(&series.name), escape(&point.label));
+            let _ =
+                writeln!(body, "<h3>{}, {}</h3>\n<div class=\"panels\">", escape(&series.name), escape(&point.label));
             for (place, title, seen) in [
                 ("left", "Leaving the receiver", &packets.surface_at_receiver),
                 ("came", "Reaching the sender", &packets.surface_at_sender),

@@ -85,7 +85,8 @@ fn lossy_hosts(probes: &[Probe<'_>]) -> Vec<LossyHost> {
         for (host, prefix) in [(&probe.pair.from, "sender_"), (&probe.pair.to, "receiver_")] {
             let (packets, places) = hosts.entry(host).or_default();
             *packets += probe.sent;
-            for (location, lost) in probe.by_location.iter().filter(|(location, _)| location.name().starts_with(prefix)) {
+            for (location, lost) in probe.by_location.iter().filter(|(location, _)| location.name().starts_with(prefix))
+            {
                 *places.entry(*location).or_default() += lost;
             }
         }
@@ -122,7 +123,11 @@ impl Report<Run> {
             let hosts: Vec<String> = (lossy_hosts(&probes(series, false)).iter())
                 .map(|host| {
                     let LossyHost { name, percent, location } = host;
-                    format!("{name} loses {} % of its packets itself, mostly in the {}", short(*percent), named(*location))
+                    format!(
+                        "{name} loses {} % of its packets itself, mostly in the {}",
+                        short(*percent),
+                        named(*location)
+                    )
                 })
                 .collect();
             (!hosts.is_empty()).then(|| format!("In “{}” {}; no router lost these.", series.name, hosts.join(", ")))
@@ -156,7 +161,11 @@ impl Report<Run> {
                 );
             }
             let figure = draw(&series.name, &all, others.as_ref());
-            let _ = writeln!(body, "</ul>\n<figure>{figure}<figcaption><p>{} probes.</p></figcaption></figure>", probes.len());
+            let _ = writeln!(
+                body,
+                "</ul>\n<figure>{figure}<figcaption><p>{} probes.</p></figcaption></figure>",
+                probes.len()
+            );
             *body += &matrix(series, &probes);
         }
     }
@@ -267,7 +276,10 @@ mod tests {
         ];
         let report = report(vec![series("probes", runs)]);
         let said = report.lossy_hosts_in_words();
-        assert_eq!(said, ["In “probes” c loses 0.4 % of its packets itself, mostly in the receiver filter; no router lost these."]);
+        assert_eq!(
+            said,
+            ["In “probes” c loses 0.4 % of its packets itself, mostly in the receiver filter; no router lost these."]
+        );
         let probes = probes(&report.series[0], false);
         // 0 % once, 0.1 % once, 0.4 % twice.
         let bins = histogram(probes.iter());
