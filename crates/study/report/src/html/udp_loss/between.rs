@@ -217,11 +217,7 @@ fn draw(name: &str, all: &[f64], others: Option<&[f64; BOUNDS.len() + 1]>) -> St
     let wide = room * 0.7 / bars.len() as f64;
     for number in 0..all.len() {
         let middle = left + room * (number as f64 + 0.5);
-        let label = match number {
-            0 => "none".to_owned(),
-            1 => format!("≤ {}", short(BOUNDS[0])),
-            _ => format!("–{}", short(BOUNDS[number - 1])),
-        };
+        let label = if number == 0 { "none".to_owned() } else { format!("≤ {}", short(BOUNDS[number - 1])) };
         for (place, (bins, colour)) in bars.iter().enumerate() {
             let (x, high) = (middle + wide * (place as f64 - bars.len() as f64 / 2.0), y(bins[number]));
             // Writing to a string cannot fail.
@@ -245,7 +241,7 @@ fn draw(name: &str, all: &[f64], others: Option<&[f64; BOUNDS.len() + 1]>) -> St
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">packets lost, % (each bar: up to this number)</text>\
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">packets lost, % (more than in the bar before, up to this)</text>\
          <text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">probes, %</text>\n</svg>",
         (left + right) / 2.0,
         HEIGHT - 8.0,
@@ -285,7 +281,7 @@ mod tests {
         let bins = histogram(probes.iter());
         assert_eq!((bins[0], bins[5], bins[7]), (25.0, 25.0, 50.0), "{bins:?}");
         let html = report.to_html();
-        for seen in ["without those of c", "–0.1 %: 25 % of the probes", "Packets lost between hosts", ">0.400<"] {
+        for seen in ["without those of c", "≤ 0.1 %: 25 % of the probes", "Packets lost between hosts", ">0.400<"] {
             assert!(html.contains(seen), "{seen}: {html}");
         }
     }
