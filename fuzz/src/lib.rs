@@ -176,7 +176,7 @@ pub fn experiment(input: &[u8]) {
         }
         Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
-    if let Err(error) = MixExperiment::parse(text) {
+    if let Err(error) = MixExperiment::parse(text, Path::new("/nonexistent")) {
         assert_eq!(error.to_string().lines().count(), 1, "{error}");
     }
 }

@@ -34,6 +34,7 @@ const PRESETS: &[Preset] = presets![
     "amsterdam-sandiego",
     "lan",
     "two-clients",
+    "teragrid",
 ];
 
 impl Preset {
@@ -93,7 +94,7 @@ mod tests {
     use crate::spec::Direction;
     use longhaul_units::{BitRate, Nanos};
 
-    /// The papers' figures, and those of the two paths that are of none: RTT and bottleneck.
+    /// The papers' figures, and those of the three paths that are of none: RTT and bottleneck.
     #[test]
     fn presets_have_the_figures_of_their_papers() {
         let figures = [
@@ -107,6 +108,7 @@ mod tests {
             ("amsterdam-sandiego", 184_000_071, 10_000),
             ("lan", 100_000, 10_000),
             ("two-clients", 10_000_000, 100),
+            ("teragrid", 4_000_000, 30_000),
         ];
         assert_eq!(figures.map(|(name, ..)| name).to_vec(), list().iter().map(|p| p.name).collect::<Vec<_>>());
         for (name, rtt_ns, mbit) in figures {

@@ -16,6 +16,6 @@ pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
-    Emulator, Experiment, ExperimentError, Finding, HostSettings, Parser, Program, Repeats, Setting, TcpFlows,
-    TcpSeries, TcpTest, UdpSeries, UdpTest, names,
+    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, Parser, PollAt, Program, Repeats, Setting,
+    TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
 };

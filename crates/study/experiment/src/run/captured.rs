@@ -9,7 +9,7 @@ use longhaul_flows::{FlowOptions, FlowSummary, Flows, Gaps, Millisecond, Sink};
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_lab::Lab;
 use longhaul_lab::plan::HOST_INTERFACE;
-use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates};
+use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates, Surface};
 use longhaul_result::Caveat;
 use longhaul_units::{Bytes, Nanos};
 
@@ -99,11 +99,15 @@ impl Capturing {
         let (from, to) = (sender.largest().ok_or_else(none)?, receiver.largest().ok_or_else(none)?);
         let milliseconds = sender.milliseconds(from, omit);
         let tens: Vec<u64> = milliseconds.chunks_exact(10).map(|ten| ten.iter().sum()).collect();
+        let (left, came) = (receiver.acks(to, omit), sender.acks(from, omit));
+        let intervals = |acks: &[(i64, i64)]| AckIntervals::of(acks.iter().map(|(_, interval)| *interval).collect());
         Ok(Packets {
             sent: Rates::of(&milliseconds, 1),
             sent_10ms: Rates::of(&tens, 10),
-            acks_at_receiver: AckIntervals::of(receiver.acks(to, omit)),
-            acks_at_sender: AckIntervals::of(sender.acks(from, omit)),
+            acks_at_receiver: intervals(&left),
+            acks_at_sender: intervals(&came),
+            surface_at_receiver: Surface::of(&left),
+            surface_at_sender: Surface::of(&came),
             not_captured: lost_at_sender + lost_at_receiver,
         })
     }
@@ -164,10 +168,10 @@ impl Seen {
         all
     }
 
-    /// The intervals that count of the acknowledgments of `way`, which travel against it.
-    fn acks(&self, (flow, forward): Way, omit: Nanos) -> Vec<i64> {
+    /// When those acknowledgments of `way` came that count, which travel against it, and the time since the one before.
+    fn acks(&self, (flow, forward): Way, omit: Nanos) -> Vec<(i64, i64)> {
         let (from, to) = self.span((flow, forward), omit);
         let acks = self.acks.get(&(flow, !forward)).into_iter().flatten();
-        acks.filter(|(at, _)| (from..=to).contains(at)).map(|(_, interval)| *interval).collect()
+        acks.filter(|(at, _)| (from..=to).contains(at)).copied().collect()
     }
 }

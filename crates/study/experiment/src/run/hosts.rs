@@ -1,5 +1,7 @@
 //! How the hosts of a lab are set for a run. All of it ends with the lab.
 
+use std::process::Command;
+
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::{rps, sysctl};
 use longhaul_lab::Lab;
@@ -8,7 +10,8 @@ use longhaul_result::Caveat;
 use longhaul_terms::SoftirqPlacement;
 
 use super::lab_failed;
-use crate::spec::{HostSettings, Setting};
+use crate::caveats;
+use crate::spec::{Faulty, HostSettings, Setting};
 
 /// Sets the hosts as `wanted`, but for what the lab itself was made with (MTU, offloads).
 ///
@@ -42,6 +45,27 @@ pub(super) fn set(lab: &Lab, wanted: &HostSettings) -> Result<(), Caveat> {
     Ok(())
 }
 
+/// Has a host drop datagrams that reach it, before anything else in its stack sees them.
+///
+/// # Errors
+/// There is no `nft`, or it refuses.
+pub(super) fn make_faulty(lab: &Lab, faulty: &Faulty) -> Result<(), Caveat> {
+    let Faulty { host, drops_one_in } = faulty;
+    let rules = format!(
+        "table inet faulty {{ chain card {{ type filter hook prerouting priority -300; \
+         iifname \"{HOST_INTERFACE}\" meta l4proto udp numgen inc mod {drops_one_in} == 0 drop; }}; }}"
+    );
+    let of_host = lab.host(host).map_err(|error| lab_failed(&error))?;
+    let run = || Command::new("nft").arg(rules).output().map_err(|error| error.to_string());
+    let output = of_host.namespace.enter(run).map_err(|error| error.to_string()).and_then(|output| output);
+    let refused = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error,
+    };
+    Err(Caveat::new(caveats::LAB, format!("{host}: nft: {refused}"), "install nftables"))
+}
+
 /// Puts the server's softirq where `wanted` says, for a test of TCP; a test of UDP does so itself. The CPU of the receiver.
 ///
 /// # Errors
@@ -71,6 +95,9 @@ pub(super) fn shared<'a>(settings: impl Iterator<Item = &'a Setting>) -> (Vec<St
     for setting in settings {
         let mut own = setting.hosts.words();
         own.extend(setting.ipv6.then(|| "IPv6".to_owned()));
+        let polled_at = setting.poll_at.words();
+        own.extend(setting.faulty.as_ref().map(Faulty::words));
+        own.extend((!polled_at.is_empty()).then(|| format!("rings polled{polled_at}")));
         match &mut words {
             None => words = Some(own),
             Some(all) => all.retain(|word| own.contains(word)),

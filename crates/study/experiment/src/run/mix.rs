@@ -16,12 +16,14 @@ use longhaul_kernel::procfs::cpu_times;
 use longhaul_kernel::signals::Stop;
 use longhaul_mix::{MixAmount, MixResult, Mixer, StreamReceiver};
 use longhaul_mix::{Plan, Target};
+use longhaul_report::html::findings::Finding;
 use longhaul_report::html::mix::{Most, PaperReceived, Report, Run, Series};
+use longhaul_report::html::points::Point;
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
 use super::Event;
-use crate::spec::mix::{MixExperiment, MixSeries, ReceiverKind};
+use crate::spec::mix::{MOST_RUNS, MixExperiment, MixSeries, ReceiverKind};
 
 /// What stops a run; its text says what and where.
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -61,6 +63,7 @@ pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_
         note: experiment.note.clone(),
         longhaul: env!("CARGO_PKG_VERSION").to_owned(),
         series: Vec::new(),
+        findings: Vec::new(),
     };
     for series in &experiment.series {
         if stop.requested().is_some() {
@@ -77,6 +80,7 @@ pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_
             frame_bytes: series.frame_bytes,
             runs: Vec::new(),
             most: None,
+            most_runs: Vec::new(),
             error: None,
         };
         let ran = raise(series.receiver).and_then(|rig| {
@@ -88,11 +92,15 @@ pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_
                 tell(Event::Mix(&one));
                 done.runs.push(one);
             }
-            if stop.requested().is_none() {
+            for _ in 0..MOST_RUNS {
+                if stop.requested().is_some() {
+                    break;
+                }
                 let most = most(&rig, series, experiment.time, stop)?;
                 tell(Event::MixMost(&most));
-                done.most = Some(most);
+                done.most_runs.push(most);
             }
+            done.most = Most::mean(&done.most_runs);
             Ok(())
         });
         if let Err(error) = ran {
@@ -101,7 +109,22 @@ pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_
         }
         report.series.push(done);
     }
+    report.findings = judged(experiment, &report.series);
     report
+}
+
+/// What came of the findings of `experiment`.
+fn judged(experiment: &MixExperiment, series: &[Series]) -> Vec<Finding> {
+    let points: Vec<Point<Most>> = series.iter().map(Series::most_point).collect();
+    let judge = |finding: &crate::spec::Finding| {
+        // A series that a stop left out was not run.
+        let place = |series: usize, _: usize| {
+            let name = experiment.series.get(series).map_or_else(String::new, |series| series.name.clone());
+            (name, (series < points.len()).then_some((series, 0)))
+        };
+        finding.asked(place).judge(|(series, _)| points.get(series))
+    };
+    experiment.findings.iter().map(judge).collect()
 }
 
 fn raise(receiver: ReceiverKind) -> Result<Rig, Error> {

@@ -24,7 +24,7 @@ use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_report::html::findings::{Asked, Finding};
+use longhaul_report::html::findings::Finding;
 use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
@@ -230,18 +230,13 @@ impl Ran {
     /// What came of the findings of `experiment`.
     pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
         let judge = |finding: &crate::spec::Finding| {
-            let name = |series: usize, point: usize| match experiment.udp.get(series) {
-                Some(udp) => name(&udp.name, &udp.tests[point].label),
-                None => name(&experiment.tcp[series].name, &experiment.tcp[series].tests[point].label),
-            };
-            let asked = Asked {
-                says: finding.says.clone(),
-                quantity: finding.quantity.clone(),
-                relation: finding.relation,
-                points: (finding.points.iter())
-                    .map(|(series, point)| (name(*series, *point), plan.place(*series, *point)))
-                    .collect(),
-            };
+            let asked = finding.asked(|series, point| {
+                let name = match experiment.udp.get(series) {
+                    Some(udp) => name(&udp.name, &udp.tests[point].label),
+                    None => name(&experiment.tcp[series].name, &experiment.tcp[series].tests[point].label),
+                };
+                (name, plan.place(series, point))
+            });
             if experiment.tcp.is_empty() {
                 asked.judge(|(series, point)| self.udp.get(series)?.points.get(point))
             } else {
@@ -488,7 +483,7 @@ impl Runner<'_> {
     }
 
     fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {
-        let Setting { hosts, poll_interval, .. } = place.setting;
+        let Setting { hosts, poll_interval, poll_at, .. } = place.setting;
         let mtu_bytes = hosts.mtu.unwrap_or(self.spec.mtu_bytes);
         let offload = hosts.offloads.unwrap_or(self.spec.offload);
         let wire = place.setting.wire || self.spec.wire;
@@ -498,11 +493,14 @@ impl Runner<'_> {
             Emulator::Netem => Lab::without_emulator,
         };
         let lab = up(spec, place.path.clone()).and_then(|lab| {
-            poll_interval.map_or(Ok(()), |interval| lab.poll_receiver("server", interval))?;
+            if let Some(interval) = poll_interval {
+                poll_at.hosts().iter().try_for_each(|host| lab.poll_receiver(host, *interval))?;
+            }
             Ok(lab)
         });
         let lab = lab.map_err(|error| lab_failed(&error))?;
         hosts::set(&lab, hosts)?;
+        place.setting.faulty.as_ref().map_or(Ok(()), |faulty| hosts::make_faulty(&lab, faulty))?;
         if place.setting.emulator == Emulator::Netem {
             netem::connect(&lab, place.path).map_err(|error| lab_failed(&error))?;
         }
@@ -527,11 +525,11 @@ impl Runner<'_> {
     /// The test of `run` for a moment: programs are then in memory, BPF programs compiled, CPUs awake.
     fn warm_up(&self, experiment: &Experiment, run: Planned) {
         let amount = Amount::DurationNs(WARM_UP.0);
-        let (place, host, parameters): (_, &str, TestParameters) = match experiment.udp.get(run.series) {
+        let (place, hosts, parameters): (_, (&str, &str), TestParameters) = match experiment.udp.get(run.series) {
             Some(udp) => {
-                let UdpTest { setting, parameters, .. } = &udp.tests[run.point];
+                let UdpTest { setting, parameters, between, .. } = &udp.tests[run.point];
                 let parameters = UdpParameters { amount, ..parameters.clone() };
-                (Place { path: &udp.path, setting, has_programs: false }, "client", parameters.into())
+                (Place { path: &udp.path, setting, has_programs: false }, between.hosts(), parameters.into())
             }
             None => {
                 let tcp = &experiment.tcp[run.series];
@@ -540,19 +538,20 @@ impl Runner<'_> {
                 let congestion = congestion.map(|step| CongestionStep { duration_ns: None, ..step });
                 let congestion = congestion.into_iter().collect();
                 let parameters = TcpParameters { amount, congestion, omit_ns: 0, ..flows.parameters.clone() };
-                (Place { path: &tcp.path, setting, has_programs: false }, &flows.host, parameters.into())
+                let hosts = (flows.host.as_str(), "server");
+                (Place { path: &tcp.path, setting, has_programs: false }, hosts, parameters.into())
             }
         };
         // What goes wrong here goes wrong again in the runs, which say it.
         if let Some(target) = self.server {
-            let _ = test(Ground::Real(target), host, parameters, false, self.stop);
+            let _ = test(Ground::Real(target), hosts, parameters, false, self.stop);
         } else if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(Ground::Lab(&lab), host, parameters, place.setting.ipv6, self.stop);
+            let _ = test(Ground::Lab(&lab), hosts, parameters, place.setting.ipv6, self.stop);
             self.end(lab, place.setting.emulator);
         }
     }
 
-    /// Runs the series of `experiment`, or those before a stop. Each has two hosts and a cable, no path.
+    /// Runs the series of `experiment`, or those before a stop, and judges its findings. Each has two hosts and a cable, no path.
     pub fn run_mix(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> mix_report::Report {
         mix::run(experiment, stop, tell)
     }
@@ -563,10 +562,10 @@ fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
-/// One test from `client` to the server; between real hosts from this one.
+/// One test from `client` to `server`; between real hosts from this one.
 fn test(
     ground: Ground<'_>,
-    client: &str,
+    (client, server): (&str, &str),
     parameters: impl Into<TestParameters> + Send,
     ipv6: bool,
     stop: Stop,
@@ -576,7 +575,7 @@ fn test(
         Ground::Real(target) => return client::run(target, parameters, Some(stop), |_| {}),
     };
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
-    let server = lab.host("server").map_err(|error| failed(&error))?;
+    let server = lab.host(server).map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions::default();
     let ip: IpAddr = if ipv6 { server.plan.ipv6.into() } else { server.plan.ipv4.into() };

@@ -226,7 +226,7 @@ fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
         points: (series.tests.iter())
             .map(|test| {
                 let UdpParameters { amount, payload_bytes, .. } = test.parameters;
-                let of_labs = test.setting != Setting::default() || test.exact;
+                let of_labs = test.setting != Setting::default() || test.exact || test.between.pair().is_some();
                 OutlinedPoint {
                     label: test.label.clone(),
                     time: time(amount, payload_bytes, test.rate(), &series.path),

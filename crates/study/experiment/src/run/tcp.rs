@@ -58,7 +58,7 @@ impl Runner<'_> {
         let one = |flows: &TcpFlows| {
             let mut parameters = flows.parameters.clone();
             parameters.affinity.receiver_cpus.extend(receiver);
-            test(ground, &flows.host, parameters, ipv6, stop)
+            test(ground, (&flows.host, "server"), parameters, ipv6, stop)
         };
         let (own, other) = std::thread::scope(|scope| {
             let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));

@@ -44,6 +44,7 @@ impl Runner<'_> {
             error: None,
             caveats: Vec::new(),
             exactness: None,
+            between: wanted.between.pair().cloned(),
         };
         let ground = match ground {
             Ok(ground) => ground,
@@ -54,7 +55,7 @@ impl Runner<'_> {
             Ok(before) => before,
             Err(error) => return Run { error: Some(error), ..run },
         };
-        match test(ground, "client", parameters.clone(), setting.ipv6, self.stop) {
+        match test(ground, wanted.between.hosts(), parameters.clone(), setting.ipv6, self.stop) {
             Ok(end) => {
                 match before.zip(lab).map(|(before, lab)| before.until_now(lab, path, setting.emulator, &end)) {
                     Some(Ok(exactness)) => run.exactness = Some(exactness),

@@ -5,10 +5,11 @@ use std::fmt;
 use longhaul_terms::ParameterError;
 
 /// What parameters of a test are called in the file.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("bytes", "bytes"),
     ("duration_ns", "time"),
     ("rate_bps", "rates"),
+    ("spacing_ns", "spacings"),
     ("payload_bytes", "length"),
     ("sockbuf_bytes", "sockbuf"),
     ("window_bytes", "window"),

@@ -7,13 +7,16 @@
 //! falls_by = 1.2                                      # each has at least so many times as much as the next
 //! ```
 
-use longhaul_report::html::findings::Relation;
+use longhaul_report::html::findings::{Asked, Relation};
 use longhaul_report::html::points::Run;
 use longhaul_report::html::{tcp_goodput, udp_loss};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
 use super::{TcpSeries, UdpSeries};
+
+/// Findings of an experiment at most.
+const FINDINGS_MOST: usize = 64;
 
 /// Letters of a sentence at most.
 const SAYS_LETTERS_MOST: usize = 300;
@@ -49,23 +52,64 @@ pub(crate) fn name(series: &str, label: &str) -> String {
     format!("{series}, {label}")
 }
 
+/// What findings can be about.
+pub(super) struct Subjects {
+    /// The mean of a finding that names none.
+    main: &'static str,
+    /// All means.
+    all: &'static [&'static str],
+    /// Series and point, and what they are called.
+    names: Vec<((usize, usize), String)>,
+}
+
+impl Subjects {
+    pub(super) fn of(udp: &[UdpSeries], tcp: &[TcpSeries]) -> Self {
+        if tcp.is_empty() {
+            let series = udp.iter();
+            let named =
+                series.map(|series| (series.name.as_str(), series.tests.iter().map(|test| test.label.as_str())));
+            return Self { main: udp_loss::Run::MAIN.name, all: udp_loss::QUANTITIES, names: names(named) };
+        }
+        let series = tcp.iter();
+        let named = series.map(|series| (series.name.as_str(), series.tests.iter().map(|test| test.label.as_str())));
+        Self { main: tcp_goodput::Run::MAIN.name, all: tcp_goodput::QUANTITIES, names: names(named) }
+    }
+
+    /// Of series that are one point each.
+    pub(super) fn of_series<'a>(
+        main: &'static str,
+        all: &'static [&'static str],
+        series: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        Self { main, all, names: series.enumerate().map(|(number, name)| ((number, 0), name.to_owned())).collect() }
+    }
+
+    /// The findings that `written` says.
+    pub(super) fn findings(&self, written: Vec<FindingText>) -> Result<Vec<Finding>, ExperimentError> {
+        if written.len() > FINDINGS_MOST {
+            let why = format!("{} of them, {FINDINGS_MOST} at most", written.len());
+            return Err(ExperimentError::at("finding", why));
+        }
+        let finding = |(number, finding)| Finding::from_text(&format!("finding[{number}]"), finding, self);
+        written.into_iter().enumerate().map(finding).collect()
+    }
+}
+
 impl Finding {
-    pub(super) fn from_text(
-        place: &str,
-        written: FindingText,
-        udp: &[UdpSeries],
-        tcp: &[TcpSeries],
-    ) -> Result<Self, ExperimentError> {
+    /// What is asked of a result. `point` has the name of a point, and its place in the result; `None` where it was not run.
+    pub(crate) fn asked(&self, point: impl Fn(usize, usize) -> (String, Option<(usize, usize)>)) -> Asked {
+        let points = self.points.iter().map(|(series, label)| point(*series, *label)).collect();
+        Asked { says: self.says.clone(), quantity: self.quantity.clone(), relation: self.relation, points }
+    }
+
+    fn from_text(place: &str, written: FindingText, subjects: &Subjects) -> Result<Self, ExperimentError> {
         let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
         let letters = written.says.chars().count();
         if written.says.trim().is_empty() || letters > SAYS_LETTERS_MOST || written.says.chars().any(char::is_control) {
             return Err(at("says", format!("1 to {SAYS_LETTERS_MOST} letters in a line")));
         }
-        let (main, all) = match tcp.is_empty() {
-            true => (udp_loss::Run::MAIN.name, udp_loss::QUANTITIES),
-            false => (tcp_goodput::Run::MAIN.name, tcp_goodput::QUANTITIES),
-        };
-        let quantity = written.quantity.unwrap_or_else(|| main.to_owned());
+        let Subjects { main, all, names } = subjects;
+        let quantity = written.quantity.unwrap_or_else(|| (*main).to_owned());
         if !all.contains(&quantity.as_str()) {
             return Err(at("quantity", format!("`{}`: one of {}", quantity.escape_debug(), all.join(", "))));
         }
@@ -84,14 +128,6 @@ impl Finding {
         if !(least..=POINTS_MOST).contains(&written.points.len()) {
             return Err(at("points", format!("{} of them, {least} to {POINTS_MOST}", written.points.len())));
         }
-        let names: Vec<((usize, usize), String)> = match tcp.is_empty() {
-            true => names(
-                udp.iter().map(|series| (series.name.as_str(), series.tests.iter().map(|test| test.label.as_str()))),
-            ),
-            false => names(
-                tcp.iter().map(|series| (series.name.as_str(), series.tests.iter().map(|test| test.label.as_str()))),
-            ),
-        };
         let find = |wanted: &String| {
             names.iter().find(|(_, name)| name == wanted).map(|(place, _)| *place).ok_or_else(|| {
                 let meant = longhaul_units::nearest(wanted, names.iter().map(|(_, name)| name.as_str()));

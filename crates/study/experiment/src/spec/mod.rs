@@ -33,7 +33,7 @@ use serde::Deserialize;
 pub use error::ExperimentError;
 pub use finding::Finding;
 pub use program::{Parser, Program};
-pub use setting::{Emulator, HostSettings, Setting};
+pub use setting::{Emulator, Faulty, HostSettings, PollAt, Setting};
 pub use tcp::{TcpFlows, TcpSeries, TcpTest};
 pub use udp::{UdpSeries, UdpTest};
 
@@ -41,8 +41,6 @@ pub use udp::{UdpSeries, UdpTest};
 pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
 /// Series of an experiment at most.
 const SERIES_MOST: usize = 64;
-/// Findings of an experiment at most.
-const FINDINGS_MOST: usize = 64;
 /// Letters of a title or a name at most: they stand over figures and in tables.
 const NAME_LETTERS_MOST: usize = 100;
 /// A queue holds at least one frame of Ethernet as hosts send it (L1).
@@ -53,13 +51,17 @@ const KNOWN: &[(&str, &str)] = &[
     ("nlr-udp-loss", include_str!("../../../../../experiments/nlr-udp-loss.toml")),
     ("nlr-udp-rings", include_str!("../../../../../experiments/nlr-udp-rings.toml")),
     ("nlr-tcp", include_str!("../../../../../experiments/nlr-tcp.toml")),
+    ("nlr-tcp-loss", include_str!("../../../../../experiments/nlr-tcp-loss.toml")),
     ("nlr-batching", include_str!("../../../../../experiments/nlr-batching.toml")),
     ("nlr-batching-tcp", include_str!("../../../../../experiments/nlr-batching-tcp.toml")),
+    ("teragrid", include_str!("../../../../../experiments/teragrid.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
     ("datatag-switch", include_str!("../../../../../experiments/datatag-switch.toml")),
     ("datatag-transfers", include_str!("../../../../../experiments/datatag-transfers.toml")),
     ("datatag-fairness", include_str!("../../../../../experiments/datatag-fairness.toml")),
     ("datatag-one-against-n", include_str!("../../../../../experiments/datatag-one-against-n.toml")),
+    ("datatag-end-systems", include_str!("../../../../../experiments/datatag-end-systems.toml")),
+    ("datatag-record", include_str!("../../../../../experiments/datatag-record.toml")),
     ("tapee", include_str!("../../../../../experiments/tapee.toml")),
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
     ("emulators", include_str!("../../../../../experiments/emulators.toml")),
@@ -263,14 +265,7 @@ impl Experiment {
         let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
-        if written.finding.len() > FINDINGS_MOST {
-            return Err(ExperimentError::at(
-                "finding",
-                format!("{} of them, {FINDINGS_MOST} at most", written.finding.len()),
-            ));
-        }
-        let finding = |(number, finding)| Finding::from_text(&format!("finding[{number}]"), finding, &udp, &tcp);
-        let findings = written.finding.into_iter().enumerate().map(finding).collect::<Result<_, _>>()?;
+        let findings = finding::Subjects::of(&udp, &tcp).findings(written.finding)?;
         let Text { title, source, note, calibrate, .. } = written;
         Ok(Self { title, source, note, calibrate, path, udp, tcp, findings })
     }
@@ -329,14 +324,18 @@ fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentEr
     if let Some(known) = preset::find(name_or_file) {
         return known.spec().map_err(|error| ExperimentError::at("path", error));
     }
-    // An experiment from elsewhere must not make root show parts of any file of the machine.
-    let inside =
-        Path::new(name_or_file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !inside || !name_or_file.ends_with(".toml") {
+    if !is_toml_below(name_or_file) {
         let why = "neither a preset (see longhaul paths) nor a .toml file in the experiment's folder or below it";
         return Err(ExperimentError::at("path", format!("`{}`: {why}", name_or_file.escape_debug())));
     }
     PathSpec::load(&folder.join(name_or_file)).map_err(|error| ExperimentError::at("path", error))
+}
+
+/// Whether it can be a TOML file in the experiment's folder or below it: an experiment from elsewhere must not make root show parts of any file of the
+/// machine.
+fn is_toml_below(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    name.ends_with(".toml") && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 #[cfg(test)]
@@ -381,6 +380,26 @@ change = ["rate=1Gbit"]
         assert_eq!(series.path.forward[0].loss, experiment.path.forward[0].loss);
     }
 
+    /// Spacings are an axis as rates are, and so are pairs of hosts; a host with a faulty card is the same in all.
+    #[test]
+    fn spacings_and_pairs_are_axes() {
+        let text = "title = 'x'\npath = 'teragrid'\n[[udp]]\nname = 'p'\nspacings = ['10us', '20us']\nlength = [100, 1000]\n\
+                    pairs = [['west1', 'east2'], ['east1', 'indiana2']]\nfaulty = { host = 'indiana2', drops_one_in = 227 }\n";
+        let experiment = Experiment::parse(text, Path::new("")).unwrap();
+        let tests = &experiment.udp[0].tests;
+        assert_eq!(tests.len(), 8);
+        let last = &tests[7];
+        assert_eq!(last.label, "east1 → indiana2, every 20us, 1000 bytes");
+        // By hand: 8000 bits each 20 us.
+        assert_eq!((last.rate(), last.between.hosts()), (BitRate(400_000_000), ("east1", "indiana2")));
+        assert_eq!(last.setting.faulty.as_ref().map(|faulty| faulty.drops_one_in), Some(227));
+        let half = &experiment.scaled(0.5).udp[0].tests[7];
+        assert_eq!(
+            (half.label.as_str(), half.rate()),
+            ("east1 → indiana2, every 40us, 1000 bytes", BitRate(200_000_000))
+        );
+    }
+
     /// What fills in a time fills in the same time: rates, buffers and queues shrink alike, the ring is polled as much more seldom.
     #[test]
     fn an_experiment_is_scaled_as_a_whole() {
@@ -405,13 +424,18 @@ change = ["rate=1Gbit"]
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         for (from, to, said) in [
-            ("sockbuf", "sokbuf", "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `repeat`"),
+            (
+                "sockbuf",
+                "sokbuf",
+                "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `spacings`, `pairs`",
+            ),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
             ("\"64K\"", "\"1\"", "8: udp[0].sockbuf: 1B: 2K to 2G"),
             ("sockbuf = \"64K\"", "repeat = 0", "8: udp[0].repeat: 0: 1 to 1000"),
             ("sockbuf = \"64K\"", "quick = ['300']", "udp[0].quick: `300`: the points are 200, 1200"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s, or none"),
+            ("poll_interval = \"4ms\"", "poll_at = \"both\"", "udp[0].poll_at: say how often by poll_interval"),
             ("\"4ms\"", "\"often\"", "10:17: none, or a time: "),
             ("sockbuf = \"64K\"", "hosts = { mtu = [60, 1500] }", "udp[0].hosts.mtu: 60: 68 to 65535"),
             ("sockbuf = \"64K\"", "hosts = { mtu = [] }", "8:17: an empty list: give a value, or several"),
@@ -424,6 +448,23 @@ change = ["rate=1Gbit"]
             ("\"nlr-small\"", "\"/etc/shadow\"", "path: `/etc/shadow`: neither a preset"),
             ("\"nlr-small\"", "\"../x.toml\"", "path: `../x.toml`: neither a preset"),
             ("[\"200M\", \"1.2G\"]", "[]", "udp[0].rates: 0 of them, 1 to 64"),
+            ("sockbuf = \"64K\"", "spacings = [\"10us\"]", "udp[0].spacings: give `rates` or `spacings`"),
+            (
+                "poll_interval = \"4ms\"",
+                "pairs = [[\"client\", \"far\"]]",
+                "udp[0].pairs: `far`: servers of the path are server",
+            ),
+            ("sockbuf = \"64K\"", "pairs = [[\"client\", \"server\"]]", "udp[0].poll_interval: not with `pairs`"),
+            (
+                "sockbuf = \"64K\"",
+                "faulty = { host = \"far\", drops_one_in = 9 }",
+                "udp[0].faulty.host: `far`: the path has client, server",
+            ),
+            (
+                "sockbuf = \"64K\"",
+                "faulty = { host = \"server\", drops_one_in = 0 }",
+                "udp[0].faulty.drops_one_in: 0: 1 or more",
+            ),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
             ("[[udp]]", "[[tcp]]", "unknown field `rates`, expected one of `name`, `paper`, `congestion`"),

@@ -25,8 +25,10 @@ const QDISC_LETTERS_MOST: usize = 15;
 pub struct Setting {
     /// How both hosts differ from a lab's.
     pub hosts: HostSettings,
-    /// How often the server's ring is polled; `None`: each frame as it comes.
+    /// How often a ring is polled; `None`: each frame as it comes.
     pub poll_interval: Option<Nanos>,
+    /// Whose ring that is.
+    pub poll_at: PollAt,
     /// The receiver beside its softirq; `None`: the scheduler decides.
     pub softirq: Option<SoftirqPlacement>,
     /// Over IPv6 in place of IPv4.
@@ -35,6 +37,51 @@ pub struct Setting {
     pub wire: bool,
     /// What emulates the path.
     pub emulator: Emulator,
+    /// A host whose network card is faulty.
+    pub faulty: Option<Faulty>,
+}
+
+/// A host that drops datagrams which reach it, as a faulty network card does: by a rule of nftables where they enter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faulty {
+    /// Its name.
+    pub host: String,
+    /// Of so many datagrams of UDP it drops one.
+    pub drops_one_in: u32,
+}
+
+/// Whose receive ring is polled at intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PollAt {
+    /// The server's: data waits in it.
+    #[default]
+    Server,
+    /// The first client's: acknowledgments wait in it.
+    Client,
+    /// Both.
+    Both,
+}
+
+impl PollAt {
+    /// The hosts, by the names that they have in every lab.
+    pub fn hosts(self) -> &'static [&'static str] {
+        match self {
+            Self::Server => &["server"],
+            Self::Client => &["client"],
+            Self::Both => &["server", "client"],
+        }
+    }
+
+    /// Of rings that are polled: whose they are, where it is not the server's alone.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Server => "",
+            Self::Client => " at the client",
+            Self::Both => " at both hosts",
+        }
+    }
 }
 
 /// What emulates a path between the hosts of a lab.
@@ -96,10 +143,18 @@ impl Setting {
     pub fn words(&self) -> Vec<String> {
         let mut words = self.hosts.words();
         words.extend(self.ipv6.then(|| "IPv6".to_owned()));
-        words.extend(self.poll_interval.map(polled));
+        words.extend(self.poll_interval.map(|interval| polled(interval) + self.poll_at.words()));
         words.extend(self.softirq.map(placed));
         words.extend((self.emulator == Emulator::Netem).then(|| "netem".to_owned()));
+        words.extend(self.faulty.as_ref().map(Faulty::words));
         words
+    }
+}
+
+impl Faulty {
+    /// In words.
+    pub fn words(&self) -> String {
+        format!("{} drops one in {} datagrams that reach it", self.host, self.drops_one_in)
     }
 }
 
@@ -123,6 +178,7 @@ fn placed(placement: SoftirqPlacement) -> String {
 pub(super) struct SettingText {
     pub(super) hosts: HostsText,
     pub(super) poll_interval: Axis<PollText>,
+    pub(super) poll_at: Option<PollAt>,
     pub(super) softirq: Axis<SoftirqPlacement>,
     pub(super) ip: Axis<u8>,
     pub(super) emulator: Axis<Emulator>,
@@ -162,7 +218,7 @@ impl SettingText {
         place: &str,
         path: &PathSpec,
     ) -> Result<Vec<(Vec<String>, Setting)>, ExperimentError> {
-        let Self { hosts, poll_interval, softirq, ip, emulator } = self;
+        let Self { hosts, poll_interval, poll_at, softirq, ip, emulator } = self;
         let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
         if let Some(mtu) = hosts.mtu.0.iter().find(|mtu| !(68..=65_535).contains(*mtu)) {
             return Err(at("hosts.mtu", format!("{mtu}: 68 to 65535")));
@@ -183,13 +239,16 @@ impl SettingText {
             let allowed = format!("{interval}: {} to {}, or none", POLL_INTERVALS.start(), POLL_INTERVALS.end());
             return Err(at("poll_interval", allowed));
         }
+        if poll_at.is_some() && poll_interval.0.iter().all(|poll| poll.0.is_none()) {
+            return Err(at("poll_at", "say how often by poll_interval".into()));
+        }
         if emulator.0.contains(&Emulator::Netem) {
             let missing = Netem::of_path(path, None).missing;
             if !missing.is_empty() {
                 return Err(at("emulator", format!("netem cannot express {}", missing.join("; "))));
             }
         }
-        let all = vec![(Vec::new(), Setting::default())];
+        let all = vec![(Vec::new(), Setting { poll_at: poll_at.unwrap_or_default(), ..Setting::default() })];
         let all = hosts.mtu.each(all, |mtu| format!("MTU {mtu}"), |to, mtu| to.hosts.mtu = Some(*mtu));
         let all = hosts.txqueuelen.each(
             all,

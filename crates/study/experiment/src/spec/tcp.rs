@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
-use super::setting::{Axis, Emulator, HostsText, PollText, Setting, SettingText};
+use super::setting::{Axis, Emulator, HostsText, PollAt, PollText, Setting, SettingText};
 use super::{Repeats, apply, check_name};
 
 /// Tests of a series at most.
@@ -83,6 +83,7 @@ pub(super) struct TcpText {
     hosts: HostsText,
     #[serde(default)]
     poll_interval: Axis<PollText>,
+    poll_at: Option<PollAt>,
     #[serde(default)]
     softirq: Axis<SoftirqPlacement>,
     #[serde(default)]
@@ -150,8 +151,9 @@ impl TcpSeries {
         };
         let own = host("host", &written.host)?;
         let other = written.beside.as_ref().map(|beside| host("beside.host", &beside.host)).transpose()?;
-        let (softirq, ip, emulator) = (written.softirq, written.ip, written.emulator);
-        let setting = SettingText { hosts: written.hosts, poll_interval: written.poll_interval, softirq, ip, emulator };
+        let (softirq, ip, emulator, poll_at) = (written.softirq, written.ip, written.emulator, written.poll_at);
+        let poll_interval = written.poll_interval;
+        let setting = SettingText { hosts: written.hosts, poll_interval, poll_at, softirq, ip, emulator };
         let mut settings = setting.settings(place, &path)?;
         settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
         let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;

@@ -1,14 +1,15 @@
-//! `[[udp]]`: tests that differ in their rate, the length of their packets, and settings of the hosts.
+//! `[[udp]]`: tests that differ in their rate or spacing, the length of their packets, their hosts, and settings of the hosts.
 
-use longhaul_path::spec::PathSpec;
-use longhaul_report::html::udp_loss::mbit;
+use longhaul_lab::plan::{self, DEFAULT_MTU};
+use longhaul_path::spec::{PathSpec, Side};
+use longhaul_report::html::udp_loss::{Pair, mbit};
 use longhaul_terms::{Affinity, Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
-use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollText, Setting, SettingText};
+use super::setting::{Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText};
 use super::{Repeats, apply, check_name, times};
 
 /// Tests of a series at most.
@@ -34,7 +35,7 @@ pub struct UdpSeries {
 /// One test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UdpTest {
-    /// What it is called: its rate in Mb/s, with what else sets it apart.
+    /// What it is called: its hosts where they are given, its rate in Mb/s or its spacing, and what else sets it apart.
     pub label: String,
     /// What sets it apart beside its rate.
     words: Vec<String>,
@@ -44,12 +45,45 @@ pub struct UdpTest {
     pub parameters: UdpParameters,
     /// Delay and loss of each packet are compared with what the path asks.
     pub exact: bool,
+    /// Who sends to whom.
+    pub between: Between,
+}
+
+/// Who sends to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Between {
+    /// The first client to the first server.
+    ClientAndServer,
+    /// A client to a server, each by its name.
+    Named(Pair),
+}
+
+impl Between {
+    /// The hosts by name.
+    pub fn hosts(&self) -> (&str, &str) {
+        match self {
+            Self::ClientAndServer => ("client", "server"),
+            Self::Named(Pair { from, to }) => (from, to),
+        }
+    }
+
+    /// Those that the experiment names.
+    pub fn pair(&self) -> Option<&Pair> {
+        match self {
+            Self::ClientAndServer => None,
+            Self::Named(pair) => Some(pair),
+        }
+    }
 }
 
 impl UdpTest {
     fn name(&mut self) {
-        let rate = mbit(self.rate().0);
-        self.label = std::iter::once(&rate).chain(&self.words).cloned().collect::<Vec<_>>().join(", ");
+        let pace = match self.parameters.pace {
+            Pace::SpacingNs(ns) => format!("every {}", Nanos(ns)),
+            _ => mbit(self.rate().0),
+        };
+        let pair = self.between.pair().map(Pair::words);
+        self.label = pair.into_iter().chain([pace]).chain(self.words.iter().cloned()).collect::<Vec<_>>().join(", ");
     }
 
     /// Payload bits a second.
@@ -62,8 +96,10 @@ impl UdpSeries {
     /// Sets rates and buffers to `factor` times what they are; the ring is polled as much more seldom.
     pub(super) fn scale(&mut self, factor: f64) {
         for test in &mut self.tests {
-            let rate = BitRate(times(test.rate().0, factor).max(1_000));
-            test.parameters.pace = Pace::RateBps(rate.0);
+            test.parameters.pace = match test.parameters.pace {
+                Pace::SpacingNs(ns) => Pace::SpacingNs(times(ns, 1.0 / factor).max(1)),
+                _ => Pace::RateBps(times(test.rate().0, factor).max(1_000)),
+            };
             let buffers = test.parameters.sockbuf_bytes;
             test.parameters.sockbuf_bytes = buffers.map(|bytes| times(bytes, factor).max(SOCKBUF_LEAST.0));
             let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
@@ -80,7 +116,15 @@ pub(super) struct UdpText {
     name: String,
     #[serde(default)]
     paper: String,
+    #[serde(default)]
     rates: Vec<BitRate>,
+    /// From the departure of a packet to the next, in place of rates.
+    #[serde(default)]
+    spacings: Vec<Nanos>,
+    /// Names of a client and a server each.
+    #[serde(default)]
+    pairs: Vec<(String, String)>,
+    faulty: Option<Faulty>,
     repeat: Option<u32>,
     quick: Option<Vec<String>>,
     /// Long enough for some 30,000 packets at 400 Mb/s, so that a loss of one in 1000 shows.
@@ -96,6 +140,7 @@ pub(super) struct UdpText {
     wire: bool,
     #[serde(default)]
     poll_interval: Axis<PollText>,
+    poll_at: Option<PollAt>,
     #[serde(default)]
     hosts: HostsText,
     #[serde(default)]
@@ -113,6 +158,69 @@ fn yes() -> bool {
     true
 }
 
+impl UdpText {
+    /// Its rates, or its spacings.
+    fn paces(&self, place: &str) -> Result<Vec<Pace>, ExperimentError> {
+        let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
+        if !self.rates.is_empty() && !self.spacings.is_empty() {
+            return Err(at("spacings", "give `rates` or `spacings`".into()));
+        }
+        let paces: Vec<Pace> = match self.spacings.as_slice() {
+            [] => self.rates.iter().map(|rate| Pace::RateBps(rate.0)).collect(),
+            spacings => spacings.iter().map(|spacing| Pace::SpacingNs(spacing.0)).collect(),
+        };
+        match paces.len() {
+            1..=TESTS_MOST => Ok(paces),
+            count => Err(at("rates", format!("{count} of them, 1 to {TESTS_MOST}"))),
+        }
+    }
+
+    /// Its pairs; one of client and server if it gives none.
+    fn pairs_of(&self, place: &str, path: &PathSpec) -> Result<Vec<Between>, ExperimentError> {
+        if self.pairs.is_empty() {
+            return Ok(vec![Between::ClientAndServer]);
+        }
+        let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
+        // What is set at, or read from, the first client and the first server would say nothing of other hosts.
+        let of_first = [
+            ("exact", self.exact),
+            ("poll_interval", !self.poll_interval.0.is_empty()),
+            ("emulator", !self.emulator.0.is_empty()),
+        ];
+        if let Some((key, _)) = of_first.iter().find(|(_, given)| *given) {
+            return Err(at(key, "not with `pairs`".into()));
+        }
+        let (clients, servers) = (path.host_names(Side::Client), path.host_names(Side::Server));
+        let known = |name: &String, side: &[String], which: &str| match side.contains(name) {
+            true => Ok(name.clone()),
+            false => {
+                let why = format!("`{}`: {which} of the path are {}", name.escape_debug(), side.join(", "));
+                Err(at("pairs", why))
+            }
+        };
+        let pair = |(from, to): &(String, String)| {
+            Ok(Between::Named(Pair { from: known(from, &clients, "clients")?, to: known(to, &servers, "servers")? }))
+        };
+        self.pairs.iter().map(pair).collect()
+    }
+
+    /// The host with a faulty card, which the path has.
+    fn faulty_of(&self, place: &str, path: &PathSpec) -> Result<Option<Faulty>, ExperimentError> {
+        let Some(faulty) = &self.faulty else { return Ok(None) };
+        let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
+        let hosts = plan::hosts(path, DEFAULT_MTU);
+        if !hosts.iter().any(|host| host.is(&faulty.host)) {
+            let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+            let why = format!("`{}`: the path has {}", faulty.host.escape_debug(), names.join(", "));
+            return Err(at("faulty.host", why));
+        }
+        if faulty.drops_one_in == 0 {
+            return Err(at("faulty.drops_one_in", "0: 1 or more".into()));
+        }
+        Ok(Some(faulty.clone()))
+    }
+}
+
 impl UdpSeries {
     pub(super) fn from_text(
         place: &str,
@@ -122,10 +230,7 @@ impl UdpSeries {
     ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
-        if !(1..=TESTS_MOST).contains(&written.rates.len()) {
-            let why = format!("{} of them, 1 to {TESTS_MOST}", written.rates.len());
-            return Err(ExperimentError::at(at("rates"), why));
-        }
+        let paces = written.paces(place)?;
         let amount = match (written.time, written.packets) {
             (Some(_), Some(_)) => return Err(ExperimentError::at(at("packets"), "give `time` or `packets`")),
             (None, Some(packets)) => Amount::Packets(packets),
@@ -133,8 +238,10 @@ impl UdpSeries {
         };
         let mut path = path.clone();
         apply(&at("change"), &written.change, &mut path)?;
-        let UdpText { hosts, poll_interval, softirq, ip, emulator, exact, .. } = written;
-        let settings = SettingText { hosts, poll_interval, softirq, ip, emulator }.settings(place, &path)?;
+        let pairs = written.pairs_of(place, &path)?;
+        let faulty = written.faulty_of(place, &path)?;
+        let UdpText { hosts, poll_interval, poll_at, softirq, ip, emulator, exact, .. } = written;
+        let settings = SettingText { hosts, poll_interval, poll_at, softirq, ip, emulator }.settings(place, &path)?;
         let common = UdpParameters {
             amount,
             sockbuf_bytes: written.sockbuf.map(|size| size.0),
@@ -146,6 +253,7 @@ impl UdpSeries {
         };
         let mut tests = Vec::new();
         for (words, setting) in settings {
+            let setting = Setting { faulty: faulty.clone(), ..setting };
             let with_length = |mut parameters: UdpParameters, bytes: u32| {
                 parameters.payload_bytes = bytes;
                 parameters
@@ -156,15 +264,15 @@ impl UdpSeries {
                 |parameters, bytes| *parameters = with_length(parameters.clone(), *bytes),
             );
             for (words, parameters) in lengths {
-                for rate in &written.rates {
+                for (pace, between) in paces.iter().flat_map(|pace| pairs.iter().map(move |pair| (pace, pair))) {
                     let parameters = UdpParameters {
-                        pace: Pace::RateBps(rate.0),
+                        pace: *pace,
                         affinity: Affinity { softirq: setting.softirq, ..Affinity::default() },
                         ..parameters.clone()
                     };
                     parameters.validate().map_err(|error| ExperimentError::parameter(place, &error))?;
-                    let (setting, words) = (setting.clone(), words.clone());
-                    let mut test = UdpTest { label: String::new(), words, setting, parameters, exact };
+                    let (setting, words, between) = (setting.clone(), words.clone(), between.clone());
+                    let mut test = UdpTest { label: String::new(), words, setting, parameters, exact, between };
                     test.name();
                     tests.push(test);
                 }

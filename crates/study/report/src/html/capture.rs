@@ -110,8 +110,7 @@ impl Report {
             flow.write(&mut body, number);
         }
         let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
-        let heat = Script { text: SCRIPT.into(), hash: SCRIPT_HASH };
-        page_with(&self.title, &body, [&heat].into_iter().chain(charts()))
+        page_with(&self.title, &body, [&heat_script()].into_iter().chain(charts()))
     }
 }
 
@@ -193,8 +192,13 @@ fn parted<T>(points: &[Point], of: impl Fn(&Point) -> Option<T>) -> Vec<Option<T
     points.iter().filter_map(|point| if point.in_gap { Some(None) } else { of(point).map(Some) }).collect()
 }
 
+/// What draws surfaces.
+pub(crate) fn heat_script() -> Script {
+    Script { text: SCRIPT.into(), hash: SCRIPT_HASH }
+}
+
 /// A canvas, and its data for the script.
-fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
+pub(crate) fn surface(body: &mut String, id: &str, title: &str, heat: &Heat) {
     if heat.cells.is_empty() {
         return;
     }

@@ -51,6 +51,9 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Whether the 95 % intervals of the means leave no other verdict; `false` also where a point is doubtful or has one run.
     pub sure: bool,
+    /// A point is doubtful: this machine spoiled its runs, so the verdict proves nothing.
+    #[serde(default)]
+    pub doubtful: bool,
     /// The means, and what stood in the way.
     pub why: String,
 }
@@ -118,23 +121,24 @@ impl Value {
 impl Asked {
     /// What came of it. `point_at` finds the point at a place of the result.
     pub fn judge<'a, R: Run + 'a>(&self, point_at: impl Fn((usize, usize)) -> Option<&'a Point<R>>) -> Finding {
-        let found = |verdict, sure, why: String| Finding {
+        let found = |verdict, (sure, doubtful), why: String| Finding {
             says: self.says.clone(),
             quantity: self.quantity.clone(),
             relation: self.relation,
             points: self.points.iter().map(|(name, _)| name.clone()).collect(),
             verdict,
             sure,
+            doubtful,
             why,
         };
         let mut means: Vec<(&str, Mean, &Point<R>)> = Vec::new();
         for (name, place) in &self.points {
             let Some(place) = place else {
-                return found(Verdict::NotDecided, false, format!("{name} was not run"));
+                return found(Verdict::NotDecided, (false, false), format!("{name} was not run"));
             };
             let Some((point, mean)) = point_at(*place).and_then(|point| Some((point, point.mean(&self.quantity)?)))
             else {
-                return found(Verdict::NotDecided, false, format!("{name} has no {}", self.quantity));
+                return found(Verdict::NotDecided, (false, false), format!("{name} has no {}", self.quantity));
             };
             means.push((name, mean, point));
         }
@@ -176,7 +180,7 @@ impl Asked {
         } else if !sure {
             why.push("the intervals leave it open".into());
         }
-        found(if holds { Verdict::Reappeared } else { Verdict::DidNotReappear }, sure, why.join("; "))
+        found(if holds { Verdict::Reappeared } else { Verdict::DidNotReappear }, (sure, doubtful), why.join("; "))
     }
 
     fn bounds(&self) -> String {
@@ -219,19 +223,32 @@ fn readable(quantity: &str, mean: Mean) -> String {
     } else {
         (1.0, "")
     };
-    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", number(half * factor)));
-    format!("{}{half}{unit}", number(mean.mean * factor))
+    // Of counts beyond thousands, no part says anything.
+    let written = |value: f64| if unit.is_empty() && mean.mean >= 1e4 { format!("{value:.0}") } else { number(value) };
+    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", written(half * factor)));
+    format!("{}{half}{unit}", written(mean.mean * factor))
 }
 
-/// How many reappeared, in a sentence; `None` without any.
+impl Finding {
+    /// Its verdict in words. What doubtful points show is no more than that.
+    fn words(&self) -> String {
+        let doubtful = if self.doubtful { " in doubtful points" } else { "" };
+        format!("{}{doubtful}", self.verdict.words())
+    }
+}
+
+/// How many reappeared, in a sentence; `None` without any. What doubtful points show is counted apart, after the rest.
 pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
-    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let kinds = [Verdict::Reappeared, Verdict::DidNotReappear, Verdict::NotDecided];
-    let parts: Vec<String> = (kinds.into_iter())
-        .filter(|verdict| count(*verdict) > 0)
-        .map(|verdict| match verdict {
-            Verdict::NotDecided => format!("{} could not be decided", count(verdict)),
-            _ => format!("{} {}", count(verdict), verdict.words()),
+    let kinds = [false, true].into_iter().flat_map(|doubtful| kinds.map(|verdict| (verdict, doubtful)));
+    let parts: Vec<String> = kinds
+        .filter_map(|(verdict, doubtful)| {
+            let of_kind =
+                move || findings.iter().filter(move |found| (found.verdict, found.doubtful) == (verdict, doubtful));
+            Some(match (verdict, of_kind().next()?) {
+                (Verdict::NotDecided, _) => format!("{} could not be decided", of_kind().count()),
+                (_, first) => format!("{} {}", of_kind().count(), first.words()),
+            })
         })
         .collect();
     let of = if findings.len() == 1 { "finding" } else { "findings" };
@@ -243,7 +260,7 @@ pub fn text(findings: &[Finding]) -> String {
     let mut text = summary(findings).map_or_else(String::new, |summary| format!("{summary}\n"));
     for finding in findings {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {}: {}\n    {}", finding.verdict.words(), finding.says, finding.why);
+        let _ = writeln!(text, "  {}: {}\n    {}", finding.words(), finding.says, finding.why);
     }
     text
 }
@@ -257,8 +274,9 @@ pub(crate) fn section(body: &mut String, findings: &[Finding]) {
     for finding in findings {
         let _ = writeln!(
             body,
-            "<li data-verdict=\"{0}\"><strong>{0}</strong>: {1}<br><span class=\"quiet\">{2}</span></li>",
+            "<li data-verdict=\"{}\"><strong>{}</strong>: {}<br><span class=\"quiet\">{}</span></li>",
             finding.verdict.words(),
+            finding.words(),
             escape(&finding.says),
             escape(&finding.why)
         );
@@ -318,6 +336,23 @@ mod tests {
         left_out.points[1].1 = None;
         let found = judged(&left_out, &sizes);
         assert_eq!((found.verdict, found.why.as_str()), (Verdict::NotDecided, "s, 1 was not run"));
+    }
+
+    /// A doubtful point proves nothing: neither the sentence nor the list says more than that it was seen there.
+    #[test]
+    fn what_doubtful_points_show_is_counted_apart() {
+        let mut sizes = series(&[&[10.0, 10.0], &[5.0, 5.0], &[2.0, 2.0]]);
+        sizes[2].doubtful = true;
+        let findings = [asked(Relation::FallsBy(1.0), 2), asked(Relation::FallsBy(1.0), 3)];
+        let findings: Vec<Finding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
+        assert_eq!(findings.iter().map(|found| found.doubtful).collect::<Vec<_>>(), [false, true]);
+        let (said, mut body) = (text(&findings), String::new());
+        section(&mut body, &findings);
+        assert!(
+            said.starts_with("Of 2 findings of the source, 1 reappeared, 1 reappeared in doubtful points.\n"),
+            "{said}"
+        );
+        assert_eq!(body.matches("<strong>reappeared</strong>").count(), 1, "{body}");
     }
 
     #[test]

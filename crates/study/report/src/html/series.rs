@@ -14,6 +14,9 @@ use crate::html::page::escape;
 use crate::html::points::{Point, Rejected, Run};
 use crate::html::table::Table;
 
+/// What a page says first if each of its points is doubtful, or has no result.
+pub(crate) const NOTHING_TRUSTED: &str = "Nothing was measured that can be trusted.";
+
 /// What is to be reported.
 #[derive(Debug, Clone)]
 pub struct Report<R> {
@@ -89,7 +92,11 @@ impl<R: Run> Report<R> {
     /// How the page begins: the subject, `found` in words, how sure that is, what speaks against it.
     pub(crate) fn head(&self, body: &mut String, found: &[String]) {
         self.about.head(body);
-        let found: Vec<String> = summary(&self.findings).into_iter().chain(found.iter().cloned()).collect();
+        let findings = summary(&self.findings);
+        // Nothing is claimed before it is said that nothing can be trusted.
+        let nothing = found.first().is_some_and(|first| first == NOTHING_TRUSTED);
+        let (before, after) = if nothing { (None, findings) } else { (findings, None) };
+        let found: Vec<String> = before.into_iter().chain(found.iter().cloned()).chain(after).collect();
         let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&found.join(" ")));
         let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
         if let Some(doubts) = self.doubts() {
@@ -256,6 +263,25 @@ pub(crate) mod tests {
         });
         let (changes, hosts, points) = (Vec::new(), Vec::new(), points.collect());
         Series { name: name.into(), paper: String::new(), changes, hosts, poll_interval_ns: None, points }
+    }
+
+    /// Where no point can be trusted, that comes first; what doubtful points show follows.
+    #[test]
+    fn nothing_is_claimed_of_doubtful_points_alone() {
+        use crate::html::findings::{Asked, Relation};
+        let mut spoiled = series::<Small>("spoiled", vec![]);
+        spoiled.points.push(Point::new("b"));
+        spoiled.points[0].reject(Caveat::of_error("emulator_late", "late", ""), repeat(1, Small(9.0)));
+        spoiled.points[0].doubtful = true;
+        let mut report = report(vec![spoiled]);
+        let relation = Relation::Within(Some(1.0), None);
+        let asked =
+            Asked { says: "it is".into(), quantity: "size".into(), relation, points: vec![("b".into(), Some((0, 0)))] };
+        report.findings = vec![asked.judge(|_| report.series[0].points.first())];
+        let mut body = String::new();
+        report.head(&mut body, &[NOTHING_TRUSTED.into()]);
+        let verdict = "<p class=\"verdict\">Nothing was measured that can be trusted. Of 1 finding of the source, 1 reappeared in doubtful points.</p>";
+        assert!(body.contains(verdict), "{body}");
     }
 
     /// What was rejected and what stays doubtful stands on the page, each in its place.

@@ -22,6 +22,7 @@ use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
+use longhaul_mix::MixSpec;
 use longhaul_report::html::findings::{self, Finding};
 use longhaul_report::html::series::{Report, Series};
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
@@ -52,13 +53,14 @@ use crate::output::{
   longhaul lab run nlr-tcp --server far --key my.key -o real   # the same tests between real hosts
   longhaul lab run nlr-udp-loss -o results --resume # go on after an end
   longhaul lab run datatag-loss --realtime 50       # one packet in 30,000 is lost
+  longhaul lab run nima --mix ours.toml             # a receiver under the traffic of your own network
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
 `longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-batching, nlr-batching-tcp, datatag-loss, datatag-switch,
-    /// datatag-transfers, datatag-fairness, datatag-one-against-n, tapee, emulation-matrix, emulators, emulators-tcp, nima), a file,
-    /// or faults
+    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-tcp-loss, nlr-batching, nlr-batching-tcp, teragrid, datatag-loss,
+    /// datatag-switch, datatag-transfers, datatag-fairness, datatag-one-against-n, datatag-end-systems, datatag-record, tapee,
+    /// emulation-matrix, emulators, emulators-tcp, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html, runs.jsonl and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -73,7 +75,7 @@ pub(crate) struct Args {
     /// Make a run up to this often until this machine does not spoil it [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: Option<u32>,
-    /// Run a few points of each series alone, three times each
+    /// Run a few points of each series alone, three times each; of an experiment with a mix its lowest and its highest rate
     #[arg(long)]
     quick: bool,
     /// Run these alone: series whose name has one of these texts in it, or faults of these names
@@ -88,6 +90,9 @@ pub(crate) struct Args {
     /// Run the commands that the experiment has (`program`), as this user; look at them first
     #[arg(long)]
     commands: bool,
+    /// Send this mix in place of the experiment's: a name or a file, as `longhaul mix` takes it; for experiments with a mix
+    #[arg(long, value_name = "MIX")]
+    mix: Option<String>,
     /// Go on with the runs in the folder of -o
     #[arg(long, requires = "output", conflicts_with = "force")]
     resume: bool,
@@ -113,8 +118,8 @@ impl Args {
         Choice { repeat, quick, only: self.only.clone(), real: self.real.server().is_some(), without_netem: false }
     }
 
-    /// The first option that is for experiments with repeated runs, if one was given.
-    fn repeated(&self) -> Option<&'static str> {
+    /// The first option that is for experiments with repeated runs, if one was given that is not among `allowed`.
+    fn repeated(&self, allowed: &[&str]) -> Option<&'static str> {
         let given = [
             ("--repeat", self.repeat.is_some()),
             ("--tries", self.tries.is_some()),
@@ -127,7 +132,7 @@ impl Args {
             ("--commands", self.commands),
             ("--server", self.real.server().is_some()),
         ];
-        given.into_iter().find_map(|(name, given)| given.then_some(name))
+        given.into_iter().find_map(|(name, given)| (given && !allowed.contains(&name)).then_some(name))
     }
 }
 
@@ -203,11 +208,13 @@ pub(crate) struct MixEnded<'a> {
     interrupted: bool,
     /// In the order of the experiment.
     series: &'a [mix::Series],
+    /// What came of the findings that the experiment expects, in its order.
+    findings: &'a [Finding],
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     if args.experiment == faults::NAME {
-        if let Some(option) = args.repeated().filter(|option| *option != "--only") {
+        if let Some(option) = args.repeated(&["--only"]) {
             return Err(Failure::usage(format!("{option} is not for `lab run faults`; see --seeds")));
         }
         return faults::run(&args);
@@ -216,10 +223,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage("--seeds, --rtt, --time, --measure, --tune and --replay are for `lab run faults`"));
     }
     if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
-        if let Some(option) = args.repeated() {
+        if let Some(option) = args.repeated(&["--quick", "--only", "--plan"]) {
             return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
         }
-        return run_mix(&args, &experiment);
+        return run_mix(&args, experiment);
+    }
+    if args.mix.is_some() {
+        return Err(Failure::usage("--mix is for experiments with a mix: nima, or a file with the key `mix`"));
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
@@ -466,7 +476,32 @@ fn without_netem(missing: &Caveat, plan: &Plan) -> String {
 }
 
 /// An experiment without a path: two hosts and a cable.
-fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
+fn run_mix(args: &Args, mut experiment: MixExperiment) -> Outcome {
+    if let Some(mix) = &args.mix {
+        experiment = experiment.with_mix(MixSpec::load(mix).map_err(Failure::usage)?).map_err(Failure::usage)?;
+    }
+    experiment = experiment.only(&args.only).map_err(Failure::usage)?;
+    if args.quick {
+        experiment = experiment.quick();
+    }
+    if args.plan {
+        print_mix_plan(args, &experiment);
+        return Ok(ExitCode::SUCCESS);
+    }
+    measure_mix(args, &experiment)
+}
+
+fn print_mix_plan(args: &Args, experiment: &MixExperiment) {
+    if !args.json {
+        return print_text(&progress::mix_plan(experiment));
+    }
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let parameters = PlanParameters::of_mix(experiment, args);
+    let result = PlannedRuns::of_mix(experiment);
+    print_json(&Envelope::new("longhaul.lab.run.plan/1", started_at, parameters, result, Vec::new()));
+}
+
+fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -493,7 +528,11 @@ fn run_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
         time_ns: experiment.time.0,
         rates_bps: experiment.rates.iter().map(|rate| rate.0).collect(),
     };
-    let result = MixEnded { interrupted, series: &report.series };
+    let found = findings::text(&report.findings);
+    if !found.is_empty() {
+        say(&format!("\n{found}"));
+    }
+    let result = MixEnded { interrupted, series: &report.series, findings: &report.findings };
     let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
     if let Some(folder) = &args.output {
         save_both(folder, &envelope, report.to_html())?;

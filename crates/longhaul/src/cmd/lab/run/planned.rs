@@ -1,6 +1,7 @@
 //! `longhaul lab run X --plan --json`: what would be run.
 
-use longhaul_experiment::{Experiment, Plan};
+use longhaul_experiment::{Experiment, MixExperiment, Plan};
+use longhaul_report::html::udp_loss::mbit;
 use serde::Serialize;
 
 /// `parameters` of a plan.
@@ -61,12 +62,31 @@ impl PlannedRuns {
                 time_ns: time.0,
             })
             .collect();
-        let time_ns = series.iter().fold(0_u64, |sum, series| sum.saturating_add(series.time_ns));
-        Self { series, runs: plan.runs().len() as u64, time_ns }
+        Self { runs: plan.runs().len() as u64, time_ns: all(&series), series }
+    }
+
+    /// Of an experiment with a mix: each rate once.
+    pub(super) fn of_mix(experiment: &MixExperiment) -> Self {
+        let points: Vec<String> = experiment.rates.iter().map(|rate| mbit(rate.0)).collect();
+        let time_ns = experiment.time_of_series().0;
+        let planned =
+            |name: &String| PlannedSeries { name: name.clone(), points: points.clone(), runs_of_each: 1, time_ns };
+        let series: Vec<PlannedSeries> = experiment.series.iter().map(|series| planned(&series.name)).collect();
+        Self { runs: (series.len() * points.len()) as u64, time_ns: all(&series), series }
     }
 }
 
+/// The time of all.
+fn all(series: &[PlannedSeries]) -> u64 {
+    series.iter().fold(0, |sum, series| sum.saturating_add(series.time_ns))
+}
+
 impl<'a> PlanParameters<'a> {
+    pub(super) fn of_mix(experiment: &'a MixExperiment, args: &'a super::Args) -> Self {
+        let MixExperiment { title, source, .. } = experiment;
+        Self { title, source, repeat: None, quick: args.quick, only: &args.only, calibrate: false }
+    }
+
     pub(super) fn of(experiment: &'a Experiment, args: &'a super::Args) -> Self {
         Self {
             title: &experiment.title,

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use longhaul_experiment::{Event, Experiment, Made, Plan, Ran};
+use longhaul_experiment::{Event, Experiment, Made, MixExperiment, Plan, Ran};
+use longhaul_report::html::udp_loss;
 use longhaul_report::text::experiment::{tcp_line, tcp_table, udp_line, udp_table};
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -138,6 +139,19 @@ pub(super) fn plan(title: &str, plan: &Plan) -> String {
         plan.runs().len(),
         clock(all)
     );
+    text
+}
+
+/// The same of an experiment with a mix.
+pub(super) fn mix_plan(experiment: &MixExperiment) -> String {
+    let mut text = format!("{}\n", experiment.title);
+    let rates: Vec<String> = experiment.rates.iter().map(|rate| udp_loss::mbit(rate.0)).collect();
+    let (rates, time) = (rates.join(", "), experiment.time_of_series());
+    for series in &experiment.series {
+        let _ = writeln!(text, "  {}: {rates} Mb/s, and as fast as it goes; about {}", series.name, clock(time));
+    }
+    let all = Nanos(time.0.saturating_mul(experiment.series.len() as u64));
+    let _ = writeln!(text, "{} series one after the other, about {}", experiment.series.len(), clock(all));
     text
 }
 

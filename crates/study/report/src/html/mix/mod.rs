@@ -4,10 +4,21 @@ mod plot;
 
 use std::fmt::Write;
 
+use longhaul_result::Caveat;
 use serde::Serialize;
 
+use crate::html::findings::{Finding, section, summary};
 use crate::html::page::{escape, page};
+use crate::html::points::{self, Mean, Point, Quantity, Repeat};
 use crate::html::table::Table;
+
+/// Frames a second that one CPU of a receiver processes, and the time of each.
+const FRAMES: &str = "frames_per_cpu_second";
+const NET: &str = "receiver_time_ns";
+const SENT: &str = "sent_packets_per_second";
+
+/// Each mean that a series can have. The first is what experiments about a mix are about.
+pub const QUANTITIES: &[&str] = &[FRAMES, NET, SENT];
 
 /// An experiment's results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,6 +34,8 @@ pub struct Report {
     pub longhaul: String,
     /// In the order of the experiment.
     pub series: Vec<Series>,
+    /// What came of the findings of its source.
+    pub findings: Vec<Finding>,
 }
 
 /// All rates to one receiver, with frames of one size.
@@ -43,8 +56,10 @@ pub struct Series {
     pub paper_received: Vec<PaperReceived>,
     /// Runs, by rate.
     pub runs: Vec<Run>,
-    /// Frames sent as fast as they go; `None` where that was not measured.
+    /// Frames sent as fast as they go, the mean of `most_runs`; `None` where that was not measured.
     pub most: Option<Most>,
+    /// Each time that they were sent so.
+    pub most_runs: Vec<Most>,
     /// Why it ended early.
     pub error: Option<String>,
 }
@@ -77,7 +92,63 @@ pub struct Most {
     pub making_ns_per_packet: f64,
 }
 
+impl points::Run for Most {
+    const MAIN: Quantity = Quantity { name: FRAMES, title: "frames a CPU second", unit: 1.0, decimals: 0 };
+
+    fn has_result(&self) -> bool {
+        true
+    }
+
+    fn error(&self) -> Option<&Caveat> {
+        None
+    }
+
+    fn caveats(&self) -> &[Caveat] {
+        &[]
+    }
+
+    fn add_caveats(&mut self, _: Vec<Caveat>) {}
+
+    fn quantities(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            (FRAMES, self.packets_per_cpu_second()),
+            (NET, self.sender_ns_per_packet - self.making_ns_per_packet),
+            (SENT, self.sent_packets_per_second),
+        ]
+    }
+
+    fn setting(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn commands(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Series {
+    /// Frames sent as fast as they go, as a point of several runs.
+    pub fn most_point(&self) -> Point<Most> {
+        let mut point = Point::new(self.name.clone());
+        for (run, repeat) in self.most_runs.iter().zip(1..) {
+            point.add(Repeat { repeat, seed: 0, began_at: String::new(), emulator: None, run: *run });
+        }
+        point
+    }
+}
+
 impl Most {
+    /// The mean of `runs`; `None` for none.
+    pub fn mean(runs: &[Self]) -> Option<Self> {
+        let mean = |of: fn(&Self) -> f64| Some(Mean::of(&runs.iter().map(of).collect::<Vec<_>>())?.mean);
+        Some(Self {
+            sent_packets_per_second: mean(|run| run.sent_packets_per_second)?,
+            refused_packets: runs.iter().map(|run| run.refused_packets).sum(),
+            sender_ns_per_packet: mean(|run| run.sender_ns_per_packet)?,
+            making_ns_per_packet: mean(|run| run.making_ns_per_packet)?,
+        })
+    }
+
     /// Frames a second that one CPU of the receiver processes.
     pub fn packets_per_cpu_second(&self) -> f64 {
         1e9 / (self.sender_ns_per_packet - self.making_ns_per_packet).max(1.0)
@@ -157,6 +228,10 @@ impl Report {
     /// As one HTML page.
     pub fn to_html(&self) -> String {
         let mut body = format!("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", escape(&self.title), escape(&self.source));
+        if let Some(summary) = summary(&self.findings) {
+            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&summary));
+        }
+        section(&mut body, &self.findings);
         for paragraph in self.note.split("\n\n") {
             let _ = writeln!(body, "<p>{}</p>", escape(paragraph.trim()));
         }
@@ -309,6 +384,7 @@ mod tests {
                 sender_ns_per_packet: 250.0,
                 making_ns_per_packet: 110.0,
             }),
+            most_runs: Vec::new(),
             runs: vec![run],
             error: None,
         };
@@ -318,6 +394,7 @@ mod tests {
             note: String::new(),
             longhaul: "0".into(),
             series: vec![series],
+            findings: Vec::new(),
         };
         let html = report.to_html();
         assert!(html.contains("&lt;b&gt;64&lt;/b&gt;") && !html.contains("<b>64"));

@@ -1,6 +1,7 @@
 //! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
+mod lost;
 pub mod packets;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
-use crate::html::page::{escape, page};
+use crate::html::capture::heat_script;
+use crate::html::page::{escape, page_with};
 use crate::html::points::{self, Mean, Point, Quantity};
-use crate::html::series::{Report, Series};
+use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
 
@@ -130,6 +132,8 @@ const ACKS_LEFT: &str = "acks_at_receiver_p50_ns";
 const ACKS_CAME: &str = "acks_at_sender_p50_ns";
 const BUNCHED_LEFT: &str = "acks_bunched_at_receiver_percent";
 const BUNCHED_CAME: &str = "acks_bunched_at_sender_percent";
+/// Packets that the captures lost themselves.
+const NOT_CAPTURED: &str = "not_captured_packets";
 /// Of the steps of a schedule: the later by the one before.
 const SECOND_STEP: &str = "second_step_times_first";
 const THIRD_STEP: &str = "third_step_times_first";
@@ -158,8 +162,14 @@ pub const QUANTITIES: &[&str] = &[
     ACKS_CAME,
     BUNCHED_LEFT,
     BUNCHED_CAME,
+    NOT_CAPTURED,
     SECOND_STEP,
     THIRD_STEP,
+    lost::QUANTITIES[0],
+    lost::QUANTITIES[1],
+    lost::QUANTITIES[2],
+    lost::QUANTITIES[3],
+    lost::QUANTITIES[4],
 ];
 
 impl points::Run for Run {
@@ -221,13 +231,14 @@ impl points::Run for Run {
             (RTT, mean(&|stream| Some(stream.mean_rtt_ns? as f64))),
         ];
         let mut all: Vec<(&str, f64)> = all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        all.extend(lost::quantities(result));
         let times_first = |number: usize| {
             let (first, step) = (self.steps.first()?, self.steps.get(number)?);
             (first.goodput_bps > 0).then(|| step.goodput_bps as f64 / first.goodput_bps as f64)
         };
         all.extend(times_first(1).map(|times| (SECOND_STEP, times)));
         all.extend(times_first(2).map(|times| (THIRD_STEP, times)));
-        if let Some(Packets { sent, sent_10ms, acks_at_receiver, acks_at_sender, .. }) = &self.packets {
+        if let Some(Packets { sent, sent_10ms, acks_at_receiver, acks_at_sender, not_captured, .. }) = &self.packets {
             all.extend([
                 (PEAK, sent.peak_bps),
                 (VARIATION, sent.variation),
@@ -237,6 +248,7 @@ impl points::Run for Run {
                 (ACKS_CAME, acks_at_sender.p50_ns as f64),
                 (BUNCHED_LEFT, acks_at_receiver.bunched_percent),
                 (BUNCHED_CAME, acks_at_sender.bunched_percent),
+                (NOT_CAPTURED, *not_captured as f64),
             ]);
         }
         all
@@ -310,8 +322,10 @@ impl Report<Run> {
         self.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
         self.table(&mut body, &COLUMNS, cells);
+        self.lost(&mut body);
         self.steps(&mut body);
         self.packets(&mut body);
+        let has_surfaces = self.surfaces(&mut body);
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
@@ -320,7 +334,8 @@ impl Report<Run> {
                  its CPUs. Each run has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
         self.commands(&mut body, "longhaul serve --sessions 2");
-        page(&self.about.title, &body)
+        let script = has_surfaces.then(heat_script);
+        page_with(&self.about.title, &body, script.as_ref())
     }
 
     /// What each control of a schedule got, where there was one.
@@ -349,7 +364,7 @@ impl Report<Run> {
 
     /// What captures at both ends say, where there were any.
     fn packets(&self, body: &mut String) {
-        const OF_PACKETS: [(&str, &str, f64, usize); 8] = [
+        const OF_PACKETS: [(&str, &str, f64, usize); 9] = [
             (PEAK, "highest rate in 1 ms, Mb/s", 1e-6, 1),
             (VARIATION, "deviation of rates in 1 ms by their mean", 1.0, 3),
             (VARIATION_10MS, "of rates in 10 ms", 1.0, 3),
@@ -358,6 +373,7 @@ impl Report<Run> {
             (ACKS_CAME, "ACKs reach the sender every, us (median)", 1e-3, 2),
             (BUNCHED_LEFT, "bunched where they leave, %", 1.0, 1),
             (BUNCHED_CAME, "bunched where they arrive, %", 1.0, 1),
+            (NOT_CAPTURED, "packets that the captures missed", 1.0, 0),
         ];
         if !self.runs().any(|run| run.packets.is_some()) {
             return;
@@ -386,7 +402,7 @@ impl Report<Run> {
             goodput(a).total_cmp(&goodput(b))
         };
         let Some((most, least)) = measured().max_by(by_goodput).zip(measured().min_by(by_goodput)) else {
-            return vec!["Nothing was measured that can be trusted.".into()];
+            return vec![NOTHING_TRUSTED.into()];
         };
         let name = |(series, point): (&Series<Run>, &Point<Run>)| {
             let named = if self.series.len() > 1 { format!(" in “{}”", series.name) } else { String::new() };
@@ -550,7 +566,7 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn flows(goodput_mbit: Option<u64>) -> Flows {
@@ -567,11 +583,11 @@ mod tests {
         Flows { host: "client".into(), command: "longhaul tcp server -C reno".into(), parameters, result }
     }
 
-    fn report(runs: Vec<(&str, Run)>) -> Report<Run> {
+    pub(super) fn report(runs: Vec<(&str, Run)>) -> Report<Run> {
         crate::html::series::tests::report(vec![crate::html::series::tests::series("one <flow>", runs)])
     }
 
-    fn run(goodput_mbit: Option<u64>) -> Run {
+    pub(super) fn run(goodput_mbit: Option<u64>) -> Run {
         let flows = flows(goodput_mbit);
         Run {
             flows,

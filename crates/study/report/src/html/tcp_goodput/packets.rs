@@ -1,7 +1,19 @@
 //! What captures at both ends of a TCP test say of single packets: whether a sender's packets come in bursts, and whether a path bunches
 //! acknowledgments (TAPEE, figures 5 to 7, 10 and 11).
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use longhaul_flows::Intervals;
 use serde::{Deserialize, Serialize};
+
+use super::Run;
+use crate::html::capture::{Heat, surface};
+use crate::html::page::escape;
+use crate::html::series::Report;
+
+/// Columns of time of a surface at most.
+const COLUMNS_MOST: u32 = 60;
 
 /// Of the flow with the most data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +27,12 @@ pub struct Packets {
     pub acks_at_receiver: AckIntervals,
     /// The same acknowledgments as they came to the sender.
     pub acks_at_sender: AckIntervals,
+    /// Times between acknowledgments over time, where they leave the receiver.
+    #[serde(default)]
+    pub surface_at_receiver: Surface,
+    /// The same where they reach the sender.
+    #[serde(default)]
+    pub surface_at_sender: Surface,
     /// Packets that the two captures lost themselves.
     pub not_captured: u64,
 }
@@ -52,6 +70,82 @@ pub struct AckIntervals {
     /// Shorter than a quarter of their mean, percent: those of packets that were bunched.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     pub bunched_percent: f64,
+}
+
+/// How many intervals of which length there were in which part of a flow: TAPEE's figures 10 and 11.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Surface {
+    /// Columns of time; 0 without an interval.
+    pub columns: u32,
+    /// How long a column is.
+    pub column_ns: u64,
+    /// Triples: columns since the triple before, bin of a quarter of an octave (bin i from 2^(i/4) ns on; the first has 0 as well), count.
+    pub cells: Vec<u32>,
+}
+
+impl Surface {
+    /// Of intervals, each with the time of its end.
+    pub fn of(intervals_ns: &[(i64, i64)]) -> Self {
+        let times = || intervals_ns.iter().map(|(at, _)| *at);
+        let Some((first, last)) = times().min().zip(times().max()) else { return Self::default() };
+        let column_ns = (last.saturating_sub(first) as u64 / u64::from(COLUMNS_MOST)).saturating_add(1);
+        let mut counts: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        for (at, interval) in intervals_ns {
+            let column = (at.saturating_sub(first) as u64 / column_ns) as u32;
+            let count = counts.entry((column, Intervals::bin(*interval) as u32)).or_default();
+            *count = count.saturating_add(1);
+        }
+        let (mut cells, mut before) = (Vec::new(), 0);
+        for ((column, bin), count) in counts {
+            cells.extend([column - before, bin, count]);
+            before = column;
+        }
+        Self { columns: before + 1, column_ns, cells }
+    }
+
+    /// As the script of a page draws it.
+    fn heat(&self) -> Heat {
+        let bins = || self.cells.chunks_exact(3).map(|cell| cell[1] as usize);
+        Heat {
+            columns: self.columns as usize,
+            column_s: self.column_ns as f64 / 1e9,
+            lowest: bins().min().unwrap_or_default(),
+            highest: bins().max().unwrap_or_default(),
+            cells: self.cells.clone(),
+            gaps: Vec::new(),
+        }
+    }
+}
+
+impl Report<Run> {
+    /// Times between acknowledgments over time, of one run of each point with captures. Whether there are any.
+    pub(super) fn surfaces(&self, body: &mut String) -> bool {
+        let of_points = self.points().filter_map(|(series, point)| {
+            let packets = point.shown().find_map(|run| run.packets.as_ref())?;
+            (packets.surface_at_receiver.columns > 0).then_some((series, point, packets))
+        });
+        let mut any = false;
+        for (number, (series, point, packets)) in of_points.enumerate() {
+            if !any {
+                *body += "<h2>Times between acknowledgments over time</h2>\n\
+                          <p class=\"quiet\">Of one run of each point. Where a path bunches acknowledgments, they leave the receiver at some \
+                          distance and reach the sender at hardly any.</p>\n";
+            }
+            any = true;
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(body, "<h3>{}, {}</h3>\n<div class=\"panels\">", escape(&series.name), escape(&point.label));
+            for (place, title, seen) in [
+                ("left", "Leaving the receiver", &packets.surface_at_receiver),
+                ("came", "Reaching the sender", &packets.surface_at_sender),
+            ] {
+                surface(body, &format!("acks-{place}-{number}"), title, &seen.heat());
+            }
+            *body += "</div>\n";
+        }
+        any
+    }
 }
 
 impl Rates {
@@ -108,6 +202,18 @@ mod tests {
         assert_eq!((bursts.mean_bps, bursts.peak_bps, bursts.variation, bursts.silent_percent), (4e6, 8e6, 1.0, 50.0));
         assert_eq!(Rates::of(&[5000, 5000], 10).mean_bps, 4e6);
         assert_eq!(Rates::of(&[], 1), Rates::default());
+    }
+
+    /// 2 us are in bin 43 (2^(43/4) = 1722 ns, 2^(44/4) = 2048), 0 in the first. 119 s in at most 60 columns: 2 s each.
+    #[test]
+    fn a_surface_counts_intervals_by_time_and_length() {
+        let seen = Surface::of(&[(0, 2_000), (500, 2_000), (119_000_000_000, 0)]);
+        assert_eq!((seen.columns, seen.cells.as_slice()), (60, [0, 43, 2, 59, 0, 1].as_slice()));
+        assert!((1.9e9..2.1e9).contains(&(seen.column_ns as f64)), "{seen:?}");
+        assert_eq!((seen.heat().lowest, seen.heat().highest), (0, 43));
+        assert_eq!(Surface::of(&[]), Surface::default());
+        // Times of a damaged capture do no harm.
+        assert!(Surface::of(&[(i64::MIN, 1), (i64::MAX, -1)]).columns <= 61);
     }
 
     #[test]

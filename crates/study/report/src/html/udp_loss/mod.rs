@@ -1,12 +1,14 @@
 //! UDP loss against rate, by location: figure 5 of the NLR Rings paper, for any experiment.
 
+mod between;
 pub(crate) mod exactness;
+mod spaced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
 use longhaul_terms::{Amount, SoftirqPlacement};
-use longhaul_udp::{UdpParameters, UdpResult};
+use longhaul_udp::{Pace, UdpParameters, UdpResult};
 use longhaul_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +18,9 @@ use crate::html::bars::{Bar, panel};
 use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
 use crate::html::points::{self, Mean, Point, Quantity};
-use crate::html::series::{Report, Series};
+use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 
+pub use self::between::Pair;
 pub use self::exactness::{Exactness, OneWayDelay};
 
 /// A panel whose bars are all below this share of the highest gets an axis of its own, as the insets of the paper's figure do.
@@ -32,6 +35,7 @@ pub(crate) const RECEIVED: &str = "received_rate_bps";
 const NETWORK_LOST: &str = "network_percent";
 const RING_LOST: &str = "receiver_ring_percent";
 const BUFFER_LOST: &str = "receiver_socket_buffer_percent";
+const FILTER_LOST: &str = "receiver_filter_percent";
 /// Times between arrivals, and how many packets came at once.
 const ARRIVALS: &str = "between_arrivals_p50_ns";
 const ARRIVALS_MOST: &str = "between_arrivals_p99_ns";
@@ -46,6 +50,7 @@ pub const QUANTITIES: &[&str] = &[
     NETWORK_LOST,
     RING_LOST,
     BUFFER_LOST,
+    FILTER_LOST,
     ARRIVALS,
     ARRIVALS_MOST,
     ARRIVALS_MEAN,
@@ -79,9 +84,17 @@ pub struct Run {
     /// Delay and loss beside what the path asks for; `None` where the experiment does not ask for it.
     #[serde(default)]
     pub exactness: Option<Exactness>,
+    /// Who sent to whom, where the experiment names hosts; `None`: the client to the server.
+    #[serde(default)]
+    pub between: Option<Pair>,
 }
 
 impl Run {
+    /// Whether its point is called by its rate.
+    fn is_at_a_rate(&self) -> bool {
+        self.between.is_none() && !matches!(self.parameters.pace, Pace::SpacingNs(_))
+    }
+
     /// Percent of the sent packets lost at each location, from sender to receiver.
     pub(crate) fn percent(&self) -> Vec<(Location, f64)> {
         let Some(result) = &self.result else { return Vec::new() };
@@ -134,6 +147,7 @@ impl points::Run for Run {
             (NETWORK_LOST, at(Location::Network)),
             (RING_LOST, at(Location::ReceiverRing)),
             (BUFFER_LOST, at(Location::ReceiverSocketBuffer)),
+            (FILTER_LOST, at(Location::ReceiverFilter)),
         ];
         if let Some(arrivals) = &result.arrivals {
             all.extend([
@@ -201,6 +215,8 @@ impl Report<Run> {
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         self.figures(&mut body);
+        self.probes(&mut body);
+        self.spaced(&mut body);
         self.about.note(&mut body);
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "lost, %"].map(str::to_owned).to_vec();
         columns.extend(lossy.iter().map(|location| format!("{}, %", words(*location))));
@@ -222,7 +238,7 @@ impl Report<Run> {
             .filter(|(_, point)| lost(point).is_some())
             .max_by(|(_, a), (_, b)| lost(a).unwrap_or_default().total_cmp(&lost(b).unwrap_or_default()))
         else {
-            return vec!["Nothing was measured that can be trusted.".into()];
+            return vec![NOTHING_TRUSTED.into()];
         };
         let mut places: BTreeMap<Location, u64> = BTreeMap::new();
         for result in trusted().flat_map(|(_, point)| point.shown()).filter_map(|run| run.result.as_ref()) {
@@ -246,10 +262,13 @@ impl Report<Run> {
         let foremost = worst.means_of(Run::percent).into_iter().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
         let where_most =
             foremost.map_or_else(String::new, |(location, _)| format!(", mostly in the {}", named(location)));
-        vec![
-            format!("“{}” at {} Mb/s lost the most: {most} % of the packets{where_most}.", series.name, worst.label),
+        let unit = if worst.shown().all(Run::is_at_a_rate) { " Mb/s" } else { "" };
+        let mut found = vec![
+            format!("“{}” at {}{unit} lost the most: {most} % of the packets{where_most}.", series.name, worst.label),
             format!("Of all lost packets, {}.", divided.join(", ")),
-        ]
+        ];
+        found.extend(self.lossy_hosts_in_words());
+        found
     }
 
     fn figures(&self, body: &mut String) {
@@ -262,7 +281,9 @@ impl Report<Run> {
             let own = highest(&bars);
             let (top, scale) =
                 if own < top * LOW_PANEL { (own, "packets lost, % (own scale)") } else { (top, "packets lost, %") };
-            panel(&series.name, &bars, top, "payload rate offered, Mb/s", scale)
+            let at_rates = series.points.iter().flat_map(|point| point.shown()).all(Run::is_at_a_rate);
+            let across = if at_rates { "payload rate offered, Mb/s" } else { "test" };
+            panel(&series.name, &bars, top, across, scale)
         });
     }
 
@@ -396,6 +417,7 @@ pub(crate) mod tests {
             error: None,
             caveats: Vec::new(),
             exactness: None,
+            between: None,
         }
     }
 

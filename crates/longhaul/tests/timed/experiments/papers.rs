@@ -1,0 +1,302 @@
+//! A small cell of each experiment of the papers, as it comes with longhaul but shorter or slower, and what must come of it on any machine.
+//!
+//! A finding that depends on how fast this machine is, or on how idle, is not asserted here: `longhaul lab run NAME` judges it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{alone, longhaul, object, root};
+use longhaul_kernel::capability;
+use serde_json::{Value, json};
+
+/// A part of an experiment.
+struct Cell {
+    name: &'static str,
+    /// Texts in the names of the series, with commas between.
+    only: &'static str,
+    /// What of its file is replaced, so that it is short and light: each must be there.
+    replace: &'static [(&'static str, &'static str)],
+    /// How the findings begin that must reappear.
+    reappear: &'static [&'static str],
+}
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cell-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Cell {
+    /// Runs each quick point of it once; the result, after its findings were judged.
+    fn run(&self) -> Option<(Value, String)> {
+        let _alone = alone();
+        if !capability::is_root_in_namespace() {
+            longhaul_testing::no_judge!("polling rings and capturing take root");
+            return None;
+        }
+        let folder = Folder::new(self.name);
+        let mut text = fs::read_to_string(root().join(format!("experiments/{}.toml", self.name))).unwrap();
+        for (from, to) in self.replace {
+            assert!(text.contains(from), "{}: {from}", self.name);
+            text = text.replace(from, to);
+        }
+        let file = folder.0.join("cell.toml");
+        fs::write(&file, text).unwrap();
+        let output = folder.0.join("results");
+        let run =
+            ["lab", "run", file.to_str().unwrap(), "--quick", "--only", self.only, "--repeat", "1", "--tries", "1"];
+        let output_to = ["-o", output.to_str().unwrap(), "--json"];
+        let ran = longhaul(&[&run[..], &output_to[..]].concat());
+        assert!(ran.status.success(), "{}: {ran:?}", self.name);
+        let result = object(&ran.stdout);
+        let findings = result["result"]["findings"].as_array().unwrap();
+        for wanted in self.reappear {
+            let of_text = |finding: &&Value| finding["says"].as_str().unwrap().starts_with(wanted);
+            let finding =
+                findings.iter().find(of_text).unwrap_or_else(|| panic!("{}: {wanted}: {findings:#?}", self.name));
+            println!("{}: {}: {}", self.name, finding["verdict"], finding["why"]);
+            assert_eq!(finding["verdict"], "reappeared", "{}: {finding:#}", self.name);
+        }
+        Some((result, fs::read_to_string(output.join("report.html")).unwrap()))
+    }
+}
+
+/// The mean of `quantity` at a point.
+fn mean(result: &Value, kind: &str, series: &str, label: &str, quantity: &str) -> f64 {
+    let all = result["result"][kind].as_array().unwrap();
+    let series = all.iter().find(|one| one["name"] == series).unwrap_or_else(|| panic!("no {series}"));
+    let points = series["points"].as_array().unwrap();
+    let point = points.iter().find(|one| one["label"] == label).unwrap_or_else(|| panic!("no {label}: {points:#?}"));
+    point["means"][quantity]["mean"].as_f64().unwrap_or_else(|| panic!("no {quantity}: {:#}", point["means"]))
+}
+
+/// Figure 5 at a tenth of the rates.
+#[test]
+fn nlr_udp_loss() {
+    let cell = Cell {
+        name: "nlr-udp-loss",
+        only: "receive ring,hop slower",
+        replace: &[
+            ("calibrate = true", ""),
+            ("\"400M\", \"800M\", \"1200M\", \"1600M\", \"2000M\", \"2400M\"", "\"40M\", \"120M\", \"240M\""),
+            ("quick = [\"400\", \"1200\", \"2400\"]", "quick = [\"40\", \"240\"]"),
+            (", 2400\"", ", 240\""),
+            ("sockbuf = \"4M\"", "sockbuf = \"1M\""),
+            ("poll_interval = \"2ms\"", "poll_interval = \"20ms\""),
+            ("rate=1600Mbit\", \"queue=2MiB", "rate=160Mbit\", \"queue=200KiB"),
+        ],
+        reappear: &["A ring that is polled seldom loses"],
+    };
+    let Some((result, page)) = cell.run() else { return };
+    let lost = mean(&result, "udp", "A hop slower than the flow", "240", "network_percent");
+    // 160 Mb/s at L1 are 153 of payload, of 240.
+    assert!((25.0..45.0).contains(&lost), "{lost}");
+    assert!(page.contains("receiver ring (rx_ring_loss)") && page.contains("network (network_loss)"), "{page}");
+}
+
+/// Figure 5 on the tiny ring: without a slow hop the network loses nothing.
+#[test]
+fn nlr_udp_rings() {
+    let cell = Cell {
+        name: "nlr-udp-rings",
+        only: "tiny",
+        replace: &[
+            ("calibrate = true", ""),
+            ("\"400M\", \"800M\", \"1200M\", \"1600M\", \"2000M\", \"2400M\"", "\"40M\", \"240M\""),
+            ("\"400\", \"2400\"", "\"40\", \"240\""),
+            (", 2400\"", ", 240\""),
+            (", 400\"", ", 40\""),
+        ],
+        reappear: &[],
+    };
+    let Some((result, _)) = cell.run() else { return };
+    for series in ["Tiny, 1 MiB, balanced", "Tiny, 4 MiB, balanced", "Tiny, 1 MiB, bound", "Tiny, 4 MiB, bound"] {
+        assert_eq!(mean(&result, "udp", series, "240", "network_percent"), 0.0, "{series}");
+    }
+}
+
+/// Figure 6 (c): rings of both hosts under pressure, and the sender's alone.
+#[test]
+fn nlr_tcp_loss() {
+    let cell = Cell {
+        name: "nlr-tcp-loss",
+        only: "pressure",
+        replace: &[("time = \"6s\"", "time = \"3s\"")],
+        reappear: &[
+            "Under pressure loss is where packets enter the hosts",
+            "The network loses nothing",
+            "The sender's ring loses acknowledgments alone",
+        ],
+    };
+    let Some((_, page)) = cell.run() else { return };
+    for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
+        assert!(page.contains(seen), "{seen}: {page}");
+    }
+}
+
+/// Figure 7.
+#[test]
+fn nlr_batching() {
+    let cell = Cell {
+        name: "nlr-batching",
+        only: "300",
+        replace: &[],
+        reappear: &["The mean time between packets does not show", "Moderation lays a structure over the times"],
+    };
+    cell.run();
+}
+
+/// Figure 2 between three hosts: the one with the faulty card is named, and what the network loses is not blamed on it.
+#[test]
+fn teragrid() {
+    let cell = Cell {
+        name: "teragrid",
+        only: "one packet",
+        replace: &[("random(0.01%)", "random(0.1%)"), ("within = [0.002, 0.03]", "within = [0.05, 0.2]")],
+        reappear: &[
+            "What the network loses is told apart from what the card loses: in the network",
+            "What the network loses is told apart from what the card loses: in the host",
+        ],
+    };
+    let Some((result, page)) = cell.run() else { return };
+    let series = "One packet in 10,000 lost in the network";
+    assert_eq!(mean(&result, "udp", series, "west1 → east2, 50", "receiver_filter_percent"), 0.0);
+    for seen in ["Loss of all probes", "without those of indiana2", "Packets lost between hosts"] {
+        assert!(page.contains(seen), "{seen}: {page}");
+    }
+    let run = &result["result"]["udp"][0]["points"][1];
+    let run = [&run["runs"], &run["rejected"]].into_iter().find_map(|runs| runs.get(0)).unwrap();
+    assert_eq!(run["between"], json!({ "from": "west1", "to": "indiana2" }));
+}
+
+/// Throughput is what size and spacing say.
+#[test]
+fn datatag_end_systems() {
+    let cell = Cell {
+        name: "datatag-end-systems",
+        only: "MTU",
+        replace: &[("time = \"500ms\"", "time = \"300ms\"")],
+        reappear: &["Close together, larger frames carry more", "Jumbo frames carry as much"],
+    };
+    let Some((_, page)) = cell.run() else { return };
+    assert!(page.contains("Throughput at the receiver by the spacing of packets"), "{page}");
+}
+
+/// One loss in some thousand packets costs each control what its growth cannot make up.
+#[test]
+fn datatag_loss() {
+    let cell = Cell {
+        name: "datatag-loss",
+        only: "one flow",
+        replace: &[
+            ("rate=3Gbit", "rate=1Gbit"),
+            ("every(30000)", "every(5000)"),
+            ("time = \"20s\"", "time = \"5s\"\nquick = [\"reno\", \"highspeed\", \"scalable\"]"),
+            ("omit = \"5s\"", "omit = \"2s\""),
+        ],
+        reappear: &["Scalable gets more than HighSpeed"],
+    };
+    cell.run();
+}
+
+/// What a flow has without a large window: a window each round trip.
+#[test]
+fn datatag_record() {
+    let cell = Cell {
+        name: "datatag-record",
+        only: "without a large",
+        replace: &[("time = \"5s\"", "time = \"3s\"")],
+        reappear: &["Without a large window"],
+    };
+    cell.run();
+}
+
+/// Figures 10 and 11 at a tenth of the round trip, and so of the windows.
+#[test]
+fn tapee() {
+    let cell = Cell {
+        name: "tapee",
+        only: "real path,pseudo path by window",
+        replace: &[
+            ("name = \"Pseudo path, by window\"", "name = \"Pseudo path by window\""),
+            ("\"Pseudo path, by window, ", "\"Pseudo path by window, "),
+            ("\"wan.rate=185.6Mbit\"", "\"wan.rate=185.6Mbit\", \"wan.delay=25ms\""),
+            ("time = \"14s\"", "time = \"3s\""),
+            ("omit = \"9s\"", "omit = \"1500ms\""),
+            ("\"1M\", \"2M\", \"4M\", \"14M\"", "\"128K\", \"256K\", \"2M\""),
+            ("[\"2MiB\", \"14MiB\"]", "[\"256KiB\", \"2MiB\"]"),
+            ("[\"2MiB\"]", "[\"256KiB\"]"),
+            (", 2MiB\"", ", 256KiB\""),
+            (", 14MiB\"", ", 2MiB\""),
+            ("window = \"14M\"", "window = \"2M\""),
+        ],
+        reappear: &["The real path bunches acknowledgments", "On the pseudo path acknowledgments come as they left"],
+    };
+    let Some((_, page)) = cell.run() else { return };
+    assert!(page.contains("Times between acknowledgments over time"), "{page}");
+    // Real path and two windows, at both ends each.
+    assert_eq!(page.matches("<canvas class=\"heat\"").count(), 6);
+}
+
+/// The user's own mix, and the gain by the filter, which is more than nothing and less than wonder.
+#[test]
+fn nima_with_an_own_mix() {
+    let _alone = alone();
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::no_judge!("sending a mix takes root");
+        return;
+    }
+    let folder = Folder::new("nima");
+    let mix = folder.0.join("ours.toml");
+    let own = "name = \"ours\"\nsize = 300\n[[class]]\nkind = \"stream\"\nweight = 10\n[[class]]\nkind = \"udp\"\nweight = 90\n";
+    fs::write(&mix, own).unwrap();
+    let chosen = ["lab", "run", "nima", "--only", "64 bytes", "--quick", "--mix", mix.to_str().unwrap(), "--json"];
+    let plan = object(&longhaul(&[&chosen[..], &["--plan"]].concat()).stdout);
+    let planned = &plan["result"];
+    assert_eq!((&planned["runs"], &planned["series"][0]["points"]), (&json!(6), &json!(["10", "1000"])));
+    let ran = longhaul(&chosen);
+    assert!(ran.status.success(), "{ran:?}");
+    let result = object(&ran.stdout);
+    assert_eq!(result["parameters"]["mix"], "ours");
+    let series = result["result"]["series"].as_array().unwrap();
+    let net = |series: &Value| {
+        assert_eq!(series["most_runs"].as_array().map(Vec::len), Some(3), "{series:#}");
+        let of = |key: &str| series["most"][key].as_f64().unwrap();
+        of("sender_ns_per_packet") - of("making_ns_per_packet")
+    };
+    let gain = net(&series[0]) / net(&series[1]);
+    let findings = result["result"]["findings"].as_array().unwrap();
+    println!("nima: {}", findings[0]["why"]);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!((0.9..10.0).contains(&gain), "{gain}: {findings:#?}");
+    let foreign = longhaul(&["lab", "run", "nlr-tcp", "--mix", mix.to_str().unwrap()]);
+    assert_eq!(foreign.status.code(), Some(2), "{foreign:?}");
+}
+
+/// All quick experiments together take 40 minutes at most, as each says by `--plan`.
+#[test]
+fn each_experiment_says_its_quick_points_and_all_are_within_forty_minutes() {
+    let mut all = 0.0;
+    for name in longhaul_experiment::names().filter(|name| *name != "faults") {
+        let output = longhaul(&["lab", "run", name, "--quick", "--plan", "--json"]);
+        assert!(output.status.success(), "{name}: {output:?}");
+        let plan = object(&output.stdout);
+        let seconds = plan["result"]["time_ns"].as_f64().unwrap() / 1e9;
+        println!("{name}: {} runs, {seconds:.0} s", plan["result"]["runs"]);
+        assert!(plan["result"]["runs"].as_u64() > Some(0) && seconds > 1.0, "{plan:#}");
+        all += seconds;
+    }
+    println!("all: {all:.0} s");
+    assert!(all <= 2400.0, "{all} s");
+}
