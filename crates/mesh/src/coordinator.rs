@@ -30,7 +30,7 @@ struct Coordinator {
 }
 
 /// A diagnosis that no site began for so long is not wanted any more.
-const WANTED_NS: i64 = 24 * 3_600_000_000_000;
+pub(crate) const WANTED_NS: i64 = 24 * 3_600_000_000_000;
 
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
