@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use longhaul_channel::Key;
 use longhaul_mesh_model::file::Limits;
 use longhaul_mesh_model::schedule::Schedule;
-use longhaul_units::Nanos;
+use longhaul_units::{Bytes, Nanos};
 
 use crate::error::Failure;
 use crate::folder::{Belonging, Folder, random};
@@ -74,6 +74,10 @@ enum Action {
         /// Talk to the coordinator this often
         #[arg(long, value_name = "TIME", default_value = "10s")]
         sync: Nanos,
+        /// Keep which packets UDP tests lost, as Parquet files by day below losses in the folder, of so many bytes at most, such as 1G; the
+        /// oldest days make room [default: keep none]
+        #[arg(long, value_name = "BYTES", conflicts_with = "coordinator")]
+        keep_losses: Option<Bytes>,
         #[command(flatten)]
         page: web::PageOptions,
         #[command(flatten)]
@@ -120,13 +124,13 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
             coordinator::run(&folder, &bind)
         }
-        Action::Run { folder, bind, allow, sync, .. } => {
+        Action::Run { folder, bind, allow, sync, keep_losses, .. } => {
             let mut limits = Limits::default();
             for text in &allow {
                 limits.allow(text).map_err(|error| Failure::new(format_args!("--allow {error}")))?;
             }
             let sync = Duration::from(sync).max(Duration::from_millis(100));
-            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync };
+            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep_losses };
             agent::run(&Folder::new(&folder), options)
         }
         Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),

@@ -1,6 +1,6 @@
 //! The coordinator: who belongs to the mesh, what it tests, and what came of it. It runs no tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,13 +24,15 @@ struct Coordinator {
     folder: Folder,
     /// One at a time: a join must not use a token twice, and a store has one writer.
     archive: Mutex<Archive>,
+    /// Sites that deliver. One delivery of a site at a time: the others have their turn.
+    delivering: Mutex<BTreeSet<String>>,
     /// What is leased of each shared link, by its name and direction.
     leases: Mutex<BTreeMap<(String, usize), Leases>>,
     started: Nanos,
 }
 
 /// A diagnosis that no site began for so long is not wanted any more.
-const WANTED_NS: i64 = 24 * 3_600_000_000_000;
+pub(crate) const WANTED_NS: i64 = 24 * 3_600_000_000_000;
 
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
@@ -64,7 +66,8 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
 /// What answers them.
 pub(crate) fn answering(folder: &Folder) -> Result<impl Answering, Failure> {
     let archive = Mutex::new(Archive::open(folder.store()?)?);
-    Ok(Coordinator { folder: folder.clone(), archive, leases: Mutex::default(), started: monotonic() })
+    let (delivering, leases) = (Mutex::default(), Mutex::default());
+    Ok(Coordinator { folder: folder.clone(), archive, delivering, leases, started: monotonic() })
 }
 
 /// Nanoseconds since 1970.
@@ -112,7 +115,14 @@ impl Coordinator {
                 let wanted = self.archive().wanted(&site, now().saturating_sub(WANTED_NS))?;
                 Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted })
             }
-            Message::Deliver { results, measurements } => self.take(&site, results, measurements),
+            Message::Deliver { results, measurements } => {
+                if !self.delivering().insert(site.clone()) {
+                    return Err(Failure::new("this site delivers already"));
+                }
+                let taken = self.take(&site, results, measurements);
+                self.delivering().remove(&site);
+                taken
+            }
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
             Message::Release { number } => {
                 let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
@@ -150,6 +160,10 @@ impl Coordinator {
         archive.take_measurements_at(now(), &measured)?;
         // Also what is not kept is confirmed: it would come again for ever.
         Ok(Message::Confirmed { ids })
+    }
+
+    fn delivering(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.delivering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn leases(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Leases>> {

@@ -6,12 +6,25 @@ use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Kind, Mesh};
 use longhaul_mesh_model::place::{Alarm, Suspect};
 use longhaul_mesh_model::schedule::initiator;
+use serde::{Deserialize, Serialize};
 
 use crate::coordinator::now;
 use crate::error::Failure;
 use crate::folder::random;
 use crate::shown;
 use crate::store::{Archive, DAY_NS, TestResult, Wanted};
+
+/// Why an alarm has no diagnosis.
+pub(crate) const NO_TEST: &str = "the mesh has no test of kind diagnose for a path of it";
+pub(crate) const NO_RESULT: &str = "no test of the last day was on a path of it";
+
+/// What was asked of a site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// When: nanoseconds since 1970.
+    pub(crate) at_ns: i64,
+    pub(crate) wanted: Wanted,
+}
 
 /// Asks for diagnoses; it reads the results of the last day once.
 #[derive(Debug, Default)]
@@ -20,21 +33,28 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Says that an alarm is new, and asks a site for its diagnosis where the mesh has a test for it.
+    /// Says that an alarm is new, and asks a site for its diagnosis where the mesh has a test for it; what was asked, or `None`.
     ///
     /// # Errors
     /// Where the store cannot be read or written: nothing was asked.
-    pub(crate) fn ask(&mut self, mesh: &Mesh, archive: &mut Archive, alarm: &Alarm) -> Result<(), Failure> {
+    pub(crate) fn ask(&mut self, mesh: &Mesh, archive: &mut Archive, alarm: &Alarm) -> Result<Option<Asked>, Failure> {
         eprintln!("alarm: {}", shown::alarm_line(mesh, alarm));
         if self.results.is_none() {
             self.results = Some(archive.since(now().saturating_sub(DAY_NS))?);
         }
         let id: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        if let Some((initiator, wanted)) = diagnosis(mesh, alarm, &id, self.results.as_deref().unwrap_or_default()) {
-            archive.want(&initiator, now(), &wanted)?;
-        }
-        Ok(())
+        let results = self.results.as_deref().unwrap_or_default();
+        let Some((initiator, wanted)) = diagnosis(mesh, alarm, &id, results) else { return Ok(None) };
+        let asked = Asked { at_ns: now(), wanted };
+        archive.want(&initiator, asked.at_ns, &asked.wanted)?;
+        Ok(Some(asked))
     }
+}
+
+/// Whether the mesh has a test for a diagnosis of an alarm.
+pub(crate) fn has_test(mesh: &Mesh, alarm: &Alarm) -> bool {
+    let is_of_it = |pair: &(SiteId, SiteId)| alarm.suspects.first().is_some_and(|one| carries(mesh, *one, *pair));
+    mesh.tests.iter().any(|test| test.kind == Kind::Diagnose && test.pairs.iter().any(is_of_it))
 }
 
 /// Whether a suspect carries a path.

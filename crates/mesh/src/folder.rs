@@ -162,3 +162,35 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(format_args!("no random numbers: {error}")))?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_can_read_or_write_is_refused() {
+        let path = std::env::temp_dir().join(format!("longhaul-mesh-folder-{}", std::process::id()));
+        let folder = Folder::new(&path);
+        folder.make().unwrap();
+        assert_eq!(folder.store().unwrap(), Address::from(&path.join("archive")));
+        let address = "postgres://hub:secret@db.example/longhaul";
+        fs::write(folder.file("store"), format!("{address}\n")).unwrap();
+        let set = |mode| fs::set_permissions(folder.file("store"), fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o600, 0o400] {
+            set(mode);
+            assert_eq!(folder.store().unwrap(), address.parse().unwrap(), "{mode:o}");
+        }
+        for mode in [0o640, 0o620, 0o604, 0o602, 0o644, 0o610, 0o601] {
+            set(mode);
+            let refused = folder.store().unwrap_err().to_string();
+            assert!(
+                refused.contains("other users can read or write") && refused.contains("chmod 600"),
+                "{mode:o}: {refused}"
+            );
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

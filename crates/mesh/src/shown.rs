@@ -108,7 +108,8 @@ fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) 
 pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
     let members = folder.members()?;
-    let results = Archive::open(folder.store()?)?.since(now() - PAST_DAYS * DAY_NS)?;
+    let mut archive = Archive::open(folder.store()?)?;
+    let results = archive.since(now() - PAST_DAYS * DAY_NS)?;
     let alarms = alarms(&mesh, &results);
     let mut last: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
     for result in results.iter().filter(|result| result.at_ns >= now() - DAY_NS) {
@@ -130,12 +131,18 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
         return print("longhaul.mesh.status/1", asked, Status { mesh: mesh.name.clone(), sites, alarms });
     }
     say!("{}: {} sites, {} joined", mesh.name, mesh.sites.len(), members.len());
+    let seen: BTreeMap<String, i64> = archive.seen()?.into_iter().collect();
     for site in &mesh.sites {
-        let (at, tests) = of(&site.name);
-        let state = match (members.contains_key(&site.name), tests) {
+        let state = match (members.contains_key(&site.name), seen.get(&site.name)) {
             (false, _) => "has not joined".to_owned(),
-            (true, 0) => "no result in the last day".to_owned(),
-            (true, tests) => format!("{tests} tests in the last day, the last at {}", utc(at)),
+            (true, None) => "no test yet".to_owned(),
+            (true, Some(at)) => {
+                format!(
+                    "{} UDP tests in the last day; the last test of any kind began at {}",
+                    of(&site.name).1,
+                    utc(*at)
+                )
+            }
         };
         say!("  {:<20} {state}", site.name);
     }

@@ -7,11 +7,12 @@ export interface Sums {
     loss: number | null;
 }
 export interface Span { from: string; until: string; unit: "hour" | "day" }
+export interface TestPlan { name: string; kind: string; pairs: number; every_ns: number | null; time_ns: number }
 export interface Mesh {
     name: string;
     now: string;
     longhaul: string;
-    tests: { name: string; kind: string; pairs: number; every_ns: number | null; time_ns: number }[];
+    tests: TestPlan[];
     metrics: { name: string; title: string; kind: string }[];
 }
 export interface Site { name: string; joined: boolean; rate_bps: number; tags: string[]; nat: boolean; last_test: string | null }
@@ -85,9 +86,22 @@ export interface Alarm {
     loss: number;
     log10_odds: number;
     text: string;
+    diagnosis: {
+        progress: "due" | "asked" | "done" | "none";
+        asked: string | null;
+        sender: string | null;
+        receiver: string | null;
+        test: string | null;
+        at: string | null;
+        why: string | null;
+    };
 }
 export interface Alarms { judged: string | null; alarms: Alarm[]; over: Alarm[] }
-export interface Next { at: string; test: string; sender: string; receiver: string }
+export interface Schedule {
+    next: { at: string; test: string; kind: string; sender: string; receiver: string }[];
+    without_pause: TestPlan[];
+    asked: { asked: string; test: string; sender: string; receiver: string }[];
+}
 
 /** The coordinator wants to know who asks. */
 export class LoggedOut extends Error {}

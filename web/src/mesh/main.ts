@@ -2,14 +2,15 @@
 
 import { address, shown, span, SPANS, to, type Shown } from "./address";
 import { alarmLines } from "./alarms";
-import { ask, LoggedOut, type Alarms, type Losses, type Mesh, type Next, type Pairs, type Site } from "./api";
+import { ask, LoggedOut, type Alarms, type Losses, type Mesh, type Pairs, type Schedule, type Site } from "./api";
 import { histogram } from "./histogram";
 import { Matrix } from "./matrix";
 import { metricOf, METRICS } from "./metrics";
+import { nextTests } from "./next";
 import { PairView } from "./pair";
 import { drawSite, siteList } from "./site";
 import { drawTest } from "./test";
-import { element, link, make, moment, second, table } from "./words";
+import { element, link, make, moment } from "./words";
 
 /** What is shown is asked for again after this, in milliseconds. */
 const LIVE = 10_000;
@@ -123,19 +124,18 @@ class Page {
     private async all(what: Shown, mesh: Mesh, sites: Site[]): Promise<() => Node[]> {
         const { metric } = what;
         const isLoss = metric === METRICS[0];
-        const [pairs, losses, { next }] = await Promise.all([
+        const [pairs, losses, schedule] = await Promise.all([
             ask<Pairs>(`pairs?${span(what)}`), isLoss ? ask<Losses>(`losses?${span({ ...what, days: Math.max(what.days, 100) })}`) : null,
-            ask<{ next: Next[] }>("schedule?next=12"),
+            ask<Schedule>("schedule?next=12"),
         ]);
         return () => {
             this.matrix.show(sites, pairs);
-            const nextTests = table(["Due", "Test", "From", "To"], next.map(({ at, test, sender, receiver }) => [second(at), test, sender, receiver]), "Next tests", "facts");
             const direction = metric.both ? "A test has both directions." : "Rows send, columns receive.";
             const about = `${metric.unit} ${direction} From ${moment(pairs.span.from)} to ${moment(pairs.span.until)} UTC. Arrow keys move, Enter opens a pair.`;
             return [
                 element("h2", "", "All pairs"), element("p", "quiet", about), ...noTests(mesh, what, pairs.pairs.length), this.matrix.place,
                 ...losses ? [element("h2", "", "How the loss is spread"), histogram(losses)] : [],
-                element("h2", "", "Next tests"), nextTests,
+                ...nextTests(schedule),
                 element("h2", "", "Sites"), siteList(sites, pairs.pairs, metric, Date.parse(mesh.now)),
             ];
         };

@@ -3,6 +3,7 @@
 mod asking;
 mod diagnosing;
 mod listening;
+mod loss_lists;
 mod outgoing;
 mod rounds;
 mod shared;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use longhaul_channel::shown;
 use longhaul_mesh_model::file::{Limits, Mesh, MeshError};
+use longhaul_units::Bytes;
 
 use crate::coordinator::now_ns;
 use crate::error::Failure;
@@ -42,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) longhaul: PathBuf,
     /// How often it talks to the coordinator.
     pub(crate) sync: Duration,
+    /// How much lists of lost packets may take on the disk; `None`: none are kept.
+    pub(crate) keep_losses: Option<Bytes>,
 }
 
 /// Runs a site, for ever.
@@ -158,6 +162,7 @@ pub(crate) fn answering(
         bind: "127.0.0.1".into(),
         longhaul: PathBuf::from("/nonexistent"),
         sync: Duration::from_secs(10),
+        keep_losses: None,
     };
     let outbox = Outbox::open(&folder.file("outbox"))?;
     let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);

@@ -11,7 +11,7 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::asking;
 use super::shared::{Shared, View};
-use super::testing::{self, Job};
+use super::testing::{self, Found, Head, Job};
 use crate::error::Failure;
 use crate::folder::random;
 use crate::store::Kept;
@@ -114,6 +114,18 @@ pub(super) fn begin(
     done
 }
 
+/// What is kept of a test: its result, and which packets it lost.
+fn kept(shared: &Shared, mut found: Found, head: Head) -> Result<Kept, Failure> {
+    let runs = found.take_runs();
+    let kept = found.into_result(head)?;
+    if let (Some(lists), Kept::Udp(test)) = (&shared.loss_lists, &kept)
+        && let Err(failure) = lists.keep(test, runs)
+    {
+        eprintln!("losses: {failure}");
+    }
+    Ok(kept)
+}
+
 /// The rate of a test: what the coordinator leases of the shared links on its way, or what is safe without it.
 fn rate(
     shared: &Shared,
@@ -159,7 +171,7 @@ fn ask_and_test(
             let sends = pair.0 == view.own;
             let job = Job { test, rate, address: reached.address(), port, key: &key, sends, alarm };
             head.at_ns = i64::try_from(shared.mesh_time().0).unwrap_or(i64::MAX);
-            let result = testing::run(shared, &job).and_then(|found| found.into_result(head));
+            let result = testing::run(shared, &job).and_then(|found| kept(shared, found, head));
             reached.release(shared, number);
             result.map(|result| Begun::Tested(Box::new(result)))
         }

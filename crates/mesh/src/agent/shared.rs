@@ -12,6 +12,7 @@ use longhaul_mesh_model::schedule::{Round, Schedule};
 use longhaul_units::{BitRate, Nanos};
 
 use super::Options;
+use super::loss_lists::LossLists;
 use super::outgoing::Outgoing;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) coordinator: Belonging,
     pub(super) options: Options,
     pub(super) outgoing: Outgoing,
+    /// `None`: no lists of lost packets are kept.
+    pub(super) loss_lists: Option<LossLists>,
     gate: Mutex<Gate>,
     view: RwLock<Option<Arc<View>>>,
     wanted: RwLock<Vec<Wanted>>,
@@ -91,6 +94,7 @@ impl Shared {
         let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
         let now = monotonic();
         let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
+        let loss_lists = options.keep_losses.map(|most| LossLists::new(folder.file("losses"), most));
         Self {
             folder,
             site,
@@ -98,6 +102,7 @@ impl Shared {
             coordinator,
             options,
             outgoing: Outgoing::new(outbox),
+            loss_lists,
             gate: Mutex::new(gate),
             view: RwLock::default(),
             wanted: RwLock::default(),

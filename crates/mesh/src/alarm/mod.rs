@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use longhaul_mesh_model::place;
 
-use crate::coordinator::{mesh, now_ns};
+use crate::coordinator::{mesh, now, now_ns};
 use crate::diagnoses;
 use crate::error::Failure;
 use crate::folder::Folder;
 use crate::shown;
-use crate::store::{Archive, Reader};
+use crate::store::{Archive, DAY_NS, Reader};
 use told::Told;
 
 /// How often the store is asked whether there is something new.
@@ -131,8 +131,8 @@ impl Watch {
             }
             // Before the first judgement nobody knows what is open.
             if last.is_some() {
-                self.show_over();
-                say_once(&mut failed, self.diagnose());
+                say_once(&mut failed, self.diagnose().and_then(|()| self.take_answers()));
+                self.show();
                 say_once(&mut failed, self.told.tell(&self.folder, &self.options, now_ns()));
             }
             thread::sleep(TICK);
@@ -147,15 +147,25 @@ impl Watch {
         let now = now_ns();
         self.told.open(&self.folder, &alarms, now)?;
         let over = self.told.over(&alarms, now);
+        let alarms = self.told.with_diagnoses(&alarms);
         *self.watched.lock() = Judged { alarms, over, at_ns: i64::try_from(now).unwrap_or(i64::MAX) };
         Ok(())
     }
 
-    /// Alarms that ended since they were judged last.
-    fn show_over(&mut self) {
+    /// What has changed since alarms were judged: some ended, of some a diagnosis came.
+    fn show(&mut self) {
         let alarms = self.watched.judged().alarms;
         let over = self.told.over(&alarms, now_ns());
-        self.watched.lock().over = over;
+        let alarms = self.told.with_diagnoses(&alarms);
+        let mut judged = self.watched.lock();
+        (judged.alarms, judged.over) = (alarms, over);
+    }
+
+    /// Looks for diagnoses that were asked for. A site's clock may be behind.
+    fn take_answers(&mut self) -> Result<(), Failure> {
+        let Some(asked_ns) = self.told.asked_since() else { return Ok(()) };
+        let answers = self.archive.diagnoses(asked_ns.saturating_sub(DAY_NS))?;
+        self.told.take_answers(&self.folder, &answers, now())
     }
 
     /// Asks a site for a diagnosis of each alarm that is open, once.
@@ -171,8 +181,8 @@ impl Watch {
         let (_, mesh) = mesh(&self.folder)?;
         let mut asking = diagnoses::Asking::default();
         for (id, alarm) in &new {
-            asking.ask(&mesh, &mut self.archive, alarm)?;
-            self.told.is_diagnosed(&self.folder, id)?;
+            let asked = asking.ask(&mesh, &mut self.archive, alarm)?;
+            self.told.is_asked(&self.folder, id, asked)?;
         }
         Ok(())
     }

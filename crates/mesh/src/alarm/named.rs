@@ -7,7 +7,9 @@ use longhaul_units::utc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::diagnoses::{self, Asked};
 use crate::shown;
+use crate::store::Measurement;
 
 /// Who may lose packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -33,6 +35,68 @@ pub(crate) enum State {
     Over,
 }
 
+/// How far the diagnosis of an alarm is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = DiagnosisProgress)]
+pub(crate) enum Progress {
+    /// A site is asked for it when the results of the hour have arrived.
+    #[default]
+    Due,
+    /// A site was asked for it. It has not come yet.
+    Asked,
+    /// There is one.
+    Done,
+    /// There is none.
+    None,
+}
+
+/// The diagnosis of an alarm: one path of it, once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DiagnosisOfAlarm {
+    /// `due`: a site is asked for it when the results of the hour have arrived. `asked`: it has not come yet. `done`: there is one. `none`: there is
+    /// none.
+    pub(crate) progress: Progress,
+    /// When a site was asked for it, RFC 3339; null: nobody was.
+    pub(crate) asked: Option<String>,
+    /// The path: the site that sends; null: nobody was asked.
+    pub(crate) sender: Option<String>,
+    /// The site that receives.
+    pub(crate) receiver: Option<String>,
+    /// The id of the test, for `/api/v1/tests/{id}?at=`; null: there is no test.
+    pub(crate) test: Option<String>,
+    /// When it began, for `at=`.
+    pub(crate) at: Option<String>,
+    /// Why there is none; null: there is one, or it may still come.
+    pub(crate) why: Option<String>,
+}
+
+impl DiagnosisOfAlarm {
+    /// There is none.
+    pub(super) fn none(why: &str) -> Self {
+        Self { progress: Progress::None, why: Some(why.to_owned()), ..Self::default() }
+    }
+
+    /// A site was asked.
+    pub(super) fn asked(asked: &Asked) -> Self {
+        let Asked { at_ns, wanted } = asked;
+        let (sender, receiver) = (Some(wanted.sender.clone()), Some(wanted.receiver.clone()));
+        Self { progress: Progress::Asked, asked: Some(utc(*at_ns)), sender, receiver, ..Self::default() }
+    }
+
+    /// A site has answered with this test.
+    pub(super) fn answer(&mut self, test: &Measurement, failed: Option<&str>) {
+        self.progress = if failed.is_none() { Progress::Done } else { Progress::None };
+        (self.test, self.at) = (Some(test.id.clone()), Some(utc(test.at_ns)));
+        self.why = failed.map(str::to_owned);
+    }
+
+    /// Nobody has answered.
+    pub(super) fn give_up(&mut self, why: &str) {
+        (self.progress, self.why) = (Progress::None, Some(why.to_owned()));
+    }
+}
+
 /// Loss above the usual, and who loses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Alarm {
@@ -56,6 +120,9 @@ pub(crate) struct Alarm {
     pub(crate) log10_odds: f64,
     /// All of it in a sentence.
     pub(crate) text: String,
+    /// What limits a path of it.
+    #[serde(default)]
+    pub(crate) diagnosis: DiagnosisOfAlarm,
 }
 
 fn time(ns: u64) -> String {
@@ -87,6 +154,8 @@ impl Alarm {
     /// An alarm that is open.
     pub(crate) fn new(mesh: &Mesh, alarm: &place::Alarm) -> Self {
         let suspects: Vec<Suspect> = alarm.suspects.iter().map(|one| Suspect::new(mesh, *one)).collect();
+        let has_test = diagnoses::has_test(mesh, alarm);
+        let diagnosis = if has_test { DiagnosisOfAlarm::default() } else { DiagnosisOfAlarm::none(diagnoses::NO_TEST) };
         Self {
             id: suspects.first().map_or_else(String::new, Suspect::id),
             state: State::Open,
@@ -98,6 +167,7 @@ impl Alarm {
             loss: alarm.loss,
             log10_odds: alarm.log10_odds,
             text: shown::alarm_line(mesh, alarm),
+            diagnosis,
         }
     }
 
@@ -106,5 +176,8 @@ impl Alarm {
         let ended = time(at_ns);
         self.text = format!("{}; over since {ended}", self.text.replacen(" loses ", " lost ", 1));
         (self.state, self.ended) = (State::Over, Some(ended));
+        if self.diagnosis.progress == Progress::Due {
+            self.diagnosis = DiagnosisOfAlarm::none("the alarm ended before a site was asked");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is remembered of alarms, kept on the disk: which are open, which ended, who was told what, and whether a diagnosis was asked for. A
+//! What is remembered of alarms, kept on the disk: which are open, which ended, who was told what, and what came of their diagnoses. A
 //! coordinator that starts again goes on from there.
 //!
 //! An attempt is written down before it is made, its success after: a coordinator that is killed between the two tells an alarm twice rather
@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
-use super::named::State;
+use super::named::{DiagnosisOfAlarm, Progress, State};
 use super::{Alarm, AlarmOptions, command, webhook};
+use crate::coordinator::WANTED_NS;
+use crate::diagnoses::{Asked, NO_RESULT};
 use crate::error::Failure;
 use crate::folder::Folder;
+use crate::store::{Diagnosis, Measured, Measurement, Wanted};
 
 const FILE: &str = "alarms.json";
 /// Twice what [`KEPT_MOST`] alarms with several suspects take.
@@ -75,6 +78,9 @@ struct Known {
     /// Whether a site was asked for a diagnosis, where the mesh has a test for it.
     #[serde(default)]
     diagnosed: bool,
+    /// What was asked and has not come.
+    #[serde(default)]
+    asked: Option<Asked>,
     #[serde(default)]
     command: Attempts,
     #[serde(default)]
@@ -84,7 +90,7 @@ struct Known {
 impl Known {
     fn new(alarm: Alarm) -> Self {
         let (command, webhook) = (Attempts::default(), Attempts::default());
-        Self { alarm, gone_ns: None, diagnosed: false, command, webhook }
+        Self { alarm, gone_ns: None, diagnosed: false, asked: None, command, webhook }
     }
 
     /// For how long it is gone at `now`.
@@ -97,7 +103,8 @@ impl Known {
         if self.gone_for(now) >= SAME_WITHIN_NS {
             *self = Self::new(alarm.clone());
         }
-        (self.alarm, self.gone_ns) = (alarm.clone(), None);
+        let diagnosis = if self.diagnosed { self.alarm.diagnosis.clone() } else { alarm.diagnosis.clone() };
+        (self.alarm, self.gone_ns) = (Alarm { diagnosis, ..alarm.clone() }, None);
     }
 
     /// It is not open now.
@@ -161,12 +168,57 @@ impl Told {
         self.0.get(id).is_some_and(|known| !known.diagnosed)
     }
 
-    /// A diagnosis was asked for, if the mesh has a test for it.
-    pub(super) fn is_diagnosed(&mut self, folder: &Folder, id: &str) -> Result<(), Failure> {
+    /// A diagnosis was asked for, if there can be one.
+    pub(super) fn is_asked(&mut self, folder: &Folder, id: &str, asked: Option<Asked>) -> Result<(), Failure> {
         if let Some(known) = self.0.get_mut(id) {
             known.diagnosed = true;
+            match &asked {
+                Some(asked) => known.alarm.diagnosis = DiagnosisOfAlarm::asked(asked),
+                None if known.alarm.diagnosis.progress == Progress::Due => {
+                    known.alarm.diagnosis = DiagnosisOfAlarm::none(NO_RESULT);
+                }
+                None => {}
+            }
+            known.asked = asked;
         }
         self.save(folder)
+    }
+
+    /// When the oldest diagnosis was asked for that has not come; `None`: none is awaited.
+    pub(super) fn asked_since(&self) -> Option<i64> {
+        self.0.values().filter_map(|known| known.asked.as_ref()).map(|asked| asked.at_ns).min()
+    }
+
+    /// These diagnoses have come. Who was asked more than a day ago is not asked any more.
+    pub(super) fn take_answers(
+        &mut self,
+        folder: &Folder,
+        answers: &[Measurement],
+        now_ns: i64,
+    ) -> Result<(), Failure> {
+        if self.answer(answers, now_ns) { self.save(folder) } else { Ok(()) }
+    }
+
+    fn answer(&mut self, answers: &[Measurement], now_ns: i64) -> bool {
+        let mut has_changed = false;
+        for known in self.0.values_mut() {
+            let Some(asked) = &known.asked else { continue };
+            if let Some((test, diagnosis)) = answers.iter().find_map(|test| answer_to(asked, test)) {
+                known.alarm.diagnosis.answer(test, diagnosis.failed.as_deref());
+            } else if now_ns.saturating_sub(asked.at_ns) > WANTED_NS {
+                known.alarm.diagnosis.give_up("no site began it within a day");
+            } else {
+                continue;
+            }
+            (known.asked, has_changed) = (None, true);
+        }
+        has_changed
+    }
+
+    /// Alarms with what is known of their diagnoses.
+    pub(super) fn with_diagnoses(&self, alarms: &[Alarm]) -> Vec<Alarm> {
+        let known = |alarm: &Alarm| self.0.get(&alarm.id).map_or(alarm, |known| &known.alarm).clone();
+        alarms.iter().map(known).collect()
     }
 
     /// Tells each who asked for it what it does not know yet and what is due.
@@ -212,6 +264,14 @@ impl Told {
     }
 }
 
+/// The test and its diagnosis, if they are what was asked for.
+fn answer_to<'a>(asked: &Asked, test: &'a Measurement) -> Option<(&'a Measurement, &'a Diagnosis)> {
+    let Measured::Diagnose(diagnosis) = &test.measured else { return None };
+    let Wanted { alarm, sender, receiver, .. } = &asked.wanted;
+    let is_it = (&diagnosis.alarm, &test.sender, &test.receiver) == (alarm, sender, receiver);
+    is_it.then_some((test, diagnosis))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +305,7 @@ mod tests {
             loss: 0.01,
             log10_odds: 10.0,
             text: "what a receives loses 1.00 % more than usual".to_owned(),
+            diagnosis: DiagnosisOfAlarm::default(),
         }
     }
 
@@ -309,5 +370,75 @@ mod tests {
         told.set(&[], 0);
         assert_eq!(told.over(&[], ENDS_AFTER_NS).len(), 1);
         assert_eq!(tell(&mut told, ENDS_AFTER_NS), []);
+    }
+
+    fn asked() -> Asked {
+        let word = str::to_owned;
+        Asked {
+            at_ns: 5,
+            wanted: Wanted { alarm: word("7"), test: word("why"), sender: word("a"), receiver: word("b") },
+        }
+    }
+
+    fn diagnosis(alarm: &str, [sender, receiver]: [&str; 2], failed: Option<&str>) -> Measurement {
+        let diagnosis = Diagnosis {
+            alarm: alarm.to_owned(),
+            target_bps: None,
+            goodput_bps: None,
+            causes: Vec::new(),
+            failed: failed.map(str::to_owned),
+        };
+        Measurement {
+            id: "f".repeat(32),
+            test: "why".to_owned(),
+            sender: sender.to_owned(),
+            receiver: receiver.to_owned(),
+            at_ns: 1_000_000_000,
+            measured: Measured::Diagnose(diagnosis),
+        }
+    }
+
+    /// An alarm whose diagnosis was asked for.
+    fn told_and_asked() -> Told {
+        let mut told = Told::default();
+        told.set(&[alarm("a")], 0);
+        let known = told.0.get_mut("a").unwrap();
+        (known.diagnosed, known.asked) = (true, Some(asked()));
+        known.alarm.diagnosis = DiagnosisOfAlarm::asked(&asked());
+        told
+    }
+
+    #[test]
+    fn an_alarm_leads_to_the_diagnosis_that_was_asked_for() {
+        let mut told = told_and_asked();
+        assert_eq!(told.asked_since(), Some(5));
+        // Of another alarm, and of another path by a site that knows the number.
+        assert!(!told.answer(&[diagnosis("8", ["a", "b"], None), diagnosis("7", ["a", "c"], None)], 6));
+        assert_eq!(told.with_diagnoses(&[alarm("a")])[0].diagnosis.progress, Progress::Asked);
+        assert!(told.answer(&[diagnosis("7", ["a", "b"], None)], 6));
+        assert_eq!(told.asked_since(), None);
+        // The alarm is judged again, ends, and comes back: it is the same diagnosis.
+        for alarms in [&[alarm("a")][..], &[], &[alarm("a")]] {
+            told.set(alarms, 10 * SECOND_NS);
+            let shown = &told.0["a"].alarm.diagnosis;
+            assert_eq!((shown.progress, shown.test.as_deref()), (Progress::Done, Some(&*"f".repeat(32))));
+            assert_eq!((shown.at.as_deref(), &shown.why), (Some("1970-01-01T00:00:01.000Z"), &None));
+            assert_eq!((shown.sender.as_deref(), shown.receiver.as_deref()), (Some("a"), Some("b")));
+        }
+    }
+
+    #[test]
+    fn it_is_said_why_an_alarm_has_no_diagnosis() {
+        let mut told = told_and_asked();
+        assert!(told.answer(&[diagnosis("7", ["a", "b"], Some("the partner refuses"))], 6));
+        let shown = &told.0["a"].alarm.diagnosis;
+        assert_eq!((shown.progress, shown.why.as_deref()), (Progress::None, Some("the partner refuses")));
+        assert!(shown.test.is_some());
+        let mut told = told_and_asked();
+        assert!(!told.answer(&[], 5 + WANTED_NS));
+        assert!(told.answer(&[], 6 + WANTED_NS));
+        let shown = &told.0["a"].alarm.diagnosis;
+        assert_eq!((shown.progress, shown.test.as_deref()), (Progress::None, None));
+        assert!(shown.why.as_deref().is_some_and(|why| why.contains("within a day")));
     }
 }

@@ -7,11 +7,12 @@ use super::database::{Database, Form, Open, transact};
 use super::error::StoreError;
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
 use super::{Measurement, TestResult, Wanted};
-use super::{flows, measurements, series, summary, wanted};
+use super::{flows, measurements, rollups, series, summary, wanted};
 
-/// The form of the coordinator's store. Form 1 had the names of sites in each row.
+/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP.
 const FORM: Form = Form {
-    number: 2,
+    number: 3,
+    oldest: 2,
     tables: &[
         flows::FLOWS,
         flows::EARLY,
@@ -25,7 +26,9 @@ const FORM: Form = Form {
         summary::SEEN,
         series::MEDIANS,
         series::DUE,
+        rollups::ROLLUPS,
     ],
+    fills: &[rollups::FILL],
 };
 /// Hours since 1970, and nanoseconds after the hour.
 const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
@@ -155,6 +158,22 @@ impl Archive {
     /// Where the store cannot be read.
     pub fn measurements(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
         self.0.run(async |open| measurements::since(&mut open.connection, from_ns).await)
+    }
+
+    /// When each site was last part of a test of any kind, by its name: nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn seen(&mut self) -> Result<Vec<(String, i64)>, StoreError> {
+        self.0.run(async |open| summary::seen(&mut open.connection).await)
+    }
+
+    /// Diagnoses that began since `from_ns`, in order of time.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn diagnoses(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
+        self.0.run(async |open| measurements::diagnoses_since(&mut open.connection, from_ns).await)
     }
 
     /// This diagnosis is wanted of the site `initiator` from `now_ns` on.

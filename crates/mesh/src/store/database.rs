@@ -32,12 +32,16 @@ const POSTGRES_LOCK: &str = "SELECT count(*) FROM pg_advisory_xact_lock(78135852
 /// PostgreSQL's code of an error: the role may not do this.
 const NO_RIGHT: &str = "42501";
 
-/// The tables of a store, and the number of their form. Another number is refused, not guessed.
+/// The tables of a store, and the number of their form. A number that is not known is refused, not guessed.
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) number: i64,
+    /// The oldest form that lacks tables alone: it gets them.
+    pub(super) oldest: i64,
     /// In SQLite's words.
     pub(super) tables: &'static [&'static str],
+    /// What fills tables that an older form lacked. It may be done twice.
+    pub(super) fills: &'static [&'static str],
 }
 
 /// A connection that is open.
@@ -107,10 +111,14 @@ async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
     let settings = if is_postgres(&connection) { POSTGRES } else { SQLITE };
     set(&mut connection, settings).await?;
     match form_of(&mut connection).await? {
-        0 => transact(&mut connection, async |connection| make(connection, form).await).await.map_err(no_right)?,
         found if found > form.number => return Err(StoreError::Newer(found, form.number)),
-        found if found < form.number => return Err(StoreError::Older(found, form.number)),
-        _ => {}
+        found if found == form.number => {}
+        found if found != 0 && found < form.oldest => return Err(StoreError::Older(found, form.number)),
+        found => {
+            let is_older = found != 0;
+            let made = transact(&mut connection, async |connection| make(connection, form, is_older).await).await;
+            made.map_err(no_right)?;
+        }
     }
     Ok(Open { connection, flows: Flows::default() })
 }
@@ -156,17 +164,24 @@ async fn form_of(connection: &mut AnyConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT coalesce(max(number), 0) FROM form").fetch_one(connection).await
 }
 
-/// Makes the tables; another process may have done so in the meantime.
-async fn make(connection: &mut AnyConnection, form: &Form) -> Result<(), sqlx::Error> {
+/// Makes the tables that are not there; another process may have done so in the meantime.
+async fn make(connection: &mut AnyConnection, form: &Form, is_older: bool) -> Result<(), sqlx::Error> {
     let is_postgres = is_postgres(connection);
     for table in form.tables {
         let table = if is_postgres { in_postgres(table) } else { (*table).to_owned() };
         sqlx::query(AssertSqlSafe(table)).execute(&mut *connection).await?;
     }
+    for fill in form.fills.iter().filter(|_| is_older) {
+        sqlx::query(*fill).execute(&mut *connection).await?;
+    }
     if is_postgres {
-        sqlx::query("CREATE TABLE IF NOT EXISTS form (number BIGINT NOT NULL)").execute(&mut *connection).await?;
-        let number = sqlx::query("INSERT INTO form (number) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM form)");
-        number.bind(form.number).execute(&mut *connection).await?;
+        for step in [
+            "CREATE TABLE IF NOT EXISTS form (number BIGINT NOT NULL)",
+            "INSERT INTO form (number) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM form)",
+        ] {
+            sqlx::query(step).execute(&mut *connection).await?;
+        }
+        sqlx::query("UPDATE form SET number = $1").bind(form.number).execute(&mut *connection).await?;
     } else {
         let number = format!("PRAGMA user_version = {}", form.number);
         sqlx::query(AssertSqlSafe(number)).execute(&mut *connection).await?;

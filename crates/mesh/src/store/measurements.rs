@@ -3,8 +3,10 @@
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
+use super::figures::Metric;
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
-use super::series::{self, Metric};
+use super::series;
+use super::summary;
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
 
 pub(super) const ROUND_TRIPS: &str = "CREATE TABLE IF NOT EXISTS round_trips (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
@@ -37,15 +39,31 @@ pub(super) async fn take(
         Measured::Diagnose(diagnosis) => take_diagnosis(to, &key, one, diagnosis).await?,
         Measured::Unknown => 0,
     };
+    if rows == 0 {
+        return Ok(false);
+    }
     let metric = match &one.measured {
         Measured::Rtt(_) => Some(Metric::RoundTrip),
         Measured::Tcp(_) => Some(Metric::Goodput),
         Measured::Diagnose(_) | Measured::Unknown => None,
     };
-    if let Some(metric) = metric.filter(|_| rows > 0) {
+    if let Some(metric) = metric {
         series::note(to, metric, &key).await?;
     }
-    Ok(rows > 0)
+    if has_run(&one.measured) {
+        summary::saw(to, [&one.sender, &one.receiver], &key).await?;
+    }
+    Ok(true)
+}
+
+/// Whether both sites took part: probes without any answer say nothing of the other, and a diagnosis that failed may never have begun.
+fn has_run(measured: &Measured) -> bool {
+    match measured {
+        Measured::Rtt(trips) => trips.quantiles.is_some(),
+        Measured::Tcp(_) => true,
+        Measured::Diagnose(diagnosis) => diagnosis.failed.is_none(),
+        Measured::Unknown => false,
+    }
 }
 
 /// Measurements of all kinds since `from_ns`, kind by kind, each in order of time.
@@ -65,12 +83,14 @@ pub(super) async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<
             |row| Ok(Measured::Tcp(tcp(row)?)),
         )
         .await?;
-    reading
-        .read(
-            "SELECT hour, flow, after_ns, id, diagnosis FROM diagnoses WHERE hour >= $1 ORDER BY hour, after_ns, id",
-            |row| Ok(Measured::Diagnose(diagnosis(row)?)),
-        )
-        .await?;
+    reading.read_diagnoses().await?;
+    Ok(reading.all)
+}
+
+/// Diagnoses since `from_ns`, in order of time.
+pub(super) async fn diagnoses_since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Measurement>, sqlx::Error> {
+    let mut reading = Reading { from, from_ns, named: Named::default(), all: Vec::new() };
+    reading.read_diagnoses().await?;
     Ok(reading.all)
 }
 
@@ -83,6 +103,12 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    async fn read_diagnoses(&mut self) -> Result<(), sqlx::Error> {
+        let query =
+            "SELECT hour, flow, after_ns, id, diagnosis FROM diagnoses WHERE hour >= $1 ORDER BY hour, after_ns, id";
+        self.read(query, |row| Ok(Measured::Diagnose(diagnosis(row)?))).await
+    }
+
     /// Adds those of one table. `query` has the key in its first columns, and asks from an hour on.
     async fn read(
         &mut self,

@@ -12,9 +12,11 @@ use super::{Measurement, TestResult};
 
 const FORM: Form = Form {
     number: 1,
+    oldest: 1,
     tables: &[
         "CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)",
     ],
+    fills: &[],
 };
 /// Results that are kept at most: a year of a mesh of 40 sites. Then the oldest go, so that a disk does not fill.
 const KEPT_MOST: i64 = 400_000;

@@ -10,7 +10,8 @@ use super::address::Address;
 use super::database::pool;
 use super::error::StoreError;
 use super::flows::{HOUR_NS, Key, digits};
-use super::summary::{DAY_NS, NOTHING_LOST, UNITS};
+use super::summary::{self, DAY_NS, NOTHING_LOST, UNITS};
+use super::{Wanted, wanted};
 
 /// Questions at the same time; others wait.
 const CONNECTIONS: u32 = 4;
@@ -112,10 +113,11 @@ impl Span {
         Self { from_ns, until_ns, unit_ns: DAY_NS }
     }
 
-    /// Units that are the span together, as few as can be: (days of the unit, first unit, first one after).
-    fn parts(self) -> Vec<(i64, i64, i64)> {
+    /// Of a span in days: units of so many days that are the span together, as few as can be: (days of the unit, first unit, first one after).
+    /// `units` has the longest first; the last is one day.
+    pub(super) fn parts(self, units: &[i64]) -> Vec<(i64, i64, i64)> {
         let mut parts = Vec::new();
-        cover(self.from_ns / DAY_NS, self.until_ns / DAY_NS, &UNITS, &mut parts);
+        cover(self.from_ns / DAY_NS, self.until_ns / DAY_NS, units, &mut parts);
         parts
     }
 }
@@ -201,7 +203,7 @@ impl Reader {
             .fetch_all(&self.0)
             .await?
         } else {
-            let parts = span.parts();
+            let parts = span.parts(&UNITS);
             let part = |number: usize| parts.get(number).copied().unwrap_or((1, 0, 0));
             let query = by_pair!(
                 "SELECT flow, tests, sent, lost FROM spans WHERE days = $1 AND begin >= $2 AND begin < $3 UNION ALL \
@@ -323,11 +325,16 @@ impl Reader {
     /// # Errors
     /// Where the file cannot be read.
     pub async fn seen(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let rows = sqlx::query("SELECT site, at_ns FROM seen").fetch_all(&self.0).await?;
-        let seen = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-        let mut seen = seen.collect::<Result<Vec<_>, sqlx::Error>>()?;
-        seen.sort();
-        Ok(seen)
+        Ok(summary::seen(&self.0).await?)
+    }
+
+    /// Diagnoses that were asked for since `from_ns` and have not come, the oldest first, `most` of them, each with the time at which it was asked
+    /// for: nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub async fn wanted(&self, from_ns: i64, most: u32) -> Result<Vec<(i64, Wanted)>, StoreError> {
+        Ok(wanted::all(&self.0, from_ns, most).await?)
     }
 
     /// Sums of all pairs over all time.
@@ -372,12 +379,13 @@ mod tests {
     #[test]
     fn long_spans_are_made_of_long_units() {
         let span = |from: i64, until: i64| Span { from_ns: from * DAY_NS, until_ns: until * DAY_NS, unit_ns: DAY_NS };
-        assert_eq!(span(31, 35).parts(), [(1, 31, 35)]);
-        assert_eq!(span(31, 59).parts(), [(1, 31, 36), (6, 6, 9), (1, 54, 59)]);
-        assert_eq!(span(29, 91).parts(), [(1, 29, 30), (30, 1, 3), (1, 90, 91)]);
-        assert_eq!(span(17, 382).parts(), [(1, 17, 18), (6, 3, 5), (30, 1, 12), (6, 60, 63), (1, 378, 382)]);
+        assert_eq!(span(31, 35).parts(&UNITS), [(1, 31, 35)]);
+        assert_eq!(span(31, 59).parts(&UNITS), [(1, 31, 36), (6, 6, 9), (1, 54, 59)]);
+        assert_eq!(span(29, 91).parts(&UNITS), [(1, 29, 30), (30, 1, 3), (1, 90, 91)]);
+        assert_eq!(span(17, 382).parts(&UNITS), [(1, 17, 18), (6, 3, 5), (30, 1, 12), (6, 60, 63), (1, 378, 382)]);
         for (from, until) in [(0, 365), (17, 382), (30, 60), (59, 61)] {
-            let days = span(from, until).parts().iter().map(|(days, first, after)| days * (after - first)).sum::<i64>();
+            let days =
+                span(from, until).parts(&UNITS).iter().map(|(days, first, after)| days * (after - first)).sum::<i64>();
             assert_eq!(days, until - from);
         }
     }

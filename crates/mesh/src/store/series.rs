@@ -1,8 +1,8 @@
 //! Round trips and TCP of pairs by hour and by day: how many tests began in it, and medians of what they found.
 //!
 //! Medians cannot be added up as counts can. Each result that is taken leaves a note of its hour, in the same transaction; [`Series::follow`] makes the
-//! hours and days of such notes again from all of their results. So a result that arrives late counts at its own time, and a question about a year
-//! reads no results. A median over a span is the median of its hours or days.
+//! hours and days of such notes again from all of their results, and the 30 days (`rollups.rs`) from these. So a result that arrives late counts at
+//! its own time, and a question about a year reads no results. A median over a span is the median of its hours or days.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,9 @@ use super::Span;
 use super::address::Address;
 use super::database::{pool, transact};
 use super::error::StoreError;
+use super::figures::{Figures, Gathered, Metric, OfPair, values};
 use super::flows::{HOUR_NS, Key};
+use super::rollups;
 use super::summary::DAY_NS;
 
 /// Questions at the same time, with the one that follows; others wait.
@@ -34,42 +36,17 @@ pub(super) const MEDIANS: &str = "CREATE TABLE IF NOT EXISTS medians (metric TEX
 pub(super) const DUE: &str = "CREATE TABLE IF NOT EXISTS due (hour BIGINT NOT NULL, flow BIGINT NOT NULL, metric TEXT NOT NULL, \
      PRIMARY KEY (hour, flow, metric)) WITHOUT ROWID";
 
-/// What is measured of a pair beside the loss of UDP packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Round trips of probes.
-    RoundTrip,
-    /// What a TCP flow carries.
-    Goodput,
-}
-
-impl Metric {
-    const ALL: [Self; 2] = [Self::RoundTrip, Self::Goodput];
-
-    /// Its name, also in the store.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "rtt",
-            Self::Goodput => "goodput",
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|metric| metric.name() == name)
-    }
-
-    /// What the results of a flow in some hours found.
-    fn found(self) -> &'static str {
-        match self {
-            Self::RoundTrip => by_unit!(
-                "SELECT sent, lost, p50_ns, p99_ns, outages, longest_outage_ns FROM units CROSS JOIN round_trips \
-                 WHERE round_trips.hour = unit AND round_trips.flow = $3"
-            ),
-            Self::Goodput => by_unit!(
-                "SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT), goodput_bps, paced_bps, CAST(0 AS BIGINT), CAST(0 AS BIGINT) \
-                 FROM units CROSS JOIN tcp WHERE tcp.hour = unit AND tcp.flow = $3"
-            ),
-        }
+/// What the results of a flow in some hours found.
+fn found(metric: Metric) -> &'static str {
+    match metric {
+        Metric::RoundTrip => by_unit!(
+            "SELECT sent, lost, p50_ns, p99_ns, outages, longest_outage_ns FROM units CROSS JOIN round_trips \
+             WHERE round_trips.hour = unit AND round_trips.flow = $3"
+        ),
+        Metric::Goodput => by_unit!(
+            "SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT), goodput_bps, paced_bps, CAST(0 AS BIGINT), CAST(0 AS BIGINT) \
+             FROM units CROSS JOIN tcp WHERE tcp.hour = unit AND tcp.flow = $3"
+        ),
     }
 }
 
@@ -81,54 +58,40 @@ pub(super) async fn note(to: &mut AnyConnection, metric: Metric, key: &Key) -> R
     note.bind(key.hour).bind(key.flow).bind(metric.name()).execute(to).await.map(drop)
 }
 
-/// What the tests of one pair and direction found over a time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Tests that began in it.
-    pub tests: i64,
-    /// Probes that they sent; 0 of TCP.
-    pub sent: i64,
-    /// Probes that were lost; 0 of TCP.
-    pub lost: i64,
-    /// Of round trips the median of the tests' medians, nanoseconds; of TCP the median goodput, payload bits a second. `None`: no test has one.
-    pub median: Option<i64>,
-    /// Of round trips the median of the tests' 99 % quantiles; of TCP the median of the rates that the flows were paced to.
-    pub beside: Option<i64>,
-    /// Runs of lost probes that lasted a second or more.
-    pub outages: i64,
-    /// The longest of them, nanoseconds.
-    pub longest_outage_ns: i64,
+/// A question about all pairs. Values of a pair are in one text: a year of all pairs would be many rows. `$median` and `$beside` are the texts.
+macro_rules! by_pair {
+    ($median:literal, $beside:literal, $from:literal) => {
+        concat!(
+            "SELECT CAST(sum(tests) AS BIGINT), CAST(sum(sent) AS BIGINT), CAST(sum(lost) AS BIGINT), string_agg(",
+            $median,
+            ", ','), string_agg(",
+            $beside,
+            ", ','), CAST(sum(outages) AS BIGINT), max(longest_outage_ns), flows.sender, flows.receiver FROM flows CROSS JOIN ",
+            $from,
+            " GROUP BY flows.sender, flows.receiver"
+        )
+    };
 }
 
-impl Figures {
-    /// Figures of a time from those of its parts.
-    fn of(parts: &[Self]) -> Self {
-        let sum = |of: fn(&Self) -> i64| parts.iter().map(of).sum();
-        Self {
-            tests: sum(|part| part.tests),
-            sent: sum(|part| part.sent),
-            lost: sum(|part| part.lost),
-            median: median(parts.iter().filter_map(|part| part.median).collect()),
-            beside: median(parts.iter().filter_map(|part| part.beside).collect()),
-            outages: sum(|part| part.outages),
-            longest_outage_ns: parts.iter().map(|part| part.longest_outage_ns).max().unwrap_or(0),
-        }
-    }
-}
-
-/// The middle value; of two in the middle the greater one, which is a value that was measured.
-fn median(mut values: Vec<i64>) -> Option<i64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
-}
-
-/// Values that the database has written in one text.
-fn values(text: Option<String>) -> Vec<i64> {
-    text.map(|text| text.split(',').filter_map(|value| value.parse().ok()).collect()).unwrap_or_default()
-}
-
-/// Figures of a pair.
-pub type OfPair = ((String, String), Figures);
+/// Of hours or days, of two times.
+const UNITS: &str = by_pair!(
+    "CAST(median AS TEXT)",
+    "CAST(beside AS TEXT)",
+    "(SELECT $3 AS begins, $4 AS ends UNION ALL SELECT $5, $6) AS times CROSS JOIN medians WHERE medians.metric = $1 AND medians.unit_ns = $2 \
+     AND medians.flow = flows.flow AND medians.begin >= times.begins AND medians.begin < times.ends"
+);
+/// Of 30 days.
+const ROLLED_UP: &str = by_pair!(
+    "medians",
+    "besides",
+    "rollups WHERE rollups.metric = $1 AND rollups.flow = flows.flow AND rollups.begin >= $2 AND rollups.begin < $3"
+);
+/// Of all time, without medians.
+const TOTALS: &str = by_pair!(
+    "CAST(NULL AS TEXT)",
+    "CAST(NULL AS TEXT)",
+    "rollups WHERE rollups.metric = $1 AND rollups.flow = flows.flow"
+);
 
 /// The figures of all pairs by hour and by day, and single results.
 #[derive(Debug, Clone)]
@@ -164,35 +127,36 @@ impl Series {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn matrix(&self, metric: Metric, span: Span) -> Result<Vec<OfPair>, StoreError> {
-        // Values of a pair in one text: a year of all pairs would be many rows.
-        let rows = sqlx::query(
-            "SELECT flows.sender, flows.receiver, CAST(sum(tests) AS BIGINT), CAST(sum(sent) AS BIGINT), CAST(sum(lost) AS BIGINT), \
-             string_agg(CAST(median AS TEXT), ','), string_agg(CAST(beside AS TEXT), ','), CAST(sum(outages) AS BIGINT), \
-             max(longest_outage_ns) FROM flows CROSS JOIN medians WHERE medians.metric = $1 AND medians.unit_ns = $2 \
-             AND medians.flow = flows.flow AND medians.begin >= $3 AND medians.begin < $4 GROUP BY flows.sender, flows.receiver",
-        )
-        .bind(metric.name())
-        .bind(span.unit_ns)
-        .bind(span.from_ns.div_euclid(span.unit_ns))
-        .bind(span.until_ns.div_euclid(span.unit_ns))
-        .fetch_all(&self.0)
-        .await?;
-        let pair = |row: &AnyRow| {
-            let figures = Figures {
-                tests: row.try_get(2)?,
-                sent: row.try_get(3)?,
-                lost: row.try_get(4)?,
-                median: median(values(row.try_get(5)?)),
-                beside: median(values(row.try_get(6)?)),
-                outages: row.try_get(7)?,
-                longest_outage_ns: row.try_get(8)?,
-            };
-            Ok(((row.try_get(0)?, row.try_get(1)?), figures))
-        };
-        let mut pairs: Vec<OfPair> = rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?;
+        let (unit_ns, from, until) = (span.unit_ns, span.from_ns / span.unit_ns, span.until_ns / span.unit_ns);
+        let parts = if unit_ns == DAY_NS { span.parts(&[rollups::DAYS, 1]) } else { vec![(1, from, until)] };
+        // At most one part of 30 days, with days before and after it.
+        let (rolled_up, units): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(days, ..)| *days == rollups::DAYS);
+        let time = |number: usize| units.get(number).map_or((0, 0), |(_, first, after)| (*first, *after));
+        let query = sqlx::query(UNITS).bind(metric.name()).bind(unit_ns);
+        let query = query.bind(time(0).0).bind(time(0).1).bind(time(1).0).bind(time(1).1);
+        let mut rows = query.fetch_all(&self.0).await?;
+        for (_, first, after) in rolled_up {
+            let query = sqlx::query(ROLLED_UP).bind(metric.name()).bind(first).bind(after);
+            rows.extend(query.fetch_all(&self.0).await?);
+        }
         // In the order of the names' bytes: databases order texts in several ways.
-        pairs.sort_by(|one, other| one.0.cmp(&other.0));
-        Ok(pairs)
+        let mut pairs = BTreeMap::<(String, String), Gathered>::new();
+        for row in &rows {
+            let (medians, besides): (Option<&str>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
+            let gathered = pairs.entry((row.try_get(7)?, row.try_get(8)?)).or_default();
+            gathered.add(&sums(row)?, values(medians), values(besides));
+        }
+        Ok(pairs.into_iter().map(|(pair, gathered)| (pair, gathered.figures())).collect())
+    }
+
+    /// Tests, probes and outages of all pairs over all time: figures without medians.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn totals(&self, metric: Metric) -> Result<Vec<OfPair>, StoreError> {
+        let rows = sqlx::query(TOTALS).bind(metric.name()).fetch_all(&self.0).await?;
+        let pair = |row: &AnyRow| Ok(((row.try_get(7)?, row.try_get(8)?), sums(row)?));
+        Ok(rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?)
     }
 
     /// Figures of one pair by hour or day, in order of time, each with its begin: nanoseconds since 1970.
@@ -221,7 +185,7 @@ impl Series {
         .await?;
         let mut units = BTreeMap::<i64, Vec<Figures>>::new();
         for row in &rows {
-            units.entry(row.try_get::<i64, _>(7)?.saturating_mul(span.unit_ns)).or_default().push(figures(row)?);
+            units.entry(row.try_get::<i64, _>(7)?.saturating_mul(span.unit_ns)).or_default().push(Figures::read(row)?);
         }
         Ok(units.into_iter().map(|(begin_ns, of_flows)| (begin_ns, Figures::of(&of_flows))).collect())
     }
@@ -231,23 +195,31 @@ impl Series {
 async fn follow(to: &mut AnyConnection) -> Result<(), sqlx::Error> {
     let notes = sqlx::query("SELECT hour, flow, metric FROM due ORDER BY hour, flow, metric LIMIT $1");
     let notes = notes.bind(NOTES_MOST).fetch_all(&mut *to).await?;
+    // The hours and the days that are made again; then the units of 30 days, from the days.
     let mut units = BTreeSet::<(&'static str, i64, i64, i64)>::new();
+    let mut rolled_up = BTreeSet::<(&'static str, i64, i64)>::new();
     for note in &notes {
         let (hour, flow, name): (i64, i64, String) = (note.try_get(0)?, note.try_get(1)?, note.try_get(2)?);
         let done = sqlx::query("DELETE FROM due WHERE hour = $1 AND flow = $2 AND metric = $3");
         done.bind(hour).bind(flow).bind(&name).execute(&mut *to).await?;
         if let Some(metric) = Metric::named(&name) {
-            units.insert((metric.name(), flow, DAY_NS, hour.div_euclid(DAY_NS / HOUR_NS)));
+            let day = hour.div_euclid(DAY_NS / HOUR_NS);
+            units.insert((metric.name(), flow, DAY_NS, day));
             units.insert((metric.name(), flow, HOUR_NS, hour));
+            rolled_up.insert((metric.name(), flow, day.div_euclid(rollups::DAYS)));
         }
     }
     for (name, flow, unit_ns, begin) in units {
         let Some(metric) = Metric::named(name) else { continue };
         let hours = unit_ns / HOUR_NS;
-        let results = sqlx::query(metric.found()).bind(begin * hours).bind((begin + 1) * hours).bind(flow);
+        let results = sqlx::query(found(metric)).bind(begin * hours).bind((begin + 1) * hours).bind(flow);
         let results = results.fetch_all(&mut *to).await?;
-        let found = results.iter().map(one).collect::<Result<Vec<Figures>, sqlx::Error>>()?;
-        put(to, metric, (unit_ns, flow, begin), Figures::of(&found)).await?;
+        let results = results.iter().map(one).collect::<Result<Vec<Figures>, sqlx::Error>>()?;
+        put(to, metric, (unit_ns, flow, begin), Figures::of(&results)).await?;
+    }
+    for (name, flow, begin) in rolled_up {
+        let Some(metric) = Metric::named(name) else { continue };
+        rollups::make(to, metric, flow, begin).await?;
     }
     Ok(())
 }
@@ -293,44 +265,14 @@ fn one(row: &AnyRow) -> Result<Figures, sqlx::Error> {
     })
 }
 
-fn figures(row: &AnyRow) -> Result<Figures, sqlx::Error> {
+/// The sums of a question about all pairs, without medians.
+fn sums(row: &AnyRow) -> Result<Figures, sqlx::Error> {
     Ok(Figures {
         tests: row.try_get(0)?,
         sent: row.try_get(1)?,
         lost: row.try_get(2)?,
-        median: row.try_get(3)?,
-        beside: row.try_get(4)?,
         outages: row.try_get(5)?,
         longest_outage_ns: row.try_get(6)?,
+        ..Figures::default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_of_a_time_are_those_of_its_parts() {
-        let part = |median, lost, outages, longest_outage_ns| Figures {
-            tests: 2,
-            sent: 100,
-            lost,
-            median,
-            beside: median.map(|value| value * 2),
-            outages,
-            longest_outage_ns,
-        };
-        let whole = Figures::of(&[part(Some(9), 1, 0, 0), part(None, 100, 1, 7), part(Some(5), 0, 2, 3)]);
-        let expected = Figures {
-            tests: 6,
-            sent: 300,
-            lost: 101,
-            median: Some(9),
-            beside: Some(18),
-            outages: 3,
-            longest_outage_ns: 7,
-        };
-        assert_eq!(whole, expected);
-        assert_eq!(Figures::of(&[]), Figures::default());
-    }
 }

@@ -1,7 +1,7 @@
 //! Sums that keep questions about a year short: by day, by 30 days, and how tests spread over shares of loss. They are written in the
 //! transaction that takes a result, so they are always those of the results.
 
-use sqlx::AnyConnection;
+use sqlx::{Any, AnyConnection, Executor, Row};
 
 use super::TestResult;
 use super::flows::{HOUR_NS, Key};
@@ -23,7 +23,7 @@ pub(super) const SPANS: &str = "CREATE TABLE IF NOT EXISTS spans (days BIGINT NO
 /// Tests of a day by the share that they lost.
 pub(super) const LOSSES: &str = "CREATE TABLE IF NOT EXISTS losses (day BIGINT NOT NULL, test TEXT NOT NULL, bucket BIGINT NOT NULL, \
      tests BIGINT NOT NULL, PRIMARY KEY (day, test, bucket)) WITHOUT ROWID";
-/// When each site was last part of a test.
+/// When each site was last part of a test of any kind.
 pub(super) const SEEN: &str =
     "CREATE TABLE IF NOT EXISTS seen (site TEXT PRIMARY KEY, at_ns BIGINT NOT NULL) WITHOUT ROWID";
 
@@ -63,7 +63,12 @@ pub(super) async fn count(to: &mut AnyConnection, result: &TestResult, key: &Key
     .bind(i64::from(bucket(result.sent, result.lost)))
     .execute(&mut *to)
     .await?;
-    for site in [&result.sender, &result.receiver] {
+    saw(to, [&result.sender, &result.receiver], key).await
+}
+
+/// Both sites were part of a test.
+pub(super) async fn saw(to: &mut AnyConnection, sites: [&str; 2], key: &Key) -> Result<(), sqlx::Error> {
+    for site in sites {
         sqlx::query(
             "INSERT INTO seen (site, at_ns) VALUES ($1, $2) ON CONFLICT (site) DO UPDATE SET at_ns = excluded.at_ns \
              WHERE excluded.at_ns > seen.at_ns",
@@ -74,6 +79,15 @@ pub(super) async fn count(to: &mut AnyConnection, result: &TestResult, key: &Key
         .await?;
     }
     Ok(())
+}
+
+/// When each site was last part of a test, by its name: nanoseconds since 1970.
+pub(super) async fn seen<'a>(from: impl Executor<'a, Database = Any>) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    let rows = sqlx::query("SELECT site, at_ns FROM seen").fetch_all(from).await?;
+    let mut seen: Vec<(String, i64)> =
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
+    seen.sort();
+    Ok(seen)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use longhaul_mesh_model::result::Wanted;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Row};
+use sqlx::{AnyConnection, AnyPool, Row};
 
 pub(super) const WANTED: &str = "CREATE TABLE IF NOT EXISTS wanted (alarm TEXT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, \
      initiator TEXT NOT NULL, asked_ns BIGINT NOT NULL)";
@@ -33,8 +33,18 @@ pub(super) async fn of(from: &mut AnyConnection, initiator: &str, from_ns: i64) 
     let rows = sqlx::query(
         "SELECT alarm, test, sender, receiver FROM wanted WHERE initiator = $1 AND asked_ns >= $2 ORDER BY asked_ns, alarm LIMIT 32",
     );
-    let read = |row: AnyRow| {
-        Ok(Wanted { alarm: row.try_get(0)?, test: row.try_get(1)?, sender: row.try_get(2)?, receiver: row.try_get(3)? })
-    };
-    rows.bind(initiator).bind(from_ns).fetch_all(from).await?.into_iter().map(read).collect()
+    rows.bind(initiator).bind(from_ns).fetch_all(from).await?.iter().map(read).collect()
+}
+
+/// What is wanted of all sites, each with the time at which it was asked for.
+pub(super) async fn all(from: &AnyPool, from_ns: i64, most: u32) -> Result<Vec<(i64, Wanted)>, sqlx::Error> {
+    let rows = sqlx::query(
+        "SELECT alarm, test, sender, receiver, asked_ns FROM wanted WHERE asked_ns >= $1 ORDER BY asked_ns, alarm LIMIT $2",
+    );
+    let rows = rows.bind(from_ns).bind(i64::from(most)).fetch_all(from).await?;
+    rows.iter().map(|row| Ok((row.try_get(4)?, read(row)?))).collect()
+}
+
+fn read(row: &AnyRow) -> Result<Wanted, sqlx::Error> {
+    Ok(Wanted { alarm: row.try_get(0)?, test: row.try_get(1)?, sender: row.try_get(2)?, receiver: row.try_get(3)? })
 }

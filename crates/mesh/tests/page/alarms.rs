@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::Archive;
+use longhaul_mesh::store::{Archive, Measured, Measurement};
 use serde_json::{Value, json};
 
-use crate::common::{Coordinator, Folder, PATIENCE, hub, names, results};
+use crate::common::{Coordinator, Folder, PATIENCE, diagnosis, hub, hub_of_all_kinds, names, now_ns, results};
 
 /// Keeps the bodies of what is posted; refuses the first one.
 fn receiver() -> (String, Arc<Mutex<Vec<Value>>>) {
@@ -76,6 +76,8 @@ fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
     assert!((0.003..0.006).contains(&alarm["loss"].as_f64().unwrap()), "{alarm}");
     assert!(alarm["text"].as_str().unwrap().starts_with("what chicago receives loses"), "{alarm}");
     assert_eq!((&alarm["state"], &alarm["ended"]), (&json!("open"), &Value::Null));
+    let why = "the mesh has no test of kind diagnose for a path of it";
+    assert_eq!((&alarm["diagnosis"]["progress"], &alarm["diagnosis"]["why"]), (&json!("none"), &json!(why)));
     assert_eq!(lines(&folder.file("told")), std::slice::from_ref(alarm));
     assert_eq!(*posted.lock().unwrap(), [alarm.clone(), alarm.clone()], "the first one was refused");
     // Nothing more comes, not from the next start either.
@@ -113,6 +115,62 @@ fn an_alarm_is_told_once_to_a_program_and_a_web_address() {
     assert_eq!(coordinator.alarms()["over"], json!([over]));
     thread::sleep(Duration::from_secs(4));
     assert_eq!((lines(&folder.file("told")).len(), posted.lock().unwrap().len()), (2, 3));
+}
+
+/// Waits until the diagnosis of the only alarm is so far. In the first two minutes of an hour nobody is asked.
+fn diagnosis_that_is(coordinator: &Coordinator, progress: &str) -> Value {
+    let begin = Instant::now();
+    loop {
+        let alarms = coordinator.alarms();
+        let shown = &alarms["alarms"][0]["diagnosis"];
+        if shown["progress"] == progress {
+            return shown.clone();
+        }
+        assert!(begin.elapsed() < PATIENCE + Duration::from_secs(120), "it is not {progress}: {alarms}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn an_alarm_leads_to_its_diagnosis() {
+    let folder = Folder::new("diagnosed");
+    let sites = names(&["ithaca", "geneva", "chicago", "tokyo", "seattle"]);
+    let all = results(&sites, 24 * 10, |_, to, ago| if to == 2 && ago <= 10 { 60 } else { 0 });
+    let hub = hub_of_all_kinds(&folder, &sites, &all, &[]);
+    let coordinator = Coordinator::start(&hub, &[]);
+    let asked = diagnosis_that_is(&coordinator, "asked");
+    assert_eq!((&asked["receiver"], &asked["test"], &asked["why"]), (&json!("chicago"), &Value::Null, &Value::Null));
+    let mut archive = Archive::open(&hub.join("archive")).unwrap();
+    let wanted = archive.wanted(asked["sender"].as_str().unwrap(), 0).unwrap().remove(0);
+    let schedule = coordinator.json("schedule");
+    let due = json!([{ "asked": asked["asked"], "test": "why", "sender": asked["sender"], "receiver": "chicago" }]);
+    assert_eq!(schedule["asked"], due, "{schedule}");
+
+    // One of another alarm is none of this; then a site answers.
+    let begun_ns = now_ns();
+    let found = |number: u64, alarm: &str| Measurement {
+        id: format!("{number:032x}"),
+        test: "why".into(),
+        sender: wanted.sender.clone(),
+        receiver: wanted.receiver.clone(),
+        at_ns: begun_ns,
+        measured: Measured::Diagnose(diagnosis(alarm)),
+    };
+    archive.take_measurements(&[found(1, "1")]).unwrap();
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(coordinator.alarms()["alarms"][0]["diagnosis"], asked);
+    archive.take_measurements(&[found(2, &wanted.alarm)]).unwrap();
+    let done = diagnosis_that_is(&coordinator, "done");
+    assert_eq!(
+        (&done["test"], &done["sender"], &done["asked"]),
+        (&json!(found(2, "").id), &asked["sender"], &asked["asked"])
+    );
+    let [test, at] = ["test", "at"].map(|key| done[key].as_str().unwrap());
+    assert_eq!(coordinator.json(&format!("tests/{test}?at={at}"))["result"]["kind"], "diagnose");
+    assert_eq!(coordinator.json("schedule")["asked"], json!([]));
+    drop(coordinator);
+    let coordinator = Coordinator::start(&hub, &[]);
+    assert_eq!(coordinator.alarms()["alarms"][0]["diagnosis"], done, "the next one knows it");
 }
 
 /// Runs a coordinator until it has judged that the alarm is gone. It waits two minutes for results that are on their way: the test puts its

@@ -123,7 +123,7 @@ pub(crate) fn measurements(
             }
         }
     }
-    push((0, 1), "why", begin - HOUR_NS / 2, Measured::Diagnose(diagnosis()));
+    push((0, 1), "why", begin - HOUR_NS / 2, Measured::Diagnose(diagnosis("1")));
     all
 }
 
@@ -160,7 +160,8 @@ fn flow(goodput_bps: i64) -> TcpFlow {
     }
 }
 
-fn diagnosis() -> Diagnosis {
+/// What was found for an alarm.
+pub(crate) fn diagnosis(alarm: &str) -> Diagnosis {
     let cause = |code: &str, place: &str, bound_bps, remedy: &str| Cause {
         code: code.into(),
         place: place.into(),
@@ -172,7 +173,7 @@ fn diagnosis() -> Diagnosis {
         cause("receive_buffer", "receiver", None, "Let net.ipv4.tcp_rmem end at 64 MB"),
     ];
     Diagnosis {
-        alarm: "1".into(),
+        alarm: alarm.into(),
         target_bps: Some(1_000_000_000),
         goodput_bps: Some(11_500_000),
         causes,

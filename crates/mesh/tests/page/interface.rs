@@ -120,6 +120,7 @@ fn each_answer_is_what_the_store_has() {
     // Six tests of a round that takes 6 slots of 10 s: those that are left of this hour, and all of the next.
     assert!((6..=12).contains(&next.len()), "{next:#?}");
     assert!(next.iter().all(|test| time_ns(&test["at"]) >= now_ns() - 60_000_000_000 && test["test"] == "probes"));
+    assert!(next.iter().all(|test| test["kind"] == "udp"));
     assert_eq!(coordinator.json("mesh")["name"], "research");
     assert_eq!(coordinator.alarms()["alarms"], json!([]));
     let described: Value = serde_json::from_str(&coordinator.get("/api/v1/openapi.json").1).unwrap();

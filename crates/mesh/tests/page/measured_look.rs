@@ -112,9 +112,22 @@ fn matrices(looked: &mut Looked, coordinator: &Coordinator, width: u32, scheme: 
         for (at, expected) in shades {
             assert_eq!(looked.browser.evaluate(&shade(at)), json!(format!("cell shade-{expected}")), "{metric} {at}");
         }
+        next_tests(looked, coordinator);
         picture(&mut looked.browser, &format!("{metric}-{width}-{scheme}"));
         looked.is_good(address, &format!("{metric}, {width}, {scheme}"));
     }
+}
+
+/// Tests of all kinds are among those that come next.
+fn next_tests(looked: &mut Looked, coordinator: &Coordinator) {
+    let schedule = coordinator.json("schedule?next=12");
+    let kinds = "[...document.querySelectorAll('.view table caption')].find(caption => caption.textContent === 'Next tests') \
+                 .parentElement.tBodies[0].rows";
+    let shown = looked.browser.evaluate(&format!("[...{kinds}].map(row => row.cells[2].textContent)"));
+    let expected: Vec<&Value> = schedule["next"].as_array().unwrap().iter().map(|test| &test["kind"]).collect();
+    assert_eq!(shown, json!(expected));
+    let said = looked.browser.evaluate("document.querySelector('.view .pause').textContent");
+    assert_eq!(said, "Without pause: delay, round trips of 15 pairs, a result of each every 1 min.");
 }
 
 fn pairs(looked: &mut Looked, coordinator: &Coordinator, width: u32, scheme: &str) {
@@ -230,7 +243,9 @@ fn a_mesh_without_tests_of_a_kind_says_so_and_ended_alarms_are_shown() {
     let folder = Folder::new("empty");
     let sites = names(&["ithaca", "geneva", "chicago"]);
     let hub = hub(&folder, &sites, &results(&sites, 30, |_, _, _| 0));
-    let ended = json!({ "receiver:chicago": { "gone_ns": crate::common::now_ns() - 3_600_000_000_000, "alarm": {
+    let diagnosis = json!({ "progress": "done", "asked": "2026-01-31T12:02:00.000Z", "sender": "ithaca", "receiver": "chicago",
+        "test": format!("{:032x}", 1), "at": "2026-01-31T12:03:00.000Z", "why": null });
+    let ended = json!({ "receiver:chicago": { "gone_ns": crate::common::now_ns() - 3_600_000_000_000, "alarm": { "diagnosis": diagnosis,
         "id": "receiver:chicago", "state": "open", "ended": null, "place": "at its host", "since": null, "raised": "2026-01-31T12:00:00.000Z",
         "suspects": [{ "kind": "receiver", "sites": ["chicago"], "link": null, "text": "what chicago receives" }],
         "loss": 0.006, "log10_odds": 20.0, "text": "what chicago receives loses 0.60 % more than usual" } } });
@@ -250,6 +265,10 @@ fn a_mesh_without_tests_of_a_kind_says_so_and_ended_alarms_are_shown() {
         looked.browser.evaluate("document.querySelector('.alarms summary').click()");
         let said = looked.browser.evaluate("document.querySelector('.alarms .over').firstChild.textContent");
         assert_eq!(said, over[0]["text"]);
+        let leads = looked
+            .browser
+            .evaluate("document.querySelector('.alarms .over .diagnosis a').getAttribute('href').split('?')[0]");
+        assert_eq!(leads, format!("#/test/{:032x}/2026-01-31T12%3A03%3A00.000Z", 1));
         picture(&mut looked.browser, &format!("empty-{width}-{scheme}"));
         looked.is_good(address, &format!("empty, {width}, {scheme}"));
         looked.open(&format!("{address}/#/pair/ithaca/geneva?metric=goodput"), width, scheme);

@@ -8,9 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_mesh::store::{Measured, Measurement};
 use serde_json::Value;
 
-use crate::common::{Coordinator, Folder, PATIENCE, agent, hub, names, results};
+use crate::common::{Coordinator, Folder, PATIENCE, agent, hub_of_all_kinds, measurements, names, results};
+use crate::measured::followed;
 
 fn packaging(file: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging")).join(file)
@@ -134,8 +136,11 @@ fn prometheus_reads_the_numbers_of_the_store() {
     let folder = Folder::new("prometheus");
     let sites = names(&["ithaca", "geneva", "chicago", "tokyo", "seattle"]);
     let all = results(&sites, 24 * 10, |from, to, ago| if to == 2 && ago <= 10 { 60 } else { (from + to) as i64 % 2 });
-    let coordinator = Coordinator::start(&hub(&folder, &sites, &all), &[]);
+    let measured = measurements(&sites, 48, |_, _, _| Some(1.0));
+    let coordinator = Coordinator::start(&hub_of_all_kinds(&folder, &sites, &all, &measured), &[]);
     assert_eq!(coordinator.alarms()["alarms"].as_array().unwrap().len(), 1);
+    followed(&coordinator, "rtt", 48 * 2 * 10);
+    followed(&coordinator, "goodput", 48 / 2 * 20);
     let (_, text) = coordinator.get("/metrics");
     assert!(text.ends_with("# EOF\n"), "{text}");
 
@@ -158,6 +163,7 @@ fn prometheus_reads_the_numbers_of_the_store() {
     let query = "longhaul_mesh_site_lost_packets_total{site=\"chicago\",direction=\"received\"}";
     assert_eq!(prometheus.found(query)[0]["value"][1].as_str().unwrap().parse::<i64>().unwrap(), received);
     assert_eq!(prometheus.found("longhaul_mesh_alarms")[0]["value"][1], "1");
+    round_trips_and_goodput(&prometheus, &coordinator, &measured);
     // An alarm of the mesh becomes an alert.
     let alert = prometheus.found("ALERTS{alertname=\"LonghaulMeshAlarm\"}");
     assert_eq!(alert[0]["metric"]["alarm"], "receiver:chicago");
@@ -173,17 +179,60 @@ fn prometheus_reads_the_numbers_of_the_store() {
     }
 }
 
+/// Of the pair that ithaca probes, and of TCP between the two.
+fn round_trips_and_goodput(prometheus: &Prometheus, coordinator: &Coordinator, measured: &[Measurement]) {
+    let pair = "{sender=\"ithaca\",receiver=\"chicago\"}";
+    let value = |name: &str, labels: &str| -> f64 {
+        prometheus.found(&format!("longhaul_mesh_{name}{labels}"))[0]["value"][1].as_str().unwrap().parse().unwrap()
+    };
+    // One hour ago 25.01 ms, two hours ago 25.02 ms: the greater one, unless another hour has begun.
+    let (median, p99) = (value("pair_round_trip_median_seconds", pair), value("pair_round_trip_p99_seconds", pair));
+    assert!((0.025009..0.025021).contains(&median), "{median}");
+    assert!((0.03126..0.03128).contains(&p99), "{p99}");
+    let probes = |is_own: &dyn Fn(&Measurement) -> bool| {
+        let own = measured.iter().filter(|one| is_own(one));
+        let trips = own.filter_map(|one| if let Measured::Rtt(trips) = &one.measured { Some(trips) } else { None });
+        trips.fold((0, 0), |(sent, lost), trips| (sent + trips.sent, lost + trips.lost))
+    };
+    let of_pair = probes(&|one| one.sender == "ithaca" && one.receiver == "chicago");
+    let given = ["pair_probes_total", "pair_lost_probes_total"].map(|name| value(name, pair) as i64);
+    assert_eq!((given[0], given[1]), of_pair);
+    let of_site = probes(&|one| one.sender == "chicago" || one.receiver == "chicago");
+    let site = "{site=\"chicago\"}";
+    let given = ["site_probes_total", "site_lost_probes_total"].map(|name| value(name, site) as i64);
+    assert_eq!((given[0], given[1]), of_site);
+    assert_eq!(value("site_outages_total", site), 0.0);
+    let answer = coordinator.json("pairs?days=1&metric=goodput");
+    let is_own = |of: &&Value| of["sender"] == "ithaca" && of["receiver"] == "chicago";
+    let own = answer["pairs"].as_array().unwrap().iter().find(is_own).unwrap();
+    for (name, key) in [("pair_goodput_bits_per_second", "median_bps"), ("pair_paced_bits_per_second", "paced_bps")] {
+        assert_eq!(value(name, pair), own["goodput"][key].as_f64().unwrap(), "{name}");
+    }
+    // Chicago receives from four others: the third of them in order.
+    let received = answer["pairs"].as_array().unwrap().iter().filter(|of| of["receiver"] == "chicago");
+    let mut received: Vec<f64> = received.map(|of| of["goodput"]["median_bps"].as_f64().unwrap()).collect();
+    received.sort_by(f64::total_cmp);
+    let given = value("site_goodput_bits_per_second", "{site=\"chicago\",direction=\"received\"}");
+    assert_eq!((received.len(), given), (4, received[2]));
+}
+
 #[test]
 fn the_number_of_series_is_bounded() {
     let folder = Folder::new("series");
     let sites: Vec<String> = (0..70).map(|number| format!("s{number}")).collect();
     let all = results(&sites, 1, |_, _, _| 1);
-    let coordinator = Coordinator::start(&hub(&folder, &sites, &all), &[]);
+    // Of two sites with all others: enough for a series of each kind of each site, but that of TCP that others send.
+    let mut measured = measurements(&sites, 2, |_, _, _| Some(1.0));
+    measured.retain(|one| one.sender == "s0" || one.sender == "s1");
+    let coordinator = Coordinator::start(&hub_of_all_kinds(&folder, &sites, &all, &measured), &[]);
+    followed(&coordinator, "rtt", 2 * 2 * (69 + 68));
+    followed(&coordinator, "goodput", 2 * 69);
     let (status, text) = coordinator.get("/metrics");
     assert_eq!(status, 200);
     let series = text.lines().filter(|line| !line.starts_with('#')).count();
-    // 70 sites have 4,830 pairs: each site has eight series, and no pair has one.
-    assert!((70 * 8..70 * 8 + 10).contains(&series), "{series}");
+    // 70 sites have 4,830 pairs: each site has 14 series at most, and no pair has one.
+    let expected = 70 * 13 + 2;
+    assert!((expected..expected + 10).contains(&series), "{series}");
     let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     assert!(!names.iter().any(|name| name.starts_with("longhaul_mesh_pair")), "{names:?}");
 }

@@ -17,7 +17,8 @@ use crate::common::{Coordinator, Folder, HOUR_NS, hub, now_ns};
 const PAIRS: i64 = 1560;
 
 /// Writes results of 1560 pairs for each hour up to now, and their sums, by the database itself: a quarter of the tests loses 1 to 128 of 7500
-/// packets. The pairs of an hour come in an order that is not theirs in the tables.
+/// packets. The pairs of an hour come in an order that is not theirs in the tables. Of round trips and TCP it writes what follows from the results:
+/// days and units of 30 days, and the hours of the last 60 days.
 fn fill(file: &Path, days: i64) -> i64 {
     let options =
         SqliteConnectOptions::new().filename(file).synchronous(SqliteSynchronous::Off).pragma("cache_size", "-400000");
@@ -40,9 +41,23 @@ fn fill(file: &Path, days: i64) -> i64 {
             // Four buckets a decade; -1000 has the tests that lost nothing.
             "INSERT INTO losses SELECT hour / 24, 'probes', CASE lost WHEN 0 THEN -1000 WHEN 1 THEN -16 WHEN 2 THEN -15 WHEN 4 THEN -14 \
              WHEN 8 THEN -12 WHEN 16 THEN -11 WHEN 32 THEN -10 WHEN 64 THEN -9 ELSE -8 END AS bucket, count(*) FROM results GROUP BY 1, 2, 3",
+            "INSERT INTO flows SELECT flow + 1560, 'goodput', sender, receiver FROM flows WHERE test = 'probes'",
+            "INSERT INTO flows SELECT flow + 3120, 'delay', sender, receiver FROM flows WHERE test = 'probes' AND sender < receiver",
+            "WITH RECURSIVE counted(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM counted WHERE n < $3) \
+             INSERT INTO medians SELECT 'goodput', 86400000000000, flow, $2 / 24 + n, 4, 0, 0, 40000000 + abs(random() % 6000000), 46423927, 0, 0 \
+             FROM flows CROSS JOIN counted WHERE test = 'goodput'",
+            "WITH RECURSIVE counted(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM counted WHERE n < $3) \
+             INSERT INTO medians SELECT 'rtt', 86400000000000, flow, $2 / 24 + n, 144, 864000, abs(random() % 90), \
+             90000000 + abs(random() % 6000000), 99000000 + abs(random() % 6000000), abs(random() % 2), 1000000000 \
+             FROM flows CROSS JOIN counted WHERE test = 'delay'",
+            "INSERT INTO rollups SELECT metric, flow, begin / 30, sum(tests), sum(sent), sum(lost), string_agg(CAST(median AS TEXT), ','), \
+             string_agg(CAST(beside AS TEXT), ','), sum(outages), max(longest_outage_ns) FROM medians GROUP BY metric, flow, begin / 30",
+            "WITH RECURSIVE counted(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < 1440) \
+             INSERT INTO medians SELECT metric, 3600000000000, flow, $2 + $3 * 24 - n, 6, sent / 24, 0, median, beside, 0, 0 \
+             FROM medians CROSS JOIN counted WHERE unit_ns = 86400000000000 AND begin = $2 / 24 + $3 AND (metric = 'rtt' OR n % 6 = 0)",
             "INSERT INTO seen SELECT DISTINCT sender, ($2 + $1 / 1560) * 3600000000000 FROM flows",
         ] {
-            let step = step.replace("$1", &number.to_string()).replace("$2", &first.to_string());
+            let step = step.replace("$1", &number.to_string()).replace("$2", &first.to_string()).replace("$3", &days.to_string());
             sqlx::query(AssertSqlSafe(step)).execute(&mut connection).await.unwrap();
         }
         connection.close().await.unwrap();
@@ -94,6 +109,16 @@ fn a_year_of_forty_sites_is_read_in_time() {
         "pairs/site-01/site-02?days=30",
         "pairs/site-01/site-02?days=365",
         "pairs/site-01/site-02/tests?days=2",
+        "pairs?days=2&metric=rtt",
+        "pairs?days=7&metric=rtt",
+        "pairs?days=100&metric=rtt",
+        "pairs?days=365&metric=rtt",
+        "pairs?days=2&metric=goodput",
+        "pairs?days=100&metric=goodput",
+        "pairs?days=365&metric=goodput",
+        "pairs/site-01/site-02?days=30&metric=rtt",
+        "pairs/site-01/site-02?days=365&metric=rtt",
+        "pairs/site-01/site-02?days=365&metric=goodput",
     ] {
         let mut times: Vec<Duration> = (0..7)
             .map(|_| {
@@ -112,6 +137,10 @@ fn a_year_of_forty_sites_is_read_in_time() {
         if times[3] > Duration::from_millis(200) {
             slow.push(question);
         }
+    }
+    for (metric, expected) in [("loss", PAIRS), ("goodput", PAIRS), ("rtt", PAIRS / 2)] {
+        let answer = coordinator.json(&format!("pairs?days=365&metric={metric}"));
+        assert_eq!(answer["pairs"].as_array().unwrap().len() as i64, expected, "{metric}");
     }
     let begin = Instant::now();
     coordinator.get("/metrics");

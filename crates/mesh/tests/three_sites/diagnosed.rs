@@ -1,9 +1,12 @@
 //! An alarm starts one diagnosis.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_mesh::store::{Diagnosis, Measured, Measurement, TestResult};
+
+use serde_json::Value;
 
 use crate::PATH;
 use crate::common::Lab;
@@ -76,6 +79,12 @@ fn an_alarm_starts_one_diagnosis() {
     assert!(found.goodput_bps.is_some_and(|bps| (5_000_000..20_000_000).contains(&bps)), "{found:?}");
     let cause = &found.causes[0];
     assert!(cause.bound_bps.is_some_and(|bps| bps <= 20_000_000) && !cause.remedy.is_empty(), "{found:?}");
+    // The alarm leads to it.
+    lab.wait("the alarm does not know its diagnosis", || {
+        let known: Value = serde_json::from_str(&fs::read_to_string(lab.path("hub/alarms.json")).ok()?).ok()?;
+        let shown = &known["path:ithaca:chicago"]["alarm"]["diagnosis"];
+        (shown["progress"] == "done" && shown["test"] == one.id).then_some(())
+    });
     let shown = lab.run("chicago", &["show", "--folder", "hub"]);
     println!("{shown}");
     assert!(shown.contains("ithaca to chicago: TCP carried"), "{shown}");

@@ -6,6 +6,7 @@ mod full;
 mod join;
 mod killed;
 mod kinds;
+mod loss_lists;
 mod nat;
 
 /// Two sites on one side, 4 ms from the third.

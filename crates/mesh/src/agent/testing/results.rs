@@ -1,13 +1,16 @@
 //! What a test found: the part of the JSON of `longhaul` that the mesh keeps.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use longhaul_mesh_model::file::Kind;
 use longhaul_mesh_model::result::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
 };
+use longhaul_udp::locate::Loss;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::Job;
 use crate::error::Failure;
@@ -35,9 +38,19 @@ pub(in crate::agent) struct Losses {
     lost: i64,
     placed: Option<(i64, i64)>,
     received_rate_bps: i64,
+    /// Each run of lost packets, if the result lists them.
+    runs: Vec<Loss>,
 }
 
 impl Found {
+    /// Takes the runs of lost packets out of it.
+    pub(in crate::agent) fn take_runs(&mut self) -> Vec<Loss> {
+        match self {
+            Self::Udp(losses) => mem::take(&mut losses.runs),
+            Self::Other(_) => Vec::new(),
+        }
+    }
+
     pub(in crate::agent) fn into_result(self, head: Head) -> Result<Kept, Failure> {
         let id: [u8; 16] = random()?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -81,7 +94,7 @@ fn clean(text: &str) -> String {
 pub(super) fn read(job: &Job, text: &[u8]) -> Result<Found, Failure> {
     let name = job.test.kind.name();
     Ok(match job.test.kind {
-        Kind::Udp { .. } => Found::Udp(result::<UdpResult>(name, text)?.losses()),
+        Kind::Udp { .. } => Found::Udp(result::<UdpResult>(name, text)?.into_losses()),
         Kind::Rtt => Found::Other(Measured::Rtt(result::<RttResult>(name, text)?.round_trips())),
         Kind::Tcp => {
             let paced_bps = number(job.rate.0);
@@ -124,10 +137,13 @@ struct UdpResult {
     received_rate_bps: f64,
     location_method: String,
     loss_by_location: BTreeMap<String, u64>,
+    /// Of this longhaul's form, or they are not kept.
+    #[serde(default)]
+    losses: Value,
 }
 
 impl UdpResult {
-    fn losses(&self) -> Losses {
+    fn into_losses(self) -> Losses {
         let at = |end: &str| -> u64 {
             let locations = self.loss_by_location.iter().filter(|(location, _)| location.starts_with(end));
             locations.map(|(_, packets)| packets).sum()
@@ -140,6 +156,7 @@ impl UdpResult {
             lost: number(self.lost_packets),
             placed: seen.then(|| (number(at("sender_")), number(at("receiver_")))),
             received_rate_bps: self.received_rate_bps as i64,
+            runs: serde_json::from_value(self.losses).unwrap_or_default(),
         }
     }
 }

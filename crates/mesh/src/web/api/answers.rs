@@ -1,5 +1,6 @@
 //! What is answered.
 
+use longhaul_mesh_model::file::TestPlan;
 use longhaul_units::utc;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -37,6 +38,18 @@ pub(crate) struct Test {
     pub(crate) time_ns: u64,
 }
 
+impl From<&TestPlan> for Test {
+    fn from(plan: &TestPlan) -> Self {
+        Self {
+            name: plan.name.clone(),
+            kind: plan.kind.name(),
+            pairs: plan.pairs.len(),
+            every_ns: plan.every.map(|every| every.0),
+            time_ns: plan.time.0,
+        }
+    }
+}
+
 /// A figure that pairs have.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Metric {
@@ -68,7 +81,7 @@ pub(crate) struct Site {
     pub(crate) tags: Vec<String>,
     /// Whether nobody can connect to it.
     pub(crate) nat: bool,
-    /// When its last test began; null: none yet.
+    /// When its last test of any kind began; null: none yet.
     pub(crate) last_test: Option<String>,
 }
 
@@ -224,8 +237,25 @@ pub(crate) struct Alarms {
 /// What comes next.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Schedule {
-    /// In order of time.
+    /// Tests of kind `udp` and `tcp` that are due, in order of time.
     pub(crate) next: Vec<NextTest>,
+    /// Tests of kind `rtt`: they go on without pause.
+    pub(crate) without_pause: Vec<Test>,
+    /// Diagnoses that were asked for in the last day and have not come yet, the oldest first, 100 at most.
+    pub(crate) asked: Vec<AskedDiagnosis>,
+}
+
+/// A diagnosis that an alarm asks a site for. It begins as soon as both sites are idle.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AskedDiagnosis {
+    /// When it was asked for.
+    pub(crate) asked: String,
+    /// The test plan.
+    pub(crate) test: String,
+    /// The site that will send.
+    pub(crate) sender: String,
+    /// The site that will receive.
+    pub(crate) receiver: String,
 }
 
 /// A test that is due. Its site asks for it then; it begins when both are free.
@@ -235,6 +265,8 @@ pub(crate) struct NextTest {
     pub(crate) at: String,
     /// The test plan.
     pub(crate) test: String,
+    /// `udp` or `tcp`.
+    pub(crate) kind: &'static str,
     /// The site that will send.
     pub(crate) sender: String,
     /// The site that will receive.

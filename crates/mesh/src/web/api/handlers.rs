@@ -8,15 +8,21 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use longhaul_mesh_model::SiteId;
+use longhaul_mesh_model::file::Kind;
 use longhaul_units::{Nanos, utc};
 
-use super::answers::{Alarms, Bucket, Losses, Mesh, Metric, NextTest, Refused, Schedule, Site, Sites, Test};
+use super::answers::{
+    Alarms, AskedDiagnosis, Bucket, Losses, Mesh, Metric, NextTest, Refused, Schedule, Site, Sites, Test,
+};
 use super::asked::{Asked, AskedNext, AskedSpan, asked};
 use super::{Answer, Json, Refusal, description, pairs};
-use crate::coordinator::now_ns;
+use crate::coordinator::{WANTED_NS, now, now_ns};
 use crate::store::BUCKETS_A_DECADE;
 use crate::web::Web;
 use crate::web::view::View;
+
+/// Diagnoses that were asked for, in an answer at most.
+const ASKED_MOST: u32 = 100;
 
 /// All questions.
 pub(crate) fn router() -> Router<Arc<Web>> {
@@ -42,18 +48,11 @@ async fn openapi() -> impl IntoResponse {
 #[utoipa::path(get, path = "/api/v1/mesh", responses((status = 200, body = Mesh), (status = 401, body = Refused)))]
 pub(crate) async fn mesh(State(web): State<Arc<Web>>) -> Answer<Mesh> {
     let view = web.views.now(&web.folder)?;
-    let test = |test: &longhaul_mesh_model::file::TestPlan| Test {
-        name: test.name.clone(),
-        kind: test.kind.name(),
-        pairs: test.pairs.len(),
-        every_ns: test.every.map(|every| every.0),
-        time_ns: test.time.0,
-    };
     Ok(Json(Mesh {
         name: view.mesh.name.clone(),
         now: utc(i64::try_from(now_ns()).unwrap_or(i64::MAX)),
         longhaul: env!("CARGO_PKG_VERSION"),
-        tests: view.mesh.tests.iter().map(test).collect(),
+        tests: view.mesh.tests.iter().map(Test::from).collect(),
         metrics: vec![
             Metric { name: "loss", title: "Loss", kind: "udp" },
             Metric { name: "rtt", title: "Round trip", kind: "rtt" },
@@ -100,7 +99,7 @@ pub(crate) async fn alarms(State(web): State<Arc<Web>>) -> Answer<Alarms> {
     Ok(Json(Alarms { judged: at, alarms: judged.alarms, over: judged.over }))
 }
 
-/// The tests that are due next
+/// The tests that are due next, those that go on without pause, and diagnoses that were asked for
 #[utoipa::path(get, path = "/api/v1/schedule", params(AskedNext),
     responses((status = 200, body = Schedule), (status = 400, body = Refused), (status = 401, body = Refused)))]
 pub(crate) async fn schedule(State(web): State<Arc<Web>>, query: Asked<AskedNext>) -> Answer<Schedule> {
@@ -110,10 +109,20 @@ pub(crate) async fn schedule(State(web): State<Arc<Web>>, query: Asked<AskedNext
     let next = next_tests(&view, Nanos(now_ns()), count).into_iter().map(|(at, test, (from, to))| NextTest {
         at: utc(i64::try_from(at.0).unwrap_or(i64::MAX)),
         test: view.mesh.tests[test].name.clone(),
+        kind: view.mesh.tests[test].kind.name(),
         sender: name(from),
         receiver: name(to),
     });
-    Ok(Json(Schedule { next: next.collect() }))
+    let next = next.collect();
+    let without_pause = view.mesh.tests.iter().filter(|test| test.kind == Kind::Rtt).map(Test::from).collect();
+    let asked = web.reader.wanted(now().saturating_sub(WANTED_NS), ASKED_MOST).await?.into_iter();
+    let asked = asked.map(|(asked_ns, wanted)| AskedDiagnosis {
+        asked: utc(asked_ns),
+        test: wanted.test,
+        sender: wanted.sender,
+        receiver: wanted.receiver,
+    });
+    Ok(Json(Schedule { next, without_pause, asked: asked.collect() }))
 }
 
 /// The `count` tests that are due next after `now`: when, which plan, which pair.

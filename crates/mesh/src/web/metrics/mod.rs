@@ -1,6 +1,9 @@
 //! `/metrics` in the form of OpenMetrics 1.0, for Prometheus.
 //!
-//! The number of series is bounded by the mesh file: three for each pair up to 64 sites, beyond that for each site alone; and 100 alarms.
+//! The number of series is bounded by the mesh file. Each site has 14 at most; up to 64 sites a pair in one direction has five and its round trips
+//! five, some 30,000 in all; beyond that sites alone have series. And there are 100 alarms.
+
+mod measured;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +22,10 @@ use super::Web;
 use super::api::Refusal;
 use super::view::View;
 use crate::alarm::Judged;
+use crate::coordinator::now;
 use crate::error::Failure;
 use crate::store::PairSum;
+use measured::Found;
 
 /// Pairs with series of their own at most: those of 64 sites.
 const PAIRS_MOST: usize = 64 * 63;
@@ -35,9 +40,12 @@ pub(super) async fn answer(State(web): State<Arc<Web>>) -> Result<Response, Refu
     let joined = web.folder.members()?;
     let seen = web.reader.seen().await?;
     let totals = web.reader.totals().await?;
+    let found = Found::read(&web.series, now()).await?;
     let mut registry = Registry::with_prefix("longhaul_mesh");
     sites(&mut registry, &view, &seen, |site| joined.contains_key(site));
-    sums(&mut registry, &view, &totals);
+    let shown = Shown::new(&view);
+    sums(&mut registry, &shown, &totals);
+    found.register(&mut registry, &shown);
     alarms(&mut registry, &web.alarms.judged());
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|error| Refusal::from(Failure::new(error)))?;
@@ -55,6 +63,34 @@ fn sites(registry: &mut Registry, view: &View, seen: &[(String, i64)], joined: i
     }
     registry.register("site_joined", "Whether the site has joined", has_joined);
     registry.register("site_last_test_timestamp_seconds", "When the last test of the site began", last);
+}
+
+/// Which sites and pairs have series.
+struct Shown<'a> {
+    /// Names in the store may be those of sites that are no longer in the mesh.
+    sites: BTreeSet<&'a str>,
+    /// Whether pairs have series of their own.
+    pairs: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn new(view: &'a View) -> Self {
+        let sites: BTreeSet<&str> = view.mesh.sites.iter().map(|site| site.name.as_str()).collect();
+        let pairs = sites.len() * sites.len().saturating_sub(1) <= PAIRS_MOST;
+        Self { sites, pairs }
+    }
+
+    fn has(&self, (sender, receiver): &(String, String)) -> bool {
+        self.sites.contains(sender.as_str()) && self.sites.contains(receiver.as_str())
+    }
+}
+
+fn of_pair(sender: &str, receiver: &str) -> Labels {
+    vec![("sender", sender.to_owned()), ("receiver", receiver.to_owned())]
+}
+
+fn of_site(site: &str, direction: &str) -> Labels {
+    vec![("site", site.to_owned()), ("direction", direction.to_owned())]
 }
 
 /// Tests, packets and lost packets, each by some labels.
@@ -80,24 +116,17 @@ impl Sums {
     }
 }
 
-fn sums(registry: &mut Registry, view: &View, totals: &[PairSum]) {
+fn sums(registry: &mut Registry, shown: &Shown, totals: &[PairSum]) {
     let (pairs, sites) = (Sums::default(), Sums::default());
-    // Names in the store may be those of sites that are no longer in the mesh.
-    let known: BTreeSet<&str> = view.mesh.sites.iter().map(|site| site.name.as_str()).collect();
-    let has_pairs = known.len() * known.len().saturating_sub(1) <= PAIRS_MOST;
-    for sum in totals {
-        let is_known = |site: &String| known.contains(site.as_str());
-        if !is_known(&sum.sender) || !is_known(&sum.receiver) {
-            continue;
-        }
-        if has_pairs {
-            pairs.add(&vec![("sender", sum.sender.clone()), ("receiver", sum.receiver.clone())], sum);
+    for sum in totals.iter().filter(|sum| shown.sites.contains(&*sum.sender) && shown.sites.contains(&*sum.receiver)) {
+        if shown.pairs {
+            pairs.add(&of_pair(&sum.sender, &sum.receiver), sum);
         }
         for (site, direction) in [(&sum.sender, "sent"), (&sum.receiver, "received")] {
-            sites.add(&vec![("site", site.clone()), ("direction", direction.to_owned())], sum);
+            sites.add(&of_site(site, direction), sum);
         }
     }
-    if has_pairs {
+    if shown.pairs {
         pairs.register(registry, "pair");
     }
     sites.register(registry, "site");

@@ -36,6 +36,8 @@ macro_rules! on_both {
     };
 }
 
+mod figures;
+
 on_both! {
     a_killed_writer_loses_and_doubles_nothing,
     what_is_delivered_twice_is_there_once,
@@ -72,11 +74,19 @@ impl Place {
         Archive::open(self.address()).unwrap()
     }
 
+    /// Does something to the archive that no program of longhaul does.
+    fn change(&self, sql: &str) {
+        match &self.server {
+            None => change(&self.folder.0.join("archive"), sql),
+            Some(server) => drop(server.ask(sql)),
+        }
+    }
+
     /// Changes the number of the archive's form.
     fn set_form(&self, number: i64) {
         match &self.server {
-            None => set_form(&self.folder.0.join("archive"), number),
-            Some(server) => drop(server.ask(&format!("UPDATE form SET number = {number}"))),
+            None => self.change(&format!("PRAGMA user_version = {number}")),
+            Some(_) => self.change(&format!("UPDATE form SET number = {number}")),
         }
     }
 }
@@ -85,12 +95,11 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn set_form(path: &Path, number: i64) {
+fn change(path: &Path, sql: &str) {
     runtime().block_on(async {
         let options = SqliteConnectOptions::new().filename(path);
         let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
-        let form = sqlx::AssertSqlSafe(format!("PRAGMA user_version = {number}"));
-        sqlx::query(form).execute(&mut connection).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
     });
 }
@@ -412,7 +421,7 @@ fn a_store_of_another_form_is_refused(place: &Place) {
     drop(place.open());
     place.set_form(9);
     let error = Archive::open(place.address()).unwrap_err().to_string();
-    assert_eq!(error, "the store has form 9, this longhaul knows 2: use the newer longhaul");
+    assert_eq!(error, "the store has form 9, this longhaul knows 3: use the newer longhaul");
     place.set_form(1);
     let error = Archive::open(place.address()).unwrap_err().to_string();
     assert!(error.contains("move it away"), "{error}");
@@ -423,7 +432,7 @@ fn a_newer_outbox_is_refused() {
     let folder = Folder::new("newer");
     let path = folder.0.join("outbox");
     drop(Outbox::open(&path).unwrap());
-    set_form(&path, 9);
+    change(&path, "PRAGMA user_version = 9");
     let error = Outbox::open(&path).unwrap_err().to_string();
     assert_eq!(error, "the store has form 9, this longhaul knows 1: use the newer longhaul");
 }
