@@ -116,12 +116,8 @@ impl Coordinator {
                 Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted })
             }
             Message::Deliver { results, measurements } => {
-                if !self.delivering().insert(site.clone()) {
-                    return Err(Failure::new("this site delivers already"));
-                }
-                let taken = self.take(&site, results, measurements);
-                self.delivering().remove(&site);
-                taken
+                let _one = Delivery::begin(self, &site)?;
+                self.take(&site, results, measurements)
             }
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
             Message::Release { number } => {
@@ -199,6 +195,24 @@ impl Coordinator {
             given.push(key);
         }
         Ok(Message::Leased)
+    }
+}
+
+/// A delivery of a site, for as long as it takes.
+struct Delivery<'a>(&'a Coordinator, &'a str);
+
+impl<'a> Delivery<'a> {
+    fn begin(coordinator: &'a Coordinator, site: &'a str) -> Result<Self, Failure> {
+        if !coordinator.delivering().insert(site.to_owned()) {
+            return Err(Failure::new("this site delivers already"));
+        }
+        Ok(Self(coordinator, site))
+    }
+}
+
+impl Drop for Delivery<'_> {
+    fn drop(&mut self) {
+        self.0.delivering().remove(self.1);
     }
 }
 

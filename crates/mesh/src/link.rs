@@ -220,12 +220,7 @@ fn locked(places: &Connections) -> std::sync::MutexGuard<'_, Places<TcpStream>> 
     places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn serve(
-    mut stream: TcpStream,
-    identity: &Identity,
-    answering: &impl Answering,
-    place: &Place,
-) -> Result<(), Failure> {
+fn serve(mut stream: TcpStream, identity: &Identity, answering: &impl Answering, place: &Place) -> Result<(), Failure> {
     let ends = place.taken + STRANGER_LASTS;
     let mut first = [0; PREAMBLE_BYTES];
     read_all(&mut stream, &mut first, ends).map_err(failure)?;

@@ -116,8 +116,7 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     if let Measured::Rtt(trips) = &mut endless.measured {
         trips.outages = i64::MAX;
     }
-    let results =
-        vec![result("geneva", "chicago"), result("ithaca", "mallory"), made_up, result("ithaca", "geneva")];
+    let results = vec![result("geneva", "chicago"), result("ithaca", "mallory"), made_up, result("ithaca", "geneva")];
     let measurements = vec![measurement("chicago", "geneva"), endless, measurement("ithaca", "chicago")];
     let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
     assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 7));

@@ -129,9 +129,12 @@ fn shells_complete_what_longhaul_knows() {
     );
     // A name is never run, as who completes is root, and others name interfaces.
     let bash = Command::new("bash")
-        .args(["-c", "eval \"$(\"$0\" completion bash)\"; longhaul() { echo 'x$(echo run >&2)'; }; \
+        .args([
+            "-c",
+            "eval \"$(\"$0\" completion bash)\"; longhaul() { echo 'x$(echo run >&2)'; }; \
             COMP_WORDS=(longhaul watch x); COMP_CWORD=2; _longhaul_known longhaul x watch; echo \"${COMPREPLY[@]}\"",
-            env!("CARGO_BIN_EXE_longhaul")])
+            env!("CARGO_BIN_EXE_longhaul"),
+        ])
         .output()
         .unwrap();
     assert_eq!(String::from_utf8(bash.stdout).unwrap(), "x\\$\\(echo\\ run\\ \\>\\&2\\)\n");

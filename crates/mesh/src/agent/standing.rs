@@ -51,8 +51,7 @@ impl Standing {
                     eprintln!("{} to {}: not probed, as {PROBES_MOST} partners are", names.0, names.1);
                     return;
                 }
-                if let Ok(thread) = thread::Builder::new().name("probing".into()).spawn(probing)
-                {
+                if let Ok(thread) = thread::Builder::new().name("probing".into()).spawn(probing) {
                     self.threads.insert(names, thread);
                 }
             }

@@ -136,7 +136,9 @@ mod tests {
         for own in ["127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "localhost", "localhost:8080"] {
             assert!(by(own), "{own}");
         }
-        for other in ["", ":8080", "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:80"] {
+        for other in
+            ["", ":8080", "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:80"]
+        {
             assert!(!by(other), "{other}");
         }
         assert!(is_by_address(&HeaderMap::new()));

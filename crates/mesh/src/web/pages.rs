@@ -73,7 +73,9 @@ async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Res
     }
     let token = "send the token of the coordinator's folder, http-token: Authorization: Bearer TOKEN";
     let message = if web.login.is_public() {
-        format!("without a token this page answers to its address (127.0.0.1, localhost), not to another name; or {token}")
+        format!(
+            "without a token this page answers to its address (127.0.0.1, localhost), not to another name; or {token}"
+        )
     } else {
         token.to_owned()
     };
@@ -147,7 +149,8 @@ async fn script(headers: HeaderMap) -> Response {
             response
         }
         (_, Some(text)) => kept(kind, text.clone()),
-        _ => Refusal::new(StatusCode::NOT_FOUND, "this program was built without the script of its page")
-            .into_response(),
+        _ => {
+            Refusal::new(StatusCode::NOT_FOUND, "this program was built without the script of its page").into_response()
+        }
     }
 }

@@ -208,7 +208,11 @@ pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData])
 ///
 /// # Errors
 /// Where not.
-pub(crate) fn check(file: &impl ChunkReader, group: &RowGroupMetaData, wanted: impl Fn(usize) -> bool) -> Result<(), Refused> {
+pub(crate) fn check(
+    file: &impl ChunkReader,
+    group: &RowGroupMetaData,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<(), Refused> {
     let mut group_bytes = 0;
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();

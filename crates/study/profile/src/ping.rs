@@ -177,8 +177,11 @@ impl Reader {
 
 /// The median time between neighbours that both were answered.
 fn interval_of_stamps(rows: &[Option<Probe>]) -> i64 {
-    let mut gaps: Vec<i64> =
-        rows.windows(2).filter_map(|pair| Some(pair[1]?.sent_ns.saturating_sub(pair[0]?.sent_ns))).filter(|gap| *gap > 0).collect();
+    let mut gaps: Vec<i64> = rows
+        .windows(2)
+        .filter_map(|pair| Some(pair[1]?.sent_ns.saturating_sub(pair[0]?.sent_ns)))
+        .filter(|gap| *gap > 0)
+        .collect();
     gaps.sort_unstable();
     gaps.get(gaps.len() / 2).copied().unwrap_or(DEFAULT_INTERVAL_NS)
 }

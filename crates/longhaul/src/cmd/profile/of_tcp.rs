@@ -24,15 +24,8 @@ const STREAMS_MOST: usize = 1024;
 /// `forward`, `backward`.
 const DIRECTION_BYTES_MOST: usize = 16;
 /// What is read of a row.
-const COLUMNS: [&str; 7] = [
-    "end",
-    "direction",
-    "stream",
-    "at_ns",
-    fields::RTT.name,
-    fields::DATA_SEGS_OUT.name,
-    fields::TOTAL_RETRANS.name,
-];
+const COLUMNS: [&str; 7] =
+    ["end", "direction", "stream", "at_ns", fields::RTT.name, fields::DATA_SEGS_OUT.name, fields::TOTAL_RETRANS.name];
 
 /// A column's reader, and whether each row has a value; `None` where the file has no such column.
 type Column = Option<(ColumnReader, bool)>;
@@ -139,7 +132,8 @@ fn take(columns: [Column; COLUMNS.len()], left: &mut usize, streams: &mut Stream
             if end.data() != b"sender" {
                 continue;
             }
-            let direction = String::from_utf8_lossy(&direction.data()[..direction.len().min(DIRECTION_BYTES_MOST)]).into();
+            let direction =
+                String::from_utf8_lossy(&direction.data()[..direction.len().min(DIRECTION_BYTES_MOST)]).into();
             let stream = streams.entry((direction, of(&stream, row).unwrap_or_default())).or_default();
             let at_ns = of(&at, row).and_then(|at| i64::try_from(at).ok()).unwrap_or_default();
             let rtt_us = of(&rtt, row).filter(|rtt| *rtt > 0);

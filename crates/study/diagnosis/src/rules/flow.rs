@@ -192,7 +192,12 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
         evidence.push(Line::new(format!("the receiver's {key} allows {}", Bytes(bytes)), format!("sysctl {key}")));
     }
     let remedy = if known.evidence.receiver.number(AUTOTUNING) == Some(0) {
-        let stays = known.evidence.receiver.sysctls.get(key).and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        let stays = known
+            .evidence
+            .receiver
+            .sysctls
+            .get(key)
+            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
         let stays = stays.map_or_else(String::new, |bytes| format!(": its buffer stays at {}", Bytes(bytes)));
         evidence.push(Line::new(format!("the receiver has {AUTOTUNING}=0{stays}"), format!("sysctl {AUTOTUNING}")));
         Remedy::new(

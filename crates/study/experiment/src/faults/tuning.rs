@@ -39,18 +39,16 @@ impl Runner<'_> {
             let said: Value = serde_json::from_str(&said).map_err(|error| format!("tune: {error}"))?;
             let looked_at = |list: &str| said["result"][list].as_array().cloned().unwrap_or_default();
             // Also where the host's control is a good one, and the program's is the fault.
-            chooses_control |= [looked_at("changes"), looked_at("kept")]
-                .concat()
-                .iter()
-                .any(|setting| {
-                    let place = &setting["place"];
-                    place["key"] == "net.ipv4.tcp_congestion_control" || place["part"] == "congestion_control"
-                });
+            chooses_control |= [looked_at("changes"), looked_at("kept")].concat().iter().any(|setting| {
+                let place = &setting["place"];
+                place["key"] == "net.ipv4.tcp_congestion_control" || place["part"] == "congestion_control"
+            });
             let changes = said["result"]["changes"].as_array().into_iter().flatten();
             for change in changes.filter(|change| change["blocked"].is_null()) {
                 let place = &change["place"];
                 let word = |key: &str| place[key].as_str().unwrap_or_default();
-                let name = ["link", "key", "feature", "network", "part"].map(word).into_iter().filter(|word| !word.is_empty());
+                let name =
+                    ["link", "key", "feature", "network", "part"].map(word).into_iter().filter(|word| !word.is_empty());
                 let name = name.collect::<Vec<_>>().join(" ");
                 settings.push(format!("{role}: {name} {}", change["then"].as_str().unwrap_or_default()));
             }

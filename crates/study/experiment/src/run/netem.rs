@@ -16,8 +16,8 @@ use longhaul_profile::Netem;
 use longhaul_result::Caveat;
 use serde::Deserialize;
 
-use crate::folder::Folder;
 use crate::caveats;
+use crate::folder::Folder;
 
 const BRIDGE: &str = "bridge";
 /// Letters of a program's complaint that are told.
