@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use longhaul_mesh::store::{
@@ -145,6 +145,7 @@ fn child() {
     let mut outbox = Outbox::open(&folder.join("outbox")).unwrap();
     let address = std::env::var(ADDRESS).unwrap();
     let mut archive = Archive::open(address.parse().unwrap_or_else(|_| Address::from(&address))).unwrap();
+    fs::write(folder.join("begun"), "").unwrap();
     let kept = folder.join("kept");
     let mut next = fs::read_to_string(&kept).unwrap_or_default().lines().count() as u64;
     loop {
@@ -187,11 +188,17 @@ fn start(place: &Place) -> Child {
 fn a_killed_writer_loses_and_doubles_nothing(place: &Place) {
     let folder = &place.folder;
     let kills = std::env::var("LONGHAUL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20u64);
-    // Somewhere between its steps, which take a few milliseconds each. A connection takes longer to begin than a file.
-    let begins = if place.server.is_some() { 120 } else { 40 };
+    // Somewhere between its steps, which take a few milliseconds each; one in four somewhere in its beginning.
+    let begun = folder.0.join("begun");
     for kill in 0..kills {
+        let _ = fs::remove_file(&begun);
         let mut child = start(place);
-        thread::sleep(Duration::from_millis(begins + kill * 7919 % 61));
+        let begin = Instant::now();
+        while kill % 4 < 3 && !begun.exists() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the writer does not begin");
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(kill * 7919 % 61));
         child.kill().unwrap();
         child.wait().unwrap();
     }
