@@ -5,7 +5,8 @@
  *
  * As in drops/main.bpf.c the program finds all fields from the network header, which is valid wherever an skb may be dropped. In TCP's
  * queues a tree node occupies an skb's `dev`. So the namespace is that of the receiving socket, else of the packet's socket, else of
- * the device, else of the current task.
+ * the device, else of the current task. A packet socket is none of these: what an emulator sends is, in the ring of a veth, with the host
+ * whose device it has.
  *
  * Not here: IPv6 extension headers, tunnels, 802.1Q tags in the data.
  */
@@ -19,6 +20,7 @@
 
 #define IPPROTO_TCP 6
 #define AF_INET 2
+#define AF_PACKET 17
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
 #define TCP_HEADER 20
@@ -174,7 +176,7 @@ int on_drop(__u64 *ctx)
 	if (receiving) {
 		net = BPF_CORE_READ(receiving, __sk_common.skc_net.net);
 		kind.flags |= SOCKETS_OWN;
-	} else if (sk) {
+	} else if (sk && BPF_CORE_READ((struct sock___tcp *)sk, __sk_common.skc_family) != AF_PACKET) {
 		net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
 	} else if (dev && bpf_core_read(&net, sizeof(net), &dev->nd_net.net)) {
 		net = (void *)0;

@@ -17,6 +17,9 @@ const BAR_SHARE: f64 = 0.62;
 /// How much higher than the highest bar the axis is at least.
 const HEADROOM: f64 = 1.08;
 
+/// Of the text below a bar, with some room.
+const LETTER_WIDE: f64 = 7.5;
+
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bar {
@@ -62,7 +65,8 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     let room = (right - left) / bars.len().max(1) as f64;
     let wide = room * BAR_SHARE;
     // If labels would overlap, some are left out in turn; the table has all.
-    let every = (44.0 / room).ceil().max(1.0) as usize;
+    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or_default();
+    let every = ((longest as f64 * LETTER_WIDE).max(44.0) / room).ceil().max(1.0) as usize;
     for (number, bar) in bars.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);
         let class = if bar.doubtful { "bar doubtful" } else { "bar" };

@@ -53,7 +53,7 @@ use crate::output::{
   longhaul lab run nlr-tcp --server far --key my.key -o real   # the same tests between real hosts
   longhaul lab run nlr-udp-loss -o results --resume # go on after an end
   longhaul lab run datatag-loss --realtime 50       # one packet in 30,000 is lost
-  longhaul lab run nima --mix ours.toml             # a receiver under the traffic of your own network
+  longhaul lab run nima --mix ours.toml             # under the traffic of your own network
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
 `longhaul docs experiments` describes the file format.")]

@@ -50,9 +50,9 @@ impl Pair {
 #[derive(Debug, Clone, PartialEq)]
 struct LossyHost {
     name: String,
-    /// Percent of the packets that it sent or got.
+    /// Percent of the packets that it sent or got, the median over its probes.
     percent: f64,
-    /// Where it lost the most of them.
+    /// Where it lost most of them.
     location: Location,
 }
 
@@ -78,24 +78,29 @@ fn probes(series: &Series<Run>, doubtful: bool) -> Vec<Probe<'_>> {
     points.flat_map(|point| point.shown()).filter_map(Probe::of).collect()
 }
 
-/// The hosts that lose packets themselves, the most lossy first.
+/// The hosts that lose packets themselves, the most lossy first. What counts is the median over the probes of a host: a card that is faulty
+/// loses in each, a host that was busy for a moment in one.
 fn lossy_hosts(probes: &[Probe<'_>]) -> Vec<LossyHost> {
-    let mut hosts: BTreeMap<&str, (u64, BTreeMap<Location, u64>)> = BTreeMap::new();
+    let mut hosts: BTreeMap<&str, BTreeMap<Location, Vec<f64>>> = BTreeMap::new();
     for probe in probes {
         for (host, prefix) in [(&probe.pair.from, "sender_"), (&probe.pair.to, "receiver_")] {
-            let (packets, places) = hosts.entry(host).or_default();
-            *packets += probe.sent;
+            let places = hosts.entry(host).or_default();
             for (location, lost) in probe.by_location.iter().filter(|(location, _)| location.name().starts_with(prefix))
             {
-                *places.entry(*location).or_default() += lost;
+                places.entry(*location).or_default().push(*lost as f64 * 100.0 / probe.sent.max(1) as f64);
             }
         }
     }
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    };
     let mut lossy: Vec<LossyHost> = (hosts.into_iter())
-        .filter_map(|(name, (packets, places))| {
-            let lost: u64 = places.values().sum();
-            let (location, _) = places.into_iter().max_by_key(|(_, lost)| *lost)?;
-            let percent = lost as f64 * 100.0 / packets.max(1) as f64;
+        .filter_map(|(name, places)| {
+            let medians: Vec<(Location, f64)> =
+                places.into_iter().map(|(location, values)| (location, median(values))).collect();
+            let percent = medians.iter().map(|(_, percent)| percent).sum();
+            let (location, _) = medians.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
             Some(LossyHost { name: name.to_owned(), percent, location })
         })
         .filter(|host| host.percent >= NAMED_PERCENT)
@@ -163,7 +168,7 @@ impl Report<Run> {
             let figure = draw(&series.name, &all, others.as_ref());
             let _ = writeln!(
                 body,
-                "</ul>\n<figure>{figure}<figcaption><p>{} probes.</p></figcaption></figure>",
+                "</ul>\n<div class=\"panels\"><figure>{figure}<figcaption><p>{} probes.</p></figcaption></figure></div>",
                 probes.len()
             );
             *body += &matrix(series, &probes);
