@@ -88,10 +88,10 @@ impl Gathered {
         medians: impl IntoIterator<Item = i64>,
         besides: impl IntoIterator<Item = i64>,
     ) {
-        self.sums.tests += part.tests;
-        self.sums.sent += part.sent;
-        self.sums.lost += part.lost;
-        self.sums.outages += part.outages;
+        self.sums.tests = self.sums.tests.saturating_add(part.tests);
+        self.sums.sent = self.sums.sent.saturating_add(part.sent);
+        self.sums.lost = self.sums.lost.saturating_add(part.lost);
+        self.sums.outages = self.sums.outages.saturating_add(part.outages);
         self.sums.longest_outage_ns = self.sums.longest_outage_ns.max(part.longest_outage_ns);
         self.medians.extend(medians);
         self.besides.extend(besides);

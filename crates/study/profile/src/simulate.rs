@@ -68,16 +68,16 @@ impl Run {
             row.copies = row.copies.saturating_add(1);
             return;
         }
-        let since_sent = (release.due.0 as i64).saturating_sub(row.sent_ns - self.origin).max(0);
+        let since_sent = (release.due.0 as i64).saturating_sub(row.sent_ns.saturating_sub(self.origin)).max(0);
         row.rtt_ns = Some(since_sent as u64);
-        row.backward_ns = row.forward_ns.map(|forward| since_sent - forward);
+        row.backward_ns = row.forward_ns.map(|forward| since_sent.saturating_sub(forward));
         row.reordered = self.latest.is_some_and(|latest| latest > index);
         self.latest = self.latest.max(Some(index));
     }
 
     fn reflect(&mut self, release: &Release) {
         let row = &mut self.rows[release.token as usize];
-        row.forward_ns.get_or_insert((release.due.0 as i64).saturating_sub(row.sent_ns - self.origin));
+        row.forward_ns.get_or_insert((release.due.0 as i64).saturating_sub(row.sent_ns.saturating_sub(self.origin)));
         self.send(release.due, self.server, PortId(0), release.token);
     }
 }

@@ -10,6 +10,7 @@ use longhaul_profile::{LossesSeen, PROBES_MAX, Probe, Probes};
 use longhaul_tcp::fields;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
+use parquet::file::reader::Length;
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::cmd::profile::measured::{Measured, SAMPLES, name_of};
@@ -21,6 +22,8 @@ const SEGMENT_FRAME: u32 = 1_514;
 const BATCH_ROWS: usize = 4_096;
 /// A test has 128 streams in two directions at most.
 const STREAMS_MOST: usize = 1024;
+/// A row of ours takes dozens of bytes. Of a file that says to have many more the rest is not read: each takes memory.
+const ROWS_OF_A_BYTE: usize = 4;
 /// `forward`, `backward`.
 const DIRECTION_BYTES_MOST: usize = 16;
 /// What is read of a row.
@@ -92,13 +95,14 @@ fn alone(segments: u64, lost: u64) -> Vec<(u64, u64)> {
 
 /// The streams of a file, of [`PROBES_MAX`] rows at the most.
 fn streams(opened: File) -> Result<Streams, Refused> {
+    let bytes = usize::try_from(opened.len()).unwrap_or(usize::MAX);
     let file = ParquetFile::open(opened)?;
     let schema = file.metadata().file_metadata().schema_descr_ptr();
     let places = COLUMNS.map(|name| {
         let is_flat = |column: &ColumnDescriptor| column.max_rep_level() == 0 && column.max_def_level() <= 1;
         schema.columns().iter().position(|column| column.path().string() == name && is_flat(column))
     });
-    let (mut streams, mut left) = (Streams::new(), PROBES_MAX);
+    let (mut streams, mut left) = (Streams::new(), PROBES_MAX.min(bytes.saturating_mul(ROWS_OF_A_BYTE)));
     for number in 0.. {
         let Some(group) = file.group(number, |place| places.contains(&Some(place)))? else { break };
         let open = |place: usize| {
