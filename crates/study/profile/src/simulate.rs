@@ -113,7 +113,7 @@ pub fn simulate_ways(path: &PathSpec, measured: &[Vec<Passage>; 2], seed: u64) -
                 }
                 let (way, index) = (usize::from(release.port != server), (release.token >> 1) as usize);
                 let passage = &mut ways[way][index];
-                let since_sent = (release.due.0 as i64).saturating_sub(passage.sent_ns - origin).max(0);
+                let since_sent = (release.due.0 as i64).saturating_sub(passage.sent_ns.saturating_sub(origin)).max(0);
                 if passage.delay_ns.replace(since_sent as f64).is_none() {
                     passage.reordered = latest[way].is_some_and(|latest| latest > index);
                     latest[way] = latest[way].max(Some(index));
