@@ -48,6 +48,9 @@ pub enum Place {
     },
 }
 
+/// The value of what a route does not say.
+pub(crate) const DEFAULT: &str = "default";
+
 /// What connections take from a route; `default` where the route does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ use longhaul_kernel::ethtool::Ethtool;
 use longhaul_kernel::link::{Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
 
-use crate::place::{Place, RoutePart, network_of};
+use crate::place::{DEFAULT, Place, RoutePart, network_of};
 use crate::reading::one_space;
 
 /// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
@@ -48,8 +48,6 @@ pub(crate) fn read(place: &Place) -> Result<String, String> {
 
 /// The value of a route that is there no longer.
 const NO_ROUTE: &str = "no such route";
-/// The value of what a route does not say.
-pub(crate) const DEFAULT: &str = "default";
 
 /// The route to `network` that comes first.
 fn route(network: &str) -> Result<Option<Route>, String> {

@@ -9,8 +9,7 @@ use longhaul_units::Bytes;
 
 use super::{BUFFER_MOST, Draft, MACHINE, NEW_CONNECTIONS, OF_THE_ROUTE, Reason, buffer_bytes};
 use crate::caveats;
-use crate::place::{Place, RoutePart};
-use crate::setting::DEFAULT;
+use crate::place::{DEFAULT, Place, RoutePart};
 
 const IP_SYSCTL: &str = "Documentation/networking/ip-sysctl.rst; ESnet, fasterdata.es.net/host-tuning/linux";
 const WHOLE_BUFFERS: &str = "connections that open from then on, of every program in this network namespace: each may take that much where its path \

@@ -181,17 +181,17 @@ mod tests {
         paths.iter().map(letter).collect()
     }
 
+    /// Clients of one server are a chain, along which each walks once and then points to its end.
     #[test]
     fn a_server_may_have_many_clients() {
         let end = |host: u32| (IpAddr::from(host.to_be_bytes()), 1);
-        let paths: Vec<Path> =
-            (1..100_000).map(|host| Path { src: end(host), dst: end(0x0b00_0001), protocol: 6 }).collect();
-        let passed: Vec<Passed> =
-            (0..paths.len() as u32).map(|path| Passed { path, difference_ns: 5, hops: 1 }).collect();
-        let begin = std::time::Instant::now();
-        let sides = Sides::of(&passed, &paths);
-        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
-        assert!(paths.iter().all(|path| sides.direction(path) == Some(PathDirection::AToB)));
+        let mut nets = Nets::default();
+        (1..1_000).for_each(|client| nets.apart(end(client), end(0x0b00_0001)));
+        let client = nets.number(end(1));
+        let (first, alike) = nets.first(client);
+        assert!(nets.parents.iter().all(|(parent, _)| *parent == first), "a chain stays");
+        let server = nets.number(end(0x0b00_0001));
+        assert_eq!(nets.first(server), (first, !alike));
     }
 
     #[test]
