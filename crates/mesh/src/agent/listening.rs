@@ -35,8 +35,11 @@ pub(super) struct Partner {
     /// Servers of round trips, the oldest first.
     probes: Mutex<Vec<Probes>>,
     /// When throughput tests began in the round that is going on, by test and pair: a partner must not take all of this site's time.
-    begun: Mutex<BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>>,
+    begun: Mutex<Begun>,
 }
+
+/// Times by test and pair, the oldest first.
+type Begun = BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>;
 
 struct Probes {
     request: RequestId,
@@ -139,7 +142,7 @@ impl Partner {
         (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
     }
 
-    fn begun(&self) -> MutexGuard<'_, BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>> {
+    fn begun(&self) -> MutexGuard<'_, Begun> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
