@@ -173,7 +173,8 @@ fn tcp_has_its_table_and_its_page() {
     }
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
     assert!(page.contains("its own CPU (--cpu, --spin, --realtime)"), "a page names flags: {page}");
-    assert_eq!(page.matches("class=\"bar doubtful\"").count(), 3, "{page}");
+    // Each of three in two figures: what it carried, and where it lost.
+    assert_eq!(page.matches("class=\"bar doubtful\"").count(), 6, "{page}");
     assert!(page.contains("3 points are doubtful") && page.contains("Rejected runs, "), "{page}");
     assert!(
         page.contains("the flows that share the path") && page.contains("expected by the response function"),
