@@ -187,11 +187,10 @@ mod tests {
         let end = |host: u32| (IpAddr::from(host.to_be_bytes()), 1);
         let mut nets = Nets::default();
         (1..1_000).for_each(|client| nets.apart(end(client), end(0x0b00_0001)));
-        let client = nets.number(end(1));
+        let (client, server) = (nets.number(end(1)), nets.number(end(0x0b00_0001)));
         let (first, alike) = nets.first(client);
-        assert!(nets.parents.iter().all(|(parent, _)| *parent == first), "a chain stays");
-        let server = nets.number(end(0x0b00_0001));
         assert_eq!(nets.first(server), (first, !alike));
+        assert!(nets.parents.iter().all(|(parent, _)| *parent == first), "a chain stays");
     }
 
     #[test]
