@@ -58,7 +58,7 @@ fn measured() -> impl Strategy<Value = Measured> {
             bytes,
             goodput_bps: bytes,
             paced_bps: bytes,
-            retransmits: bytes,
+            retransmits: bytes % (1 << 32),
             retransmitted_bytes: optional,
             min_rtt_ns: optional,
             congestion_control: "cubic".into(),
@@ -147,7 +147,9 @@ proptest! {
 fn broken(measured: Measured) -> Measured {
     match measured {
         Measured::Rtt(trips) => Measured::Rtt(RoundTrips { lost: trips.sent + 1, ..trips }),
-        Measured::Tcp(flow) => Measured::Tcp(TcpFlow { limited_share: 1.1, ..flow }),
+        Measured::Tcp(flow) if flow.bytes % 2 == 0 => Measured::Tcp(TcpFlow { limited_share: 1.1, ..flow }),
+        // No sum of several has room for it.
+        Measured::Tcp(flow) => Measured::Tcp(TcpFlow { retransmits: i64::MAX, ..flow }),
         Measured::Diagnose(found) => Measured::Diagnose(Diagnosis { failed: Some("x".repeat(TEXT_MOST + 1)), ..found }),
         Measured::Unknown => Measured::Unknown,
     }
