@@ -48,8 +48,11 @@ fn route_window(draft: &mut Draft<'_>) {
             draft.set(place, route.receive_window, DEFAULT.into(), Reason::new(why, source, OF_THE_ROUTE));
         }
         Some(owner) => draft.by_hand(
-            format!("ip route change {} …, without window {}", route.network, route.receive_window),
-            format!("{why}; {owner}: it belongs into the owner's configuration"),
+            "ip route change ROUTE".into(),
+            format!(
+                "{why}; ROUTE is the line of `ip route show {}` without window {}; {owner}: it belongs into the owner's configuration",
+                route.network, route.receive_window
+            ),
             source,
         ),
     }

@@ -210,7 +210,7 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
             Remedy::new(
                 Some(Role::Receiver),
                 "find what else bounds the window, as the buffers allow enough: `window` of a route, or the program's SO_RCVBUF",
-                "ip route show to match SENDER; longhaul tune --role receiver --to SENDER",
+                "ip route show to match SENDER; longhaul tune --role receiver --to SENDER --rate RATE --rtt RTT",
             )
         })
     };
