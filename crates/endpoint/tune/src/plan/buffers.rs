@@ -48,7 +48,7 @@ fn route_window(draft: &mut Draft<'_>) {
             draft.set(place, route.receive_window, DEFAULT.into(), Reason::new(why, source, OF_THE_ROUTE));
         }
         Some(owner) => draft.by_hand(
-            "ip route change ROUTE".into(),
+            "ip route change ROUTE",
             format!(
                 "{why}; ROUTE is the line of `ip route show {}` without window {}; {owner}: it belongs into the owner's configuration",
                 route.network, route.receive_window
