@@ -10,6 +10,7 @@ packages=(
     tcptrace                               # a judge of what analyze tells of TCP
     qemu-system-x86 busybox-static xz-utils debian-archive-keyring # other kernels, as judges and to be tested on: scripts/kernels.sh
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
+    strace sysstat iputils-tracepath       # remedies of a diagnosis, which a test runs
     nftables                               # a place where packets are dropped, for tests
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
     jq                                     # the demo reads results with it

@@ -10,4 +10,5 @@ mod limits;
 mod netem;
 mod nic;
 mod pace;
+mod remedies;
 mod tune;

@@ -52,6 +52,37 @@ fn a_small_receive_buffer_is_named() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// One test of a program, seen by the kernels of both hosts and by a capture: each names the receiver's small buffer, as the fault's file
+/// says. The kept evidence says the same.
+#[test]
+fn a_fault_is_named_without_a_test() {
+    let _alone = alone();
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("observed-{}", std::process::id()));
+    let words =
+        ["--observe", "--only", "receive-buffer", "--seeds", "1", "--time", "8s", "-o", folder.to_str().unwrap()];
+    let result = faults(&words);
+    let cells = result["result"]["cells"].as_array().unwrap();
+    let forms: Vec<&str> = cells.iter().map(|cell| cell["form"].as_str().unwrap()).collect();
+    assert_eq!(forms, ["sender", "receiver", "packets"]);
+    for cell in cells {
+        assert_eq!((&cell["error"], &cell["right"]), (&"".into(), &true.into()), "{cell:#}");
+        assert_eq!((&cell["should_find"], &cell["host_right"]), (&true.into(), &true.into()), "{cell:#}");
+        assert_eq!(result["result"]["summary"]["without_test"][cell["form"].as_str().unwrap()]["right"], 1);
+    }
+    let replayed = faults(&["--replay", folder.to_str().unwrap()]);
+    let named = |cells: &Value| {
+        let mut named: Vec<String> = cells.as_array().unwrap().iter().map(|cell| cell["named"].to_string()).collect();
+        named.sort();
+        named
+    };
+    assert_eq!(named(&replayed["result"]["cells"]), named(&result["result"]["cells"]));
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// With a router behind the path: what its policer costs is seen, and mending it brings the path's rate back.
 #[test]
 fn mending_a_policer_brings_what_it_cost() {

@@ -234,7 +234,8 @@ pub struct Remedy {
     pub host: Option<Role>,
     /// What to do, in a line.
     pub text: String,
-    /// The command that does it; empty if there is none.
+    /// Commands that do it, or that show where, with `; ` between them; empty if there are none. A word in capitals, such as `IF`, `HOST` or
+    /// `PID`, stands for what the reader knows.
     pub command: String,
 }
 

@@ -20,6 +20,35 @@ pub struct HostEvents {
     pub pause_frames_received: u64,
     /// Pause frames sent: this host stopped the other end of its link.
     pub pause_frames_sent: u64,
+    /// The CPU that was longest in softirq; `null` if that was not seen.
+    pub softirq_cpu: Option<SoftirqCpu>,
+}
+
+/// A CPU that processes packets: in softirq, where the kernel receives them, passes them through its firewall and to TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SoftirqCpu {
+    /// Its number.
+    pub cpu: u32,
+    /// Time in softirq.
+    pub softirq_ns: u64,
+    /// Time in which it was busy, softirq included.
+    pub busy_ns: u64,
+    /// The time that it was watched.
+    pub watched_ns: u64,
+}
+
+impl SoftirqCpu {
+    fn of(counters: &ChangedCounters) -> Option<Self> {
+        let time = |key: &str| counters.get(key).and_then(|by| u64::try_from(*by).ok());
+        let watched_ns = time("machine: cpu_watched_ns").filter(|ns| *ns > 0)?;
+        let cpus = counters.keys().filter_map(|key| {
+            let cpu = key.strip_prefix("machine, CPU ")?.strip_suffix(": softirq_ns")?.parse().ok()?;
+            let (softirq_ns, busy_ns) = (time(key)?, time(&format!("machine, CPU {cpu}: busy_ns"))?);
+            Some(Self { cpu, softirq_ns, busy_ns, watched_ns })
+        });
+        cpus.max_by_key(|cpu| cpu.softirq_ns)
+    }
 }
 
 impl HostEvents {
@@ -38,6 +67,7 @@ impl HostEvents {
             conntrack_drops: sum(&["Conntrack.drop", "Conntrack.early_drop"]),
             pause_frames_received: sum(&[": pause_frames_received"]),
             pause_frames_sent: sum(&[": pause_frames_sent"]),
+            softirq_cpu: SoftirqCpu::of(counters),
         }
     }
 
@@ -50,6 +80,7 @@ impl HostEvents {
             conntrack_drops: self.conntrack_drops.saturating_add(other.conntrack_drops),
             pause_frames_received: self.pause_frames_received.saturating_add(other.pause_frames_received),
             pause_frames_sent: self.pause_frames_sent.saturating_add(other.pause_frames_sent),
+            softirq_cpu: [self.softirq_cpu, other.softirq_cpu].into_iter().flatten().max_by_key(|cpu| cpu.softirq_ns),
         }
     }
 }
@@ -77,5 +108,21 @@ mod tests {
             ..HostEvents::default()
         };
         assert_eq!(HostEvents::of(&counters), expected);
+    }
+
+    #[test]
+    fn the_cpu_that_was_longest_in_softirq() {
+        let mut counters = ChangedCounters::from([
+            ("machine: cpu_watched_ns".into(), 100),
+            ("machine, CPU 0: softirq_ns".into(), 20),
+            ("machine, CPU 0: busy_ns".into(), 90),
+            ("machine, CPU 11: softirq_ns".into(), 60),
+            ("machine, CPU 11: busy_ns".into(), 70),
+            ("machine, CPU x: softirq_ns".into(), 99),
+        ]);
+        let seen = SoftirqCpu { cpu: 11, softirq_ns: 60, busy_ns: 70, watched_ns: 100 };
+        assert_eq!(HostEvents::of(&counters).softirq_cpu, Some(seen));
+        counters.insert("machine: cpu_watched_ns".into(), 0);
+        assert_eq!(HostEvents::of(&counters).softirq_cpu, None);
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! What is not here: printing, files, and the form of the results, which `longhaul-report` has beside the pages that show them.
 
+mod capture;
 mod caveats;
 pub mod faults;
 mod folder;

@@ -6,9 +6,11 @@
 //! |---|---|---|
 //! | CPU time | `cpu.max` | `cpu.cfs_quota_us`, `cpu.cfs_period_us` |
 //! | time without a CPU for it | `cpu.stat`: `throttled_usec` | `cpu.stat`: `throttled_time` (ns) |
-//! | memory | `memory.max` | `memory.limit_in_bytes` |
-//! | used | `memory.current` | `memory.usage_in_bytes` |
-//! | times that the limit was met | `memory.events`: `max` | `memory.failcnt` |
+//! | memory of sockets | `memory.max` | `memory.kmem.tcp.limit_in_bytes` |
+//! | used | `memory.current` | `memory.kmem.tcp.usage_in_bytes` |
+//! | times that the limit was met | `memory.events`: `max` | `memory.kmem.tcp.failcnt` |
+//!
+//! Version 2 counts the memory of sockets with all other memory of a group. Version 1 counts that of TCP alone, and apart.
 //!
 //! Source: `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`, `Documentation/admin-guide/cgroup-v1/memory.rst`,
 //! proc_pid_mountinfo(5).
@@ -30,11 +32,11 @@ const NO_LIMIT: u64 = 1 << 62;
 pub struct GroupLimits {
     /// The tightest limit of CPU time; `null` if there is none, or if it could not be read.
     pub cpu: Option<CpuLimit>,
-    /// The tightest limit of memory; `null` if there is none, or if it could not be read.
+    /// The tightest limit of the memory that sockets take; `null` if there is none, or if it could not be read.
     pub memory: Option<MemoryLimit>,
     /// Time that its group, or one above, had no CPU as its quota was used up, summed over CPUs, nanoseconds.
     pub throttled_ns: u64,
-    /// Times that its group, or one above, met its limit of memory.
+    /// Times that its group, or one above, met that limit.
     pub memory_limit_hits: u64,
 }
 
@@ -50,13 +52,13 @@ pub struct CpuLimit {
     pub period_us: u64,
 }
 
-/// A limit of memory.
+/// A limit of the memory that sockets take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryLimit {
     /// The folder of the group that has it.
     pub folder: String,
-    /// Memory, bytes; that of sockets is part of it.
+    /// Bytes that the group may use: of version 2 all its memory, of which that of sockets is part; of version 1 that of TCP alone.
     pub limit_bytes: u64,
     /// Of which this much is used.
     pub used_bytes: u64,
@@ -98,8 +100,8 @@ impl GroupLimits {
                     Version::One => (
                         number("cpu.cfs_quota_us").zip(number("cpu.cfs_period_us")),
                         field("cpu.stat", "throttled_time"),
-                        number("memory.limit_in_bytes").zip(number("memory.usage_in_bytes")),
-                        number("memory.failcnt"),
+                        number("memory.kmem.tcp.limit_in_bytes").zip(number("memory.kmem.tcp.usage_in_bytes")),
+                        number("memory.kmem.tcp.failcnt"),
                     ),
                 };
                 let share = |quota: u64, period: u64| quota as f64 / period.max(1) as f64;
@@ -249,12 +251,17 @@ mod tests {
             ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "20000\n"),
             ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
             ("/sys/fs/cgroup/cpu/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_time 4200\n"),
-            ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
-            ("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "5\n"),
+            ("/sys/fs/cgroup/memory/a/memory.kmem.tcp.limit_in_bytes", "9223372036854771712\n"),
+            ("/sys/fs/cgroup/memory/a/memory.kmem.tcp.usage_in_bytes", "5\n"),
+            // No memory of sockets.
+            ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4096\n"),
+            ("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "4096\n"),
+            ("/sys/fs/cgroup/memory/a/memory.failcnt", "7\n"),
+            ("/sys/fs/cgroup/memory/memory.kmem.tcp.failcnt", "3\n"),
         ];
         let seen = limits("4:memory:/a\n1:cpu,cpuacct:/docker/7\n0::/\n", mounts, &files);
         assert_eq!(seen.cpu.map(|cpu| (cpu.quota_us, cpu.folder)), Some((20_000, "/sys/fs/cgroup/cpu".into())));
-        assert_eq!((seen.throttled_ns, seen.memory), (4_200, None));
+        assert_eq!((seen.throttled_ns, seen.memory, seen.memory_limit_hits), (4_200, None, 3));
     }
 
     #[test]

@@ -213,12 +213,12 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let (code, remedies) = match capacity.kind {
         _ if matches!(place, Location::ReceiverRing | Location::ReceiverBacklog) => {
             let text = "let the receiver take packets sooner, or hold more of them";
-            let command = "ethtool -G IF rx N; ethtool -C IF; sysctl net.core.netdev_max_backlog";
+            let command = "ethtool -g IF; ethtool -G IF rx N; sysctl -w net.core.netdev_max_backlog=N";
             (Code::Queue, vec![Remedy::new(host, text, command)])
         }
         Kind::Competing => {
-            let text = "find who sends: the queue gives more to whom sends more";
-            let command = "longhaul capture on the way, or the router's counters";
+            let text = "find who sends, by a capture on the way or by the router's counters: the queue gives more to whom sends more";
+            let command = "longhaul capture IF -o DIR";
             (Code::CompetingTraffic, vec![Remedy::new(host, text, command)])
         }
         Kind::Policer => {

@@ -35,7 +35,7 @@ pub(super) fn bounds<'a>(known: &'a Known<'_>) -> impl Iterator<Item = Bound> + 
             remedies: vec![Remedy::new(
                 Some(disk.host),
                 format!("have the data {verb} faster: several files at a time, larger requests, another disk, or stripes over several"),
-                "iostat -x 1: %util, r_await, w_await",
+                "iostat -x 1",
             )],
         }
     })

@@ -147,7 +147,7 @@ fn of_cpu(run: &TcpFacts, role: Role, cpu: CpuFacts, waits: bool) -> Bound {
         remedies: vec![Remedy::new(
             Some(role),
             remedy,
-            "taskset -c CPU COMMAND; systemctl set-property SLICE CPUWeight=",
+            "taskset -c CPU COMMAND; systemctl set-property --runtime SLICE CPUWeight=1000",
         )],
     }
 }
@@ -243,8 +243,8 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
             ),
             Remedy::new(
                 None,
-                "find the firewall or load balancer that rewrites TCP options",
-                "tcpdump -v 'tcp[13] & 2 != 0' at both hosts",
+                "find the firewall or load balancer that rewrites TCP options: compare the SYNs at both hosts",
+                "tcpdump -ni IF -v 'tcp[13] & 2 != 0'",
             ),
         ),
     };
@@ -308,8 +308,8 @@ fn send_buffer(known: &Known<'_>, run: &TcpFacts) -> Bound {
         remedies: vec![larger(known, Role::Sender, "wmem").unwrap_or_else(|| {
             Remedy::new(
                 Some(Role::Sender),
-                "find what else bounds the buffer, as the kernel allows enough: the program's SO_SNDBUF, or memory for TCP",
-                "ss -tmn: tb is the buffer; sysctl net.ipv4.tcp_mem; cat /proc/net/sockstat",
+                "find what else bounds the buffer (tb of ss), as the kernel allows enough: the program's SO_SNDBUF, or memory for TCP",
+                "ss -tmn; sysctl net.ipv4.tcp_mem; cat /proc/net/sockstat",
             )
         })],
     }
@@ -350,8 +350,11 @@ fn larger(known: &Known<'_>, role: Role, which: &str) -> Option<Remedy> {
     let core = if which == "rmem" { "net.core.rmem_max" } else { "net.core.wmem_max" };
     Some(Remedy::new(
         Some(role),
-        format!("let the kernel use {} for each connection: {why}", Bytes(needed).rounded()),
-        format!("sysctl -w {key}=\"{least} {first} {needed}\"; sysctl -w {core}={needed} for programs that set it"),
+        format!(
+            "let the kernel use {} for each connection: {why} ({core}: for programs that set their buffers)",
+            Bytes(needed).rounded()
+        ),
+        format!("sysctl -w {key}=\"{least} {first} {needed}\"; sysctl -w {core}={needed}"),
     ))
 }
 

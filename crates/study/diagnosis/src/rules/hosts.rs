@@ -107,8 +107,12 @@ pub(super) fn memory(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
             };
             let hits = events.memory_limit_hits;
             (
-                format!("{full}, and its control group met its limit of memory{limit} {hits} times: memory of sockets counts there"),
-                format!("cat {folder}/memory.events {folder}/memory.stat: max, sock"),
+                format!("{full}, and its control group met its limit of memory{limit} {hits} times, in which memory of sockets counts"),
+                if of_version_1(folder) {
+                    format!("cat {folder}/memory.kmem.tcp.failcnt {folder}/memory.kmem.tcp.limit_in_bytes")
+                } else {
+                    format!("cat {folder}/memory.events {folder}/memory.stat: max, sock")
+                },
                 Remedy::new(
                     Some(role),
                     "raise the limit of memory of the program's control group, or of its container",
@@ -138,13 +142,18 @@ fn grown(host: &HostFacts, key: &str) -> String {
     format!("sysctl -w {key}=\"{}\"", numbers.unwrap_or_else(|| "MINIMUM PRESSURE MAXIMUM".into()))
 }
 
+/// Whether a group is one of version 1, where each controller has a folder of its own.
+fn of_version_1(folder: &str) -> bool {
+    folder.contains("/memory")
+}
+
 fn lift_memory(folder: &str) -> String {
     let unit = folder.rsplit('/').next().unwrap_or_default();
     match unit.rsplit_once('.') {
         Some((_, "service" | "slice" | "scope")) => {
             format!("systemctl set-property --runtime {unit} MemoryMax=infinity")
         }
-        _ if folder.contains("/memory") => format!("echo -1 >{folder}/memory.limit_in_bytes"),
+        _ if of_version_1(folder) => format!("echo -1 >{folder}/memory.kmem.tcp.limit_in_bytes"),
         _ => format!("echo max >{folder}/memory.max"),
     }
 }

@@ -164,8 +164,8 @@ fn others(run: &TcpFacts, evidence: Vec<Line>) -> Bound {
         evidence,
         remedies: vec![Remedy::new(
             None,
-            "find who sends: each flow gets its share of the queue",
-            "longhaul capture on the way, or the router's counters",
+            "find who sends, by a capture on the way or by the router's counters: each flow gets its share of the queue",
+            "longhaul capture IF -o DIR",
         )],
     }
 }
@@ -395,8 +395,8 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
             format!("both hosts have them: {}", run.handshake.taken_out(|syn| syn.sack)),
             Remedy::new(
                 None,
-                "find the firewall or load balancer that rewrites TCP options",
-                "tcpdump -v 'tcp[13] & 2 != 0' at both hosts",
+                "find the firewall or load balancer that rewrites TCP options: compare the SYNs at both hosts",
+                "tcpdump -ni IF -v 'tcp[13] & 2 != 0'",
             ),
         ),
         None => return None,

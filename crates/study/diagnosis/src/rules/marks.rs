@@ -129,8 +129,8 @@ pub(super) fn early(run: &TcpFacts, lost: u64) -> Option<Bound> {
         remedies: vec![
             Remedy::new(
                 None,
-                "let the queue mark later: its threshold has to be a good part of rate × round trip of the longest flow",
-                "tc -s qdisc at the router: the threshold, and ecn_mark",
+                "let the router's queue mark later: its threshold has to be a good part of rate × round trip of the longest flow",
+                "tc -s -d qdisc",
             ),
             Remedy::new(
                 Some(Role::Sender),

@@ -23,7 +23,10 @@ pub(crate) fn is_hidden(known: &Known<'_>) -> bool {
         let by = run.limited_by;
         by.congestion_window > by.receive_window.max(by.send_buffer).max(by.application)
     };
-    known.flow().is_some() && !known.tcp_runs().any(|run| met(run) || run.purpose != Purpose::Idle && held(run))
+    // Of one that was repeated the last counts, here as elsewhere.
+    let counts = |run: &TcpFacts| known.tcp(run.purpose).is_some_and(|last| std::ptr::eq(last, run));
+    let tells = |run: &TcpFacts| met(run) || run.purpose != Purpose::Idle && held(run);
+    known.flow().is_some() && !known.tcp_runs().any(|run| counts(run) && tells(run))
 }
 
 /// What loss would leave once the other limit is mended.

@@ -14,6 +14,7 @@ pub(crate) mod masked;
 mod observed;
 mod path;
 mod several;
+mod softirq;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -167,6 +168,10 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     bounds.extend(flow::bounds(&known));
     bounds.extend(transfer::bounds(&known));
     bounds.extend(disk::bounds(&known));
+    if let Some(cpu) = softirq::receiver(&known) {
+        bounds.retain(|bound| !softirq::explains(&cpu, bound));
+        bounds.push(cpu);
+    }
     let mut unknown = unknowns(&known);
     let reached = known.target.is_some() && goodput.is_some_and(|goodput| !known.is_below_target(goodput));
     // These concern other flows than the one that was tested.

@@ -137,8 +137,8 @@ fn rate_based(run: &TcpFacts, lost: u64) -> Bound {
 fn find_bottleneck() -> Remedy {
     Remedy::new(
         None,
-        "find the slowest link or shaper on the path, and who else uses it",
-        "longhaul diagnose HOST, with longhaul serve there, tells a shaper from other traffic",
+        "find the slowest link or shaper on the path, and who else uses it: where the other end runs longhaul serve, a test tells which",
+        "longhaul diagnose HOST",
     )
 }
 

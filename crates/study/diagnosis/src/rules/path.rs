@@ -89,7 +89,7 @@ pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
             Remedy::new(
                 Some(Role::Sender),
                 "lower the MTU of the route",
-                format!("ip route change DESTINATION mtu {mtu}"),
+                format!("ip route replace HOST via GATEWAY mtu {mtu}"),
             ),
         ],
     })

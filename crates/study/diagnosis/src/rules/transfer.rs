@@ -103,6 +103,6 @@ fn larger_start() -> Remedy {
     Remedy::new(
         Some(Role::Sender),
         "begin with a larger window where the path is known",
-        "ip route change DESTINATION initcwnd 40",
+        "ip route replace HOST via GATEWAY initcwnd 40",
     )
 }

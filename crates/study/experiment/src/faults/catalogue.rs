@@ -24,6 +24,7 @@ catalogue! {
     "corruption"
     "cpu-receiver"
     "cpu-sender"
+    "cpu-softirq"
     "dscp-rewritten"
     "duplication"
     "ecmp-member"
@@ -159,6 +160,20 @@ mod tests {
                 assert_eq!(faulty == mended, fault.making.change.is_empty(), "{}", fault.name);
             }
         }
+    }
+
+    /// `docs/reference/faults.md` lists what is wrong, what should be named, and which forms find it, as the files say.
+    #[test]
+    fn the_manual_lists_each_fault() {
+        let rows = all().unwrap().into_iter().filter(|fault| !fault.is_pair() && !fault.is_healthy());
+        let rows = rows.map(|fault| {
+            let cause = fault.causes.first().map_or(String::new(), |cause| format!("`{}`", cause.code.name()));
+            let forms: Vec<&str> = fault.found_by.iter().map(|form| form.name()).collect();
+            format!("| `{}` | {} | {cause} | {} |\n", fault.name, fault.title, forms.join(", "))
+        });
+        let table: String = rows.collect();
+        let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/faults.md");
+        assert!(fs::read_to_string(manual).unwrap().contains(&table), "faults.md lacks this table:\n{table}");
     }
 
     #[test]

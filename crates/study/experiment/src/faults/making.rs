@@ -170,11 +170,38 @@ impl FaultLab {
     /// # Errors
     /// It cannot be started.
     pub fn longhaul_on(&self, host: HostName, words: &[String], time: Nanos, stop: Stop) -> Result<Ended, MakingError> {
+        let ended = self.begin_longhaul(host, words)?.ended(time, Some(stop));
+        ended.map_err(|source| MakingError::Program { host: host.name(), source })
+    }
+
+    /// Starts longhaul itself with `words` on `host`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn begin_longhaul(&self, host: HostName, words: &[String]) -> Result<Program, MakingError> {
         let own = self.programs.longhaul.display().to_string();
         let words: Vec<&str> = std::iter::once(own.as_str()).chain(words.iter().map(String::as_str)).collect();
-        let network = self.network(host)?;
-        let ended = self.programs.run(network, &words, time, Some(stop));
-        ended.map_err(|source| MakingError::Program { host: host.name(), source })
+        let started = self.programs.start(self.network(host)?, &words, Stdio::piped);
+        started.map_err(|source| MakingError::Program { host: host.name(), source })
+    }
+
+    /// Runs `work` in the network of `host`.
+    ///
+    /// # Errors
+    /// It cannot be entered.
+    pub(super) fn on<T: Send>(&self, host: HostName, work: impl FnOnce() -> T + Send) -> Result<T, MakingError> {
+        Ok(self.network(host)?.enter(work)?)
+    }
+
+    /// The longhaul that runs programs in this lab.
+    pub(super) fn program(&self) -> String {
+        self.programs.longhaul.display().to_string()
+    }
+
+    /// The process whose child `longhaul serve` is.
+    pub(super) fn serving(&self) -> u32 {
+        // The first that was started.
+        self.running.first().map_or(0, Program::pid)
     }
 
     /// Whether a program beside the test has ended by itself, which makes the test worthless.

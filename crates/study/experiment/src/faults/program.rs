@@ -93,18 +93,27 @@ impl Programs {
         time: Nanos,
         stop: Option<Stop>,
     ) -> io::Result<Ended> {
-        let mut program = self.start(network, words, Stdio::piped)?;
-        let (output, errors) = (program.child.stdout.take(), program.child.stderr.take());
+        self.start(network, words, Stdio::piped)?.ended(time, stop)
+    }
+}
+
+impl Program {
+    /// Waits until it ends, `time` has passed, or somebody asks this process to stop. What it prints is in pipes.
+    ///
+    /// # Errors
+    /// Does not fail in practice.
+    pub(crate) fn ended(mut self, time: Nanos, stop: Option<Stop>) -> io::Result<Ended> {
+        let (output, errors) = (self.child.stdout.take(), self.child.stderr.take());
         let deadline = monotonic() + time;
         thread::scope(|scope| {
             let output = scope.spawn(|| read(output));
             let errors = scope.spawn(|| read(errors));
             let status = loop {
-                if let Some(status) = program.child.try_wait()? {
+                if let Some(status) = self.child.try_wait()? {
                     break Some(status);
                 }
                 if monotonic() >= deadline || stop.is_some_and(|stop| stop.requested().is_some()) {
-                    program.end();
+                    self.end();
                     break None;
                 }
                 sleep_until(monotonic() + LOOK);
@@ -113,9 +122,12 @@ impl Programs {
             Ok(Ended { status, output: said(output), errors: said(errors) })
         })
     }
-}
 
-impl Program {
+    /// The process that started it; the program is a child of that one.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it and all that it started.
     fn end(&mut self) {
         drop(self.line.take());

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::making::{Doing, FaultLab};
 use super::program::Programs;
 use super::score::{Cell, Tuned};
-use super::spec::{Fault, Measured};
+use super::spec::{Fault, Form, Measured};
 use super::void;
 use crate::machine::Machine;
 
@@ -22,6 +22,9 @@ const PATIENCE: Nanos = Nanos::from_secs(90);
 const TRIES: usize = 3;
 /// A diagnosis makes several tests of the time that it is given.
 const TESTS_MOST: u64 = 12;
+
+/// The forms of `longhaul diagnose` that make no test.
+pub(super) const WITHOUT_TEST: [Form; 3] = [Form::Sender, Form::Receiver, Form::Packets];
 
 /// What happens while the catalogue runs.
 #[derive(Debug)]
@@ -159,20 +162,24 @@ impl Runner<'_> {
         words.extend(["--rate".into(), fault.rate.0.to_string()]);
         let time = Nanos(self.time.0.saturating_mul(TESTS_MOST)) + PATIENCE;
         let tune = |lab: &FaultLab, said: &str| if self.tune { self.tuned(lab, doing, said) } else { Ok(None) };
-        let Asked { answer, void_runs } = self.ask(doing, &words, time, tune);
+        let Asked { answer, void_runs } = self.ask(doing, &|lab| self.longhaul(lab, &words, time), tune);
         let answer = answer.and_then(|(said, tuned)| {
-            if let Some(keep) = self.keep {
-                keep(&evidence_name(&fault.name, doing.rtt, doing.seed), &said)?;
-            }
-            Ok((diagnosis_of(&said)?, tuned))
+            self.keep(doing, Form::Test, &said)?;
+            Ok((diagnosis_of(Form::Test, &said)?, tuned))
         });
         Asked { answer, void_runs }
     }
 
+    /// Keeps what a form of `longhaul diagnose` said.
+    pub(super) fn keep(&self, doing: &Doing<'_>, form: Form, said: &str) -> Result<(), String> {
+        self.keep.map_or(Ok(()), |keep| keep(&evidence_name(&doing.fault.name, doing.rtt, doing.seed, form), said))
+    }
+
     /// What one flow carries. A test that does not come to its end carries nothing: that is what a black hole does.
     fn goodput(&self, doing: &Doing<'_>) -> Asked<u64> {
-        let Asked { answer, void_runs } =
-            self.ask(doing, &self.words("tcp", doing), self.time + PATIENCE, |_, _| Ok(()));
+        let words = self.words("tcp", doing);
+        let test = |lab: &FaultLab| self.longhaul(lab, &words, self.time + PATIENCE);
+        let Asked { answer, void_runs } = self.ask(doing, &test, |_, _| Ok(()));
         let bps = |said: String| {
             let said: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
             said["result"]["goodput_bps"].as_u64().ok_or_else(|| "the result has no goodput".to_owned())
@@ -200,18 +207,17 @@ impl Runner<'_> {
         lab.longhaul(&words, time, self.stop).map_err(|error| error.to_string())?.success()
     }
 
-    /// Makes the lab, runs longhaul on its client, does what is to be done `after` that, and takes the lab down. Anew where the machine
-    /// spoiled it.
-    fn ask<T>(
+    /// Makes the lab, does in it what `says` the JSON of a test or of a diagnosis, does what is to be done `after` that, and takes the lab
+    /// down. Anew where the machine spoiled it.
+    pub(super) fn ask<T>(
         &self,
         doing: &Doing<'_>,
-        words: &[String],
-        time: Nanos,
+        says: &dyn Fn(&FaultLab) -> Result<String, String>,
         after: impl Fn(&FaultLab, &str) -> Result<T, String>,
     ) -> Asked<(String, T)> {
         let mut void_runs = 0;
         loop {
-            let answer = match self.ask_once(doing, words, time, &after) {
+            let answer = match self.ask_once(doing, says, &after) {
                 Ok(Tried::Done(answer)) => answer,
                 Ok(Tried::Spoiled(why)) => {
                     void_runs += 1;
@@ -229,14 +235,13 @@ impl Runner<'_> {
     fn ask_once<T>(
         &self,
         doing: &Doing<'_>,
-        words: &[String],
-        time: Nanos,
+        says: &dyn Fn(&FaultLab) -> Result<String, String>,
         after: &impl Fn(&FaultLab, &str) -> Result<T, String>,
     ) -> Result<Tried<(String, T)>, String> {
         let failed = |error: super::MakingError| error.to_string();
         let mut lab = FaultLab::up(doing, self.programs).map_err(failed)?;
         let machine = Machine::begins();
-        let said = self.longhaul(&lab, words, time);
+        let said = says(&lab);
         let taken = machine.taken();
         // A fault that takes the CPU is to be seen.
         let waited = said.as_ref().ok().filter(|_| !doing.fault.takes_a_cpu()).and_then(|said| void::waited(said));
@@ -263,9 +268,9 @@ enum Tried<T> {
 }
 
 /// An answer, and how many runs before it were void.
-struct Asked<T> {
-    answer: Result<T, String>,
-    void_runs: usize,
+pub(super) struct Asked<T> {
+    pub(super) answer: Result<T, String>,
+    pub(super) void_runs: usize,
 }
 
 /// What sets mended paths apart.
@@ -293,34 +298,49 @@ impl<'a> Healthy<'a> {
     }
 }
 
-/// The name under which evidence is kept.
-pub fn evidence_name(fault: &str, rtt: Nanos, seed: u64) -> String {
-    format!("{fault}-{rtt}-{seed}.json")
+/// The name under which what a form of `longhaul diagnose` said is kept: `FAULT-RTT-SEED.json` of the tests, `FAULT-RTT-SEED-FORM.json`.
+pub fn evidence_name(fault: &str, rtt: Nanos, seed: u64, form: Form) -> String {
+    match form {
+        Form::Test => format!("{fault}-{rtt}-{seed}.json"),
+        form => format!("{fault}-{rtt}-{seed}-{}.json", form.name()),
+    }
 }
 
-/// Fault, round trip and seed of such a name.
-pub fn of_evidence_name(name: &str) -> Option<(&str, Nanos, u64)> {
-    let (front, seed) = name.strip_suffix(".json")?.rsplit_once('-')?;
+/// Fault, round trip, seed and form of such a name.
+pub fn of_evidence_name(name: &str) -> Option<(&str, Nanos, u64, Form)> {
+    let name = name.strip_suffix(".json")?;
+    let of_form = |form: Form| Some((name.strip_suffix(form.name())?.strip_suffix('-')?, form));
+    let (front, form) = WITHOUT_TEST.into_iter().find_map(of_form).unwrap_or((name, Form::Test));
+    let (front, seed) = front.rsplit_once('-')?;
     let (fault, rtt) = front.rsplit_once('-')?;
-    Some((fault, rtt.parse().ok()?, seed.parse().ok()?))
+    Some((fault, rtt.parse().ok()?, seed.parse().ok()?, form))
+}
+
+/// Where the JSON of `longhaul diagnose` has the answer. Without a test that is the connection with the most payload: the test's own.
+fn answer(form: Form, said: &str) -> Result<Value, String> {
+    let mut said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is no JSON: {error}"))?;
+    let answer = match form {
+        Form::Test => said["result"].take(),
+        Form::Sender | Form::Receiver | Form::Packets => said["result"]["flows"][0].take(),
+    };
+    if answer.is_null() { Err("no connection was diagnosed".into()) } else { Ok(answer) }
 }
 
 /// What the JSON of `longhaul diagnose` says.
-pub(super) fn diagnosis_of(said: &str) -> Result<Diagnosis, String> {
-    let said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is no JSON: {error}"))?;
-    serde_json::from_value(said["result"].clone()).map_err(|error| format!("the diagnosis cannot be read: {error}"))
+pub(super) fn diagnosis_of(form: Form, said: &str) -> Result<Diagnosis, String> {
+    serde_json::from_value(answer(form, said)?).map_err(|error| format!("the diagnosis cannot be read: {error}"))
 }
 
 /// Judges the kept JSON `said` of a diagnosis by the rules as they are now.
-pub fn replay(fault: &Fault, rtt: Nanos, seed: u64, said: &str) -> Cell {
-    let cell = Cell::new(fault, rtt, seed, fault.measured_at(rtt).copied());
-    let evidence = |said: &str| -> Result<Evidence, serde_json::Error> {
-        let said: Value = serde_json::from_str(said)?;
-        serde_json::from_value(said["result"]["evidence"].clone())
+pub fn replay(fault: &Fault, rtt: Nanos, seed: u64, form: Form, said: &str) -> Cell {
+    let cell = Cell::new(fault, rtt, seed, fault.measured_at(rtt).copied()).by(form, fault);
+    let evidence = |said: &str| -> Result<Evidence, String> {
+        let evidence = answer(form, said)?["evidence"].take();
+        serde_json::from_value(evidence).map_err(|error| format!("the evidence cannot be read: {error}"))
     };
     match evidence(said) {
         Ok(evidence) => cell.judged(&diagnose(&evidence)),
-        Err(error) => cell.failed(format!("the evidence cannot be read: {error}")),
+        Err(why) => cell.failed(why),
     }
 }
 

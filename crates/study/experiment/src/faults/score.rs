@@ -7,7 +7,7 @@ use longhaul_result::Location;
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::spec::{ExpectedCause, Fault, Measured, SCORED_RATIO};
+use super::spec::{ExpectedCause, Fault, Form, Measured, SCORED_RATIO};
 
 /// A price is right within this factor of what mending brought.
 pub const PRICE_FACTOR: f64 = 1.5;
@@ -24,6 +24,10 @@ pub struct Cell {
     pub rtt_ns: u64,
     /// Seed of the path's random numbers.
     pub seed: u64,
+    /// The form of `longhaul diagnose`.
+    pub form: Form,
+    /// Whether this form should name the fault: the tests always, others where the fault's file says so.
+    pub should_find: bool,
     /// What is asked of the diagnosis.
     pub kind: Kind,
     /// The causes that should be named: two of a pair, none of a healthy path. Of a fault that costs too little, its code if it has one.
@@ -165,6 +169,8 @@ impl Cell {
             title: fault.title.clone(),
             rtt_ns: rtt.0,
             seed,
+            form: Form::Test,
+            should_find: true,
             kind,
             expected: fault.causes.iter().copied().map(Expected::from).collect(),
             named: Vec::new(),
@@ -180,6 +186,12 @@ impl Cell {
             error: String::new(),
             some_flows: fault.some_flows,
         }
+    }
+
+    /// The same for another form of `longhaul diagnose`.
+    pub fn by(self, form: Form, fault: &Fault) -> Self {
+        let should_find = form == Form::Test || fault.is_healthy() || fault.found_by.contains(&form);
+        Self { form, should_find, ..self }
     }
 
     /// The same without a diagnosis, and why.
@@ -276,6 +288,9 @@ pub struct Summary {
     pub tuned: Share,
     /// Right first causes at a host that are a rule, a program, a CPU or a disk: `longhaul tune` leaves them.
     pub left_to_owners: usize,
+    /// Without a test, by its form: of faults that the form should find, those whose causes it names as the tests have to; of healthy
+    /// paths, those of which it names none.
+    pub without_test: BTreeMap<Form, Share>,
     /// Diagnoses that were made anew, as the machine spoiled them.
     pub void_runs: usize,
     /// Cells without a diagnosis.
@@ -301,11 +316,17 @@ impl Share {
 impl Summary {
     /// The numbers of `cells`.
     pub fn of(cells: &[Cell]) -> Self {
-        let diagnosed = || cells.iter().filter(|cell| cell.error.is_empty());
+        let seen = || cells.iter().filter(|cell| cell.error.is_empty());
+        let diagnosed = || seen().filter(|cell| cell.form == Form::Test);
         let kind = |kind: Kind| Share::of(diagnosed().filter(|cell| cell.kind == kind).map(|cell| cell.right));
         let mut confusion: BTreeMap<Code, BTreeMap<Code, usize>> = BTreeMap::new();
         for cell in diagnosed().filter(|cell| cell.kind != Kind::Pair) {
             *confusion.entry(cell.expected_code()).or_default().entry(cell.named_code()).or_default() += 1;
+        }
+        let mut without_test: BTreeMap<Form, Share> = BTreeMap::new();
+        for cell in seen().filter(|cell| cell.form != Form::Test && cell.should_find) {
+            let share = without_test.entry(cell.form).or_default();
+            *share = Share { right: share.right + usize::from(cell.right), of: share.of + 1 };
         }
         let scored = || diagnosed().filter(|cell| matches!(cell.kind, Kind::Single | Kind::Pair));
         let tuned = || scored().filter(|cell| cell.right).filter_map(|cell| cell.tuned.as_ref());
@@ -320,8 +341,9 @@ impl Summary {
             price: Share::of(scored().filter_map(|cell| cell.price_right)),
             tuned: Share::of(tuned().filter(|tuned| tuned.is_a_setting).map(|tuned| tuned.kept)),
             left_to_owners: tuned().filter(|tuned| !tuned.is_a_setting).count(),
+            without_test,
             void_runs: cells.iter().map(|cell| cell.void_runs).sum(),
-            failed: cells.len() - diagnosed().count(),
+            failed: cells.len() - seen().count(),
         }
     }
 }

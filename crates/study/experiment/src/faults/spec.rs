@@ -18,7 +18,7 @@ use longhaul_diagnosis::{Code, Role};
 use longhaul_path::spec::Change;
 use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::spec::{ExperimentError, check_name};
 
@@ -55,6 +55,8 @@ pub struct Fault {
     pub reverse: bool,
     /// Whether some flows meet it and others do not, by their ports.
     pub some_flows: bool,
+    /// The forms of `longhaul diagnose` without a test of their own that name it.
+    pub found_by: Vec<Form>,
     /// How it is made.
     pub making: Making,
     /// What it costs.
@@ -70,6 +72,33 @@ pub struct ExpectedCause {
     pub place: Option<Location>,
     /// At which host; `None`: the network, or it does not matter.
     pub host: Option<Role>,
+}
+
+/// A form of `longhaul diagnose`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// `diagnose HOST`: tests.
+    Test,
+    /// `diagnose --watch` or `diagnose -- COMMAND` on the host that sends.
+    Sender,
+    /// The same on the host that receives.
+    Receiver,
+    /// `diagnose trace` of a capture made on the host that sends.
+    Packets,
+}
+
+impl Form {
+    /// Its name in JSON and in names of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+            Self::Packets => "packets",
+        }
+    }
 }
 
 /// How a fault is made. Without any of it the path is healthy.
@@ -170,6 +199,8 @@ struct Text {
     #[serde(default)]
     some_flows: bool,
     #[serde(default)]
+    found_by: Vec<Form>,
+    #[serde(default)]
     change: Vec<String>,
     #[serde(default)]
     client: Vec<String>,
@@ -266,6 +297,7 @@ impl Fault {
             congestion: written.congestion,
             reverse: written.reverse,
             some_flows: written.some_flows,
+            found_by: written.found_by,
             making,
             measured: written.measured.into_iter().map(measured).collect(),
         })

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::making::{Doing, FaultLab};
 use super::run::{Runner, diagnosis_of};
 use super::score::Tuned;
-use super::spec::HostName;
+use super::spec::{Form, HostName};
 use crate::folder::Folder;
 
 /// What a plan and its settings may take.
@@ -21,7 +21,7 @@ const TEST_PATIENCE: Nanos = Nanos::from_secs(90);
 impl Runner<'_> {
     /// Tunes both hosts by the diagnosis that was `said`; `None` where its first cause is at no host, or no setting mends it.
     pub(super) fn tuned(&self, lab: &FaultLab, doing: &Doing<'_>, said: &str) -> Result<Option<Tuned>, String> {
-        let diagnosis: Diagnosis = diagnosis_of(said)?;
+        let diagnosis: Diagnosis = diagnosis_of(Form::Test, said)?;
         let Some(cause) = diagnosis.causes.first().filter(|cause| cause.bound.host.is_some()) else { return Ok(None) };
         let words = |error: std::io::Error| format!("tune: {error}");
         let folder = Folder::new("faults-tune").map_err(words)?;

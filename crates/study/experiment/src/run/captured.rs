@@ -3,24 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use longhaul_capture::{CaptureSpec, LogTargets, Running, SpoolSpec};
+use longhaul_capture::Running;
 use longhaul_captures::reader::{Captures, OpenError};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Gaps, Millisecond, Sink};
-use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_lab::Lab;
-use longhaul_lab::plan::HOST_INTERFACE;
 use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates, Surface};
 use longhaul_result::Caveat;
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::Nanos;
 
-use crate::caveats;
 use crate::folder::Folder;
+use crate::{capture, caveats};
 
-/// Ethernet, VLAN tag, IP and TCP with all options.
-const SNAP_BYTES: u32 = 128;
-const RING_BYTES: usize = 32 << 20;
-/// Memory of blocks that wait for the disk.
-const WAITING_BYTES: usize = 32 << 20;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// Intervals that are kept of a direction.
 const INTERVALS_MOST: usize = 8 << 20;
@@ -43,34 +36,10 @@ impl Capturing {
     pub(super) fn begin(lab: &Lab, sender: &str) -> Result<Self, Caveat> {
         let begin = |name: &str| {
             let folder = Folder::new(name).map_err(|error| failed(&error))?;
-            let spec = CaptureSpec {
-                interfaces: vec![HOST_INTERFACE.into()],
-                snap_bytes: SNAP_BYTES,
-                filter: SocketFilter::all(SNAP_BYTES),
-                filter_text: String::new(),
-                ring_bytes: RING_BYTES,
-                rings: Some(1),
-                waiting_bytes: WAITING_BYTES,
-                promiscuous: false,
-                nic_stamps: false,
-                packets_most: None,
-                bytes_most: None,
-                stream: None,
-                spool: Some(SpoolSpec {
-                    folder: folder.path().to_owned(),
-                    replace: false,
-                    roll_bytes: Bytes(1 << 30),
-                    roll_time: None,
-                    keep_bytes: None,
-                }),
-                logging: LogTargets::default(),
-                captured_by: concat!("longhaul ", env!("CARGO_PKG_VERSION")).into(),
-                host: name.into(),
-            };
             let host = lab.host(name).map_err(|error| failed(&error))?;
             let running = host.namespace.enter(|| {
                 lab.spec().keep_off_the_emulator();
-                Running::start(&spec)
+                capture::start(folder.path(), name)
             });
             Ok((running.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?, folder))
         };

@@ -48,6 +48,9 @@ pub(super) struct FaultArgs {
     /// Measure what each fault costs by tests with it and without it, in place of a diagnosis
     #[arg(long, conflicts_with = "replay")]
     measure: bool,
+    /// Diagnose one TCP test by what the kernels of its two hosts see, and by a capture, in place of tests
+    #[arg(long, conflicts_with_all = ["measure", "tune", "replay"])]
+    observe: bool,
     /// Where the first cause is at a host, have `longhaul tune` mend it by the diagnosis, and test TCP once more
     #[arg(long, conflicts_with_all = ["measure", "replay"])]
     tune: bool,
@@ -64,6 +67,7 @@ impl FaultArgs {
             || self.time.is_some()
             || self.measure
             || self.tune
+            || self.observe
             || self.replay.is_some()
     }
 
@@ -164,7 +168,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
             ran.prices = runner.measure(&chosen);
         } else {
             say(text::HEADING);
-            ran.cells = runner.diagnose(&chosen);
+            ran.cells = if asked.observe { runner.observe(&chosen) } else { runner.diagnose(&chosen) };
         }
         ran.interrupted = stop.requested().is_some();
     }
@@ -195,7 +199,7 @@ fn replay(folder: &Path, asked: &FaultArgs, only: &[String]) -> Result<Vec<Cell>
     }
     let mut cells = Vec::new();
     for name in &names {
-        let Some((fault, rtt, seed)) = of_evidence_name(name) else { continue };
+        let Some((fault, rtt, seed, form)) = of_evidence_name(name) else { continue };
         let Ok(fault) = find(fault) else { continue };
         let wanted =
             (only.is_empty() || only.contains(&fault.name)) && (asked.rtt.is_empty() || asked.rtt.contains(&rtt));
@@ -203,7 +207,7 @@ fn replay(folder: &Path, asked: &FaultArgs, only: &[String]) -> Result<Vec<Cell>
             let mut said = String::new();
             let file = fs::File::open(folder.join(name)).map_err(unreadable)?;
             file.take(EVIDENCE_BYTES_MOST).read_to_string(&mut said).map_err(unreadable)?;
-            cells.push(run::replay(&fault, rtt, seed, &said));
+            cells.push(run::replay(&fault, rtt, seed, form, &said));
         }
     }
     if cells.is_empty() {

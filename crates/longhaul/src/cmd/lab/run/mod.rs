@@ -220,7 +220,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         return faults::run(&args);
     }
     if args.faults.any() {
-        return Err(Failure::usage("--seeds, --rtt, --time, --measure, --tune and --replay are for `lab run faults`"));
+        return Err(Failure::usage(
+            "--seeds, --rtt, --time, --measure, --observe, --tune and --replay are for `lab run faults`",
+        ));
     }
     if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
         if let Some(option) = args.repeated(&["--quick", "--only", "--plan"]) {

@@ -1,6 +1,7 @@
 //! What holds a program back at its host: control groups, memory, the table of connections, disks, pauses in its writing.
 
 use super::*;
+use crate::events::SoftirqCpu;
 use crate::evidence::{ConntrackFacts, CpuLimitFacts, DiskFacts, MemoryLimitFacts};
 
 fn first(evidence: &Evidence) -> Bound {
@@ -46,6 +47,46 @@ fn a_quota_is_told_from_a_busy_cpu() {
     let mut idle = run(9 * second);
     idle.receiver_cpu = Some(CpuFacts { cpu_time_ns: second, run_delay_ns: second, elapsed_ns: 10 * second });
     assert_eq!(first(&with(idle, clear_path())).code, Code::ReceiveWindow);
+}
+
+/// A receiver with so many firewall rules that one CPU handles 5,000 packets a second.
+#[test]
+fn a_cpu_without_time_for_packets_is_told_from_a_short_queue() {
+    let events = |softirq_ns, busy_ns| HostEvents {
+        softirq_cpu: Some(SoftirqCpu { cpu: 3, softirq_ns, busy_ns, watched_ns: 10_000 * MS }),
+        ..HostEvents::default()
+    };
+    for place in [Location::ReceiverRing, Location::ReceiverBacklog] {
+        let found = |events: HostEvents, tcp_place: Location| {
+            let run = TcpFacts { receiver_events: events, ..lossy(Purpose::Default, 50 * MBIT, tcp_place) };
+            let over = UdpFacts {
+                loss_packets: BTreeMap::from([(place, 30_000)]),
+                receiver_events: events,
+                ..udp(Purpose::Rate, 191 * MBIT, 58 * MBIT, 200)
+            };
+            let mut runs = vec![Run::Udp(udp(Purpose::Rate, 19 * MBIT, 19 * MBIT, 0)), Run::Udp(over)];
+            runs.insert(0, Run::Tcp(run));
+            diagnose(&evidence(runs)).causes
+        };
+        for tcp_place in [place, Location::Network] {
+            let causes = found(events(9_000 * MS, 9_900 * MS), tcp_place);
+            let first = &causes[0].bound;
+            assert_eq!(
+                (first.code, first.host, first.place),
+                (Code::Cpu, Some(Role::Receiver), Some(place)),
+                "{causes:?}"
+            );
+            assert!(first.evidence[0].text.contains("CPU 3 of the receiver was busy for 99 %"), "{first:?}");
+            assert!(
+                causes.iter().all(|cause| cause.bound.place != Some(place) || cause.bound.code == Code::Cpu),
+                "{causes:?}"
+            );
+        }
+        // A CPU that had time: the queue is too short. One that a program kept busy: not the packets.
+        assert_eq!(found(events(6_000 * MS, 7_000 * MS), place)[0].bound.code, Code::Queue);
+        assert_eq!(found(events(2_000 * MS, 9_900 * MS), place)[0].bound.code, Code::Queue);
+        assert_eq!(found(HostEvents::default(), place)[0].bound.code, Code::Queue);
+    }
 }
 
 #[test]

@@ -22,6 +22,12 @@ fn a_small_window_hides_loss_that_udp_meets() {
     assert!((7 * MBIT..9 * MBIT).contains(&bound.least), "{bound:?}");
     // Two losses may be chance.
     assert_eq!(named(&with(window.clone(), vec![half(2)])).len(), 1);
+    // A first test that its congestion window held, and that was repeated as it met too few losses, says nothing.
+    let first = TcpFacts { loss_events: Some(4), ..lossy(Purpose::Default, 30 * MBIT, Location::Network) };
+    let mut repeated = with(first, vec![Run::Tcp(window.clone()), half(20)]);
+    assert!(named(&repeated).iter().any(|(code, ..)| *code == Code::Loss));
+    repeated.runs.swap(0, 1);
+    assert!(!named(&repeated).iter().any(|(code, ..)| *code == Code::ReceiveWindow));
     // TCP that meets enough losses says itself what they leave.
     let tells = TcpFacts { loss_events: Some(30), ..lossy(Purpose::LargeBuffers, 30 * MBIT, Location::Network) };
     let causes = diagnose(&with(window, vec![Run::Tcp(tells), half(20)])).causes;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use longhaul_experiment::faults::run::Price;
 use longhaul_experiment::faults::score::{Cell, Named, Share, Summary};
+use longhaul_experiment::faults::spec::Form;
 use longhaul_units::{BitRate, Nanos};
 
 pub(super) const HEADING: &str = "\
@@ -18,7 +19,11 @@ const CAUSES_SHOWN: usize = 3;
 
 /// One diagnosis. Rates are Mb/s of payload.
 pub(super) fn row(cell: &Cell) -> String {
-    let head = format!("{:<35} {:<6} {:>4}", cell.fault, Nanos(cell.rtt_ns).to_string(), cell.seed);
+    let name = match cell.form {
+        Form::Test => cell.fault.clone(),
+        form => format!("{}, {}", cell.fault, form.name()),
+    };
+    let head = format!("{name:<35} {:<6} {:>4}", Nanos(cell.rtt_ns).to_string(), cell.seed);
     let void = if cell.void_runs > 0 { format!("  (void before: {})", cell.void_runs) } else { String::new() };
     if !cell.error.is_empty() {
         return format!("{head}  not diagnosed: {}{void}", cell.error);
@@ -35,7 +40,11 @@ pub(super) fn row(cell: &Cell) -> String {
     .into_iter()
     .filter_map(|(right, what)| (right == Some(false)).then_some(what))
     .collect();
-    let right = if wrong.is_empty() { "yes".to_owned() } else { format!("no: {}", wrong.join(", ")) };
+    let right = match (wrong.is_empty(), cell.should_find) {
+        (true, _) => "yes".to_owned(),
+        (false, true) => format!("no: {}", wrong.join(", ")),
+        (false, false) => "not asked".to_owned(),
+    };
     let causes: Vec<String> = cell.named.iter().take(CAUSES_SHOWN).map(cause).collect();
     let causes = if causes.is_empty() { "none".into() } else { causes.join(", ") };
     let goodput = cell.goodput_bps.map_or_else(|| "?".into(), mbit);
@@ -88,6 +97,10 @@ pub(super) fn summary(summary: &Summary) -> String {
             let Share { right, of } = share;
             let _ = writeln!(text, "{what:<54} {right:>4} of {of:<4} {:>5.1} %", right as f64 * 100.0 / of as f64);
         }
+    }
+    for (form, Share { right, of }) in &summary.without_test {
+        let what = format!("without a test, {}: as the fault's file says", form.name());
+        let _ = writeln!(text, "{what:<54} {right:>4} of {of:<4} {:>5.1} %", *right as f64 * 100.0 / *of as f64);
     }
     if summary.left_to_owners > 0 {
         let what = "a rule, a program, a CPU or a disk: tune leaves it";
