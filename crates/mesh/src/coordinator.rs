@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_channel::{Key, PublicKey};
 use longhaul_kernel::clock::monotonic;
@@ -13,6 +14,7 @@ use longhaul_mesh_model::file::{Mesh, TestPlan};
 use longhaul_mesh_model::schedule::{self, Schedule};
 use longhaul_units::Nanos;
 
+use crate::delivery::{Delivered, most_of_hour};
 use crate::error::Failure;
 use crate::folder::{Folder, site_of};
 use crate::link::{self, Answering};
@@ -33,6 +35,10 @@ struct Coordinator {
 
 /// A diagnosis that no site began for so long is not wanted any more.
 pub(crate) const WANTED_NS: i64 = 24 * 3_600_000_000_000;
+
+/// Results that are taken at once, and the longest rest after them: a site waits 10 s for its answer.
+const PART: usize = 250;
+const REST_MOST: Duration = Duration::from_millis(200);
 
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
@@ -131,31 +137,63 @@ impl Coordinator {
         }
     }
 
-    /// Takes what a site delivers, as far as it makes sense and is its own.
+    /// Takes what a site delivers, as far as it makes sense, is its own, and is no more than the mesh's schedule can make.
     fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
         let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
-        let mut archive = self.archive();
-        let mut is_own = |names: [&str; 3]| is_own(&mesh, &mut archive, site, names);
-        let (mut taken, mut measured, mut ids, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for one in results {
-            ids.push(one.id.clone());
-            let is_kept = one.is_sound() && is_own([&one.test, &one.sender, &one.receiver])?;
-            if is_kept { taken.push(one) } else { refused += 1 }
+        // A site whose clock is far ahead must not make others look old.
+        let now = now();
+        let most = |test: &str| most_of_hour(&mesh, test);
+        let (mut ids, mut kept, mut delivered) = (Vec::new(), 0, Delivered::default());
+        for part in results.chunks(PART) {
+            ids.extend(part.iter().map(|one| one.id.clone()));
+            self.part(ids.len() < results.len() + measurements.len(), |archive| {
+                let mut taken = Vec::new();
+                for one in part.iter().filter(|one| one.is_sound()) {
+                    let names = [&*one.test, &one.sender, &one.receiver];
+                    if delivered.has_room(&mesh, names, one.at_ns.min(now)) && is_own(&mesh, archive, site, names)? {
+                        taken.push(one.clone());
+                    }
+                }
+                kept += taken.len();
+                Ok(archive.take_within(now, &taken, most)?)
+            })?;
         }
         // What only a newer coordinator knows waits for that at its site.
-        for one in measurements.into_iter().filter(|one| one.measured != Measured::Unknown) {
-            ids.push(one.id.clone());
-            let is_kept = one.is_sound() && is_own([&one.test, &one.sender, &one.receiver])?;
-            if is_kept { measured.push(one) } else { refused += 1 }
+        let known: Vec<_> = measurements.into_iter().filter(|one| one.measured != Measured::Unknown).collect();
+        for part in known.chunks(PART) {
+            ids.extend(part.iter().map(|one| one.id.clone()));
+            self.part(ids.len() < results.len() + known.len(), |archive| {
+                let mut taken = Vec::new();
+                for one in part.iter().filter(|one| one.is_sound()) {
+                    let names = [&*one.test, &one.sender, &one.receiver];
+                    if delivered.has_room(&mesh, names, one.at_ns.min(now)) && is_own(&mesh, archive, site, names)? {
+                        taken.push(one.clone());
+                    }
+                }
+                kept += taken.len();
+                Ok(archive.take_measurements_within(now, &taken, most)?)
+            })?;
         }
-        if refused > 0 {
-            eprintln!("{site}: {refused} results are not its own or make no sense; not kept");
+        if kept < ids.len() {
+            let refused = ids.len() - kept;
+            eprintln!(
+                "{site}: {refused} results are not its own, make no sense, or are more than the mesh makes; not kept"
+            );
         }
-        // A site whose clock is far ahead must not make others look old.
-        archive.take_at(now(), &taken)?;
-        archive.take_measurements_at(now(), &measured)?;
         // Also what is not kept is confirmed: it would come again for ever.
         Ok(Message::Confirmed { ids })
+    }
+
+    /// Does a part of a delivery. Where more follows, it rests for as long as that took: others have their turn at the store.
+    fn part<T>(&self, more: bool, work: impl FnOnce(&mut Archive) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut archive = self.archive();
+        let begun = Instant::now();
+        let done = work(&mut archive);
+        drop(archive);
+        if more {
+            thread::sleep(begun.elapsed().min(REST_MOST));
+        }
+        done
     }
 
     fn delivering(&self) -> MutexGuard<'_, BTreeSet<String>> {

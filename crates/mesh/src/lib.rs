@@ -16,9 +16,11 @@ mod alarm;
 mod beside;
 mod cmd;
 mod coordinator;
+mod delivery;
 mod diagnoses;
 mod error;
 mod folder;
+mod judging;
 mod link;
 mod shown;
 #[cfg(test)]

@@ -1,57 +1,23 @@
 //! What `status` and `show` print.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Mesh, Site};
-use longhaul_mesh_model::place::{Alarm, Locator, Place, Suspect};
+use longhaul_mesh_model::place::{Alarm, Place, Suspect};
 use longhaul_mesh_model::printed::{Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked};
-use longhaul_mesh_model::{Evidence, Sample, SiteId};
 use longhaul_result::Envelope;
-use longhaul_units::{Nanos, utc};
+use longhaul_units::utc;
 use serde::Serialize;
 
-use crate::coordinator::{mesh, now, now_ns};
+use crate::coordinator::{mesh, now};
 use crate::error::Failure;
 use crate::folder::Folder;
-use crate::store::{Archive, Hour, Measured, Measurement, TestResult};
+use crate::judging::Judging;
+use crate::store::{Archive, HOUR_NS, Hour, Measured, Measurement};
 use crate::table;
 
-const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
-/// What the locator wants to know of the past: a week of the usual, and some days of what is judged.
-const PAST_DAYS: i64 = 12;
-
-/// Alarms that are open after these results.
-fn alarms(mesh: &Mesh, results: &[TestResult]) -> Vec<Alarm> {
-    let crossed = |direction: usize, link: &longhaul_mesh_model::file::SharedLink| {
-        let sites = || (0..mesh.sites.len() as u16).map(SiteId);
-        let pairs = sites().flat_map(|from| sites().map(move |to| (from, to)));
-        pairs.filter(|(from, to)| link.direction(*from, *to) == Some(direction)).collect::<BTreeSet<_>>()
-    };
-    let links = mesh.links.iter().map(|link| [crossed(0, link), crossed(1, link)]).collect();
-    let mut locator = Locator::new(links);
-    let mut hour = 0;
-    for result in results {
-        let (Some(from), Some(to)) = (mesh.site(&result.sender), mesh.site(&result.receiver)) else { continue };
-        let at = Nanos(result.at_ns.unsigned_abs());
-        if result.at_ns / HOUR_NS > hour {
-            hour = result.at_ns / HOUR_NS;
-            locator.advance(at);
-        }
-        let count = |count: i64| u32::try_from(count).unwrap_or(0);
-        let placed = result.at_sender.zip(result.at_receiver);
-        let placed =
-            placed.map(|(sender, receiver)| Evidence { at_sender: count(sender), at_receiver: count(receiver) });
-        locator.push(Sample { at, from, to, sent: count(result.sent), lost: count(result.lost), placed });
-    }
-    locator.advance(Nanos(now_ns()));
-    locator.open().cloned().collect()
-}
-
-/// Alarms that are open, as the results of the last days say.
-pub(crate) fn open_alarms(mesh: &Mesh, archive: &mut Archive) -> Result<Vec<Alarm>, Failure> {
-    Ok(alarms(mesh, &archive.since(now() - PAST_DAYS * DAY_NS)?))
-}
 
 pub(crate) fn suspect(mesh: &Mesh, suspect: Suspect) -> String {
     let name = |site: SiteId| mesh.of(site).name.clone();
@@ -109,15 +75,15 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
     let members = folder.members()?;
     let mut archive = Archive::open(folder.store()?)?;
-    let results = archive.since(now() - PAST_DAYS * DAY_NS)?;
-    let alarms = alarms(&mesh, &results);
-    let mut last: BTreeMap<&str, (i64, u64)> = BTreeMap::new();
-    for result in results.iter().filter(|result| result.at_ns >= now() - DAY_NS) {
-        for site in [&result.sender, &result.receiver] {
-            let (at, tests) = last.entry(site).or_default();
-            (*at, *tests) = ((*at).max(result.at_ns), *tests + 1);
+    let alarms = Judging::default().open(&mesh, &mut archive)?;
+    let mut last: BTreeMap<String, (i64, u64)> = BTreeMap::new();
+    let day = now() - DAY_NS;
+    archive.each(day.div_euclid(HOUR_NS)..i64::MAX, |[_, sender, receiver], one| {
+        for site in [sender, receiver].into_iter().filter(|_| one.at_ns >= day) {
+            let (at, tests) = last.entry(site.clone()).or_default();
+            (*at, *tests) = ((*at).max(one.at_ns), *tests + 1);
         }
-    }
+    })?;
     let of = |site: &str| last.get(site).copied().unwrap_or_default();
     if as_json {
         let site = |site: &Site| {

@@ -150,6 +150,67 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     assert!(matches!(other.answer(stranger.public(), fetch), Message::Refused { .. }));
 }
 
+/// As fast as it can, with sound results of its own pair: of an hour as many are kept as the schedule makes of three rounds, and of those that a
+/// site had to keep for a day.
+#[test]
+fn a_stolen_key_fills_no_hour_of_its_pair() {
+    let mesh = Mesh::make("stolen-full");
+    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
+    let hour = |hour: i64, receiver: &str| TestResult { at_ns: hour * 3_600_000_000_000, ..result("ithaca", receiver) };
+    let deliver = |hours: [i64; 2], receiver: &str| {
+        let results = (0..400).map(|number| hour(hours[number % 2], receiver)).collect();
+        let delivered = ask("ithaca", Message::Deliver { results, measurements: Vec::new() });
+        assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 400), "what is not kept comes no more");
+    };
+    let mut kept = || archive.since(0).unwrap().len();
+    deliver([480_000, 480_001], "geneva");
+    assert_eq!(kept(), 2 * 27);
+    // Those of an hour that is full already, by the store's account; and another pair, and hour.
+    deliver([480_000, 480_001], "geneva");
+    assert_eq!(kept(), 2 * 27);
+    deliver([480_002, 480_002], "chicago");
+    assert_eq!(kept(), 3 * 27);
+    let trips = |_| Measurement { at_ns: 480_000 * 3_600_000_000_000, ..measurement("ithaca", "geneva") };
+    let mut delay = || {
+        let measurements = (0..300).map(trips).map(|one| Measurement { test: "delay".into(), ..one }).collect();
+        ask("ithaca", Message::Deliver { results: Vec::new(), measurements });
+        archive.measurements(0).unwrap().len()
+    };
+    let first = delay();
+    assert!((25..200).contains(&first) && delay() == first, "{first}");
+}
+
+/// A long delivery rests between its parts, so that others have answers; and a site has one of them at a time.
+#[test]
+fn a_long_delivery_keeps_nobody_waiting() {
+    let mesh = Mesh::make("stolen-busy");
+    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let ask = &ask;
+    let results: Vec<_> =
+        (0..3_500).map(|hour| TestResult { at_ns: hour * 3_600_000_000_000, ..result("ithaca", "geneva") }).collect();
+    let deliver = |site: &str, results| ask(site, Message::Deliver { results, measurements: Vec::new() });
+    let (mut fetched, mut refused, mut longest) = (0, 0, Duration::ZERO);
+    thread::scope(|scope| {
+        let long =
+            scope.spawn(|| matches!(deliver("ithaca", results), Message::Confirmed { ids } if ids.len() == 3_500));
+        while !long.is_finished() {
+            let begun = Instant::now();
+            assert!(matches!(ask("geneva", Message::Fetch { have: String::new() }), Message::Mesh { .. }));
+            longest = longest.max(begun.elapsed());
+            fetched += 1;
+            refused += usize::from(matches!(deliver("ithaca", Vec::new()), Message::Refused { .. }));
+            assert!(matches!(deliver("geneva", vec![result("geneva", "ithaca")]), Message::Confirmed { .. }));
+        }
+        assert!(long.join().unwrap());
+    });
+    // Fourteen parts; each answer waits for one of them at most.
+    assert!(fetched >= 5 && refused >= 3, "{fetched} fetched, {refused} refused, {longest:?}");
+    assert!(matches!(deliver("ithaca", Vec::new()), Message::Confirmed { .. }), "the next has its turn");
+}
+
 #[test]
 fn a_stolen_key_makes_no_site_send_to_a_third_one() {
     let mesh = Mesh::make("stolen-site");

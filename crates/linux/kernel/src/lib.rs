@@ -17,6 +17,7 @@
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | write to a disk without a copy | [`direct_file`] |
 //! | write files that are there when they are complete | [`new_file`] |
+//! | write into a folder, whatever has its name by then | [`open_folder`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
 //! | separate hosts on one machine | [`namespace`], [`user_namespace`], [`mounts`] |
@@ -44,6 +45,7 @@ mod frames;
 mod interfaces;
 pub mod memory;
 pub mod new_file;
+pub mod open_folder;
 mod processes;
 mod sockets;
 pub mod sysctl;

@@ -8,12 +8,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
+
+use crate::open_folder::{by_descriptor, parent};
 
 /// The mode of a file that everyone may read, less the process's umask.
 pub const PUBLIC: u32 = 0o666;
@@ -24,7 +26,9 @@ pub const PRIVATE: u32 = 0o600;
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
+    /// By way of the folder as it was opened: the file gets its name in that one, whatever the folder is called by then.
     path: PathBuf,
+    _folder: Option<OwnedFd>,
     place: Place,
 }
 
@@ -43,17 +47,18 @@ impl NewFile {
     /// # Errors
     /// As open(2) has them.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
-        let path = path.to_owned();
-        if fs::symlink_metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
-            return Ok(Self { file: File::options().write(true).open(&path)?, path, place: Place::Itself });
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
+            return Ok(Self { file: itself(path)?, path: path.to_owned(), _folder: None, place: Place::Itself });
         }
-        match unnamed(folder_of(&path), mode) {
-            Ok(file) => Ok(Self { file, path, place: Place::Nowhere }),
+        let folder = open(parent(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let path = by_descriptor(&folder).join(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+        match unnamed(parent(&path), mode) {
+            Ok(file) => Ok(Self { file, path, _folder: Some(folder), place: Place::Nowhere }),
             Err(error) if lacks_unnamed(&error) => {
                 let beside = beside(&path)?;
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 let file = open(&beside, flags, Mode::from_bits_truncate(mode))?.into();
-                Ok(Self { file, path, place: Place::Beside(beside) })
+                Ok(Self { file, path, _folder: Some(folder), place: Place::Beside(beside) })
             }
             Err(error) => Err(error),
         }
@@ -98,8 +103,7 @@ impl NewFile {
     }
 
     fn link(&self, path: &Path) -> io::Result<()> {
-        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+        Ok(linkat(CWD, by_descriptor(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
 
@@ -171,8 +175,10 @@ fn lacks_unnamed(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::ISDIR))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Opens what was seen to be no file and no link, and is not to become one.
+fn itself(path: &Path) -> io::Result<File> {
+    let file: File = open(path, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into();
+    if file.metadata()?.is_file() { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(file) }
 }
 
 /// `.NAME.PID.part` in the same folder.
@@ -243,7 +249,7 @@ mod tests {
         let begin = |text: &str| {
             let part = beside(&path).unwrap();
             fs::write(&part, text).unwrap();
-            NewFile { file: File::open(&part).unwrap(), path: path.clone(), place: Place::Beside(part) }
+            NewFile { file: File::open(&part).unwrap(), path: path.clone(), _folder: None, place: Place::Beside(part) }
         };
         begin("one").finish_new().unwrap();
         assert_eq!(begin("two").finish_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -251,6 +257,19 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"one".to_vec(), vec!["a".to_owned()]));
         begin("four").finish().unwrap();
         assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"four".to_vec(), vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_gets_its_name_in_the_folder_that_it_was_begun_in() {
+        let folder = Folder::new("moved");
+        let (named, moved, other) = (folder.0.join("named"), folder.0.join("moved"), folder.0.join("other"));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        let new = NewFile::create(&named.join("a"), PUBLIC).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        std::os::unix::fs::symlink(&other, &named).unwrap();
+        new.finish().unwrap();
+        assert!(moved.join("a").exists() && !other.join("a").exists());
     }
 
     #[test]

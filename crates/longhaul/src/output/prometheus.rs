@@ -3,10 +3,13 @@
 //! Source: the text-based format of `prometheus.io/docs/instrumenting/exposition_formats`, version 0.0.4.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::io;
 use std::path::PathBuf;
 
 use longhaul_kernel::new_file;
+use longhaul_kernel::open_folder::{OpenFolder, parent};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -42,10 +45,12 @@ impl PrometheusArgs {
             return Err(Failure::usage(message).remedy("name it longhaul.prom, for instance"));
         }
         overwrite.file(Some(path))?;
-        // A command may change its folder when it goes to the background.
-        let absolute = std::path::absolute(path).and_then(|path| new_file::followed(&path));
-        let path = absolute.map_err(|error| Failure::unwritable(path, error))?;
-        Ok(Some(Textfile { path, last: BTreeMap::new(), told: false }))
+        let unwritable = |error| Failure::unwritable(path, error);
+        let file = new_file::followed(path).map_err(unwritable)?;
+        // Opened once: a command may change its folder when it goes to the background, and another user what has the folder's name.
+        let folder = OpenFolder::open(parent(&file)).map_err(unwritable)?;
+        let Some(name) = file.file_name() else { return Err(unwritable(io::ErrorKind::InvalidInput.into())) };
+        Ok(Some(Textfile { name: name.to_owned(), folder, shown: path.clone(), last: BTreeMap::new(), told: false }))
     }
 }
 
@@ -53,7 +58,10 @@ impl PrometheusArgs {
 /// process that is killed leaves it, so each interval has its time.
 #[derive(Debug)]
 pub(crate) struct Textfile {
-    path: PathBuf,
+    folder: OpenFolder,
+    name: OsString,
+    /// As the user wrote it.
+    shown: PathBuf,
     last: BTreeMap<String, Value>,
     told: bool,
 }
@@ -80,16 +88,20 @@ impl Textfile {
         }
     }
 
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+
     fn write_last(&mut self) {
         self.write_text(&text(self.last.values()));
     }
 
     /// Writes the file anew with `text`, which has the format already.
     pub(crate) fn write_text(&mut self, text: &str) {
-        if let Err(error) = new_file::write(&self.path, text)
+        if let Err(error) = new_file::write(&self.path(), text)
             && !std::mem::replace(&mut self.told, true)
         {
-            let failure = Failure::unwritable(&self.path, error);
+            let failure = Failure::unwritable(&self.shown, error);
             let _ = failure.report_beside();
         }
     }
@@ -97,7 +109,7 @@ impl Textfile {
 
 impl Drop for Textfile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path());
     }
 }
 
@@ -190,6 +202,10 @@ fn written(labels: &[(String, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
@@ -217,18 +233,43 @@ longhaul_watch_timestamp_seconds{host="a\"b\\"} 1767225600.25
     #[test]
     fn the_file_has_both_directions_and_goes_with_its_writer() {
         let path = std::env::temp_dir().join(format!("longhaul-metrics-{}.prom", std::process::id()));
-        let mut file = Textfile { path, last: BTreeMap::new(), told: false };
+        let mut file = textfile(&path);
         for (direction, packets) in [("forward", 1), ("backward", 2), ("forward", 3)] {
             file.write(
                 &json!({ "schema": "longhaul.udp.interval/1", "direction": direction, "received_packets": packets }),
             );
         }
-        let path = file.path.clone();
         let text = std::fs::read_to_string(&path).unwrap();
         let forward = "longhaul_udp_received_packets{direction=\"forward\"} 3";
         assert!(text.contains(forward) && text.contains("{direction=\"backward\"} 2"), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
         drop(file);
         assert!(!path.exists());
+    }
+
+    fn textfile(path: &Path) -> Textfile {
+        let args = PrometheusArgs { prometheus: Some(path.to_owned()) };
+        args.open(Overwrite::by(true)).unwrap().unwrap()
+    }
+
+    /// Who owns the parent of its folder puts a link in the folder's place.
+    #[test]
+    fn it_stays_in_its_folder() {
+        let base = std::env::temp_dir().join(format!("longhaul-metrics-folder-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let (named, moved, other) = (base.join("named"), base.join("moved"), base.join("other"));
+        fs::create_dir_all(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        let mut file = textfile(&named.join("a.prom"));
+        file.write_text("1");
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+        fs::write(other.join("a.prom"), "kept").unwrap();
+        file.write_text("2");
+        assert_eq!(fs::read_to_string(moved.join("a.prom")).unwrap(), "2");
+        drop(file);
+        assert_eq!(fs::read_to_string(other.join("a.prom")).unwrap(), "kept");
+        assert!(!moved.join("a.prom").exists());
+        fs::remove_dir_all(&base).unwrap();
     }
 }

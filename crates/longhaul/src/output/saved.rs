@@ -3,13 +3,11 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use longhaul_kernel::new_file::{self, NewFile, PUBLIC, refuse_link_of_another, without_name};
+use longhaul_kernel::new_file::{self, NewFile, PUBLIC, without_name};
+use longhaul_kernel::open_folder::OpenFolder;
 use parquet::errors::ParquetError;
-use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::output::Failure;
@@ -26,7 +24,7 @@ const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     name: PathBuf,
-    open: Arc<OwnedFd>,
+    open: OpenFolder,
 }
 
 impl Folder {
@@ -39,16 +37,12 @@ impl Folder {
     }
 
     fn at(path: &Path) -> io::Result<Self> {
-        folder_at(path)?;
-        // A link of this user's own is followed; one that came in between is of somebody else.
-        let no_link = if path.is_symlink() { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let open = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | no_link, Mode::empty())?;
-        Ok(Self { name: path.to_owned(), open: Arc::new(open) })
+        Ok(Self { name: path.to_owned(), open: open_folder_at(path)? })
     }
 
-    /// A way to it that no rename changes (proc(5)).
-    fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.open.as_raw_fd()).into()
+    /// A way to it that no rename changes.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.open.path()
     }
 
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
@@ -112,16 +106,25 @@ fn remove_result(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that the user names, made if it is missing.
+/// The folder that the user names, made if it is missing, and open.
 ///
 /// # Errors
 /// It cannot be made, or is a link of another user.
-pub(crate) fn folder_at(path: &Path) -> io::Result<()> {
-    refuse_link_of_another(path)?;
-    fs::create_dir_all(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => io::Error::new(error.kind(), "it is a file, not a folder"),
+pub(crate) fn open_folder_at(path: &Path) -> io::Result<OpenFolder> {
+    OpenFolder::make(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            io::Error::new(error.kind(), "it is a file, not a folder")
+        }
         _ => error,
     })
+}
+
+/// The same for a command that writes into it at once.
+///
+/// # Errors
+/// As [`open_folder_at`].
+pub(crate) fn folder_at(path: &Path) -> io::Result<()> {
+    open_folder_at(path).map(drop)
 }
 
 const NO_RESULT_REMEDY: &str = "give a folder that -o wrote, or a file that --json printed";

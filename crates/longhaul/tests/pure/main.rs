@@ -11,6 +11,7 @@ mod fuzz_corpus;
 mod help;
 mod layout;
 mod manners;
+mod many_flows;
 mod planted;
 mod profile;
 mod ticks;

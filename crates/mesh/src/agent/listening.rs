@@ -15,13 +15,12 @@ use longhaul_units::{BitRate, Nanos};
 use super::shared::{Shared, View};
 use super::standing::PROBES_MOST;
 use super::testing;
+use crate::delivery::TESTS_OF_ROUND;
 use crate::error::Failure;
 use crate::folder::{random, site_of};
 use crate::link::Answering;
 use longhaul_mesh_model::message::Message;
 
-/// Throughput tests of a pair that a partner may begin in the time of a round: its own, and some that failed.
-const TESTS_OF_ROUND: usize = 3;
 /// The round of a test that has none, such as a diagnosis.
 const ROUND: Nanos = Nanos::from_secs(3600);
 /// One that ends, and the one after it.
@@ -39,7 +38,22 @@ pub(super) struct Partner {
 }
 
 /// Times by test and pair, the oldest first.
-type Begun = BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>;
+#[derive(Default)]
+struct Begun(BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>);
+
+impl Begun {
+    fn add(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) {
+        self.0.entry((test.name.clone(), pair)).or_default().push_back(now);
+    }
+
+    /// Until when this pair has had its tests.
+    fn too_often(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) -> Option<Nanos> {
+        let every = test.every.unwrap_or(ROUND);
+        let times = self.0.get_mut(&(test.name.clone(), pair))?;
+        times.retain(|at| at.saturating_add(every) > now);
+        (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
+    }
+}
 
 struct Probes {
     request: RequestId,
@@ -112,7 +126,7 @@ impl Partner {
     fn admit(&self, question: &Question) -> Result<Message, Failure> {
         let shared = &self.shared;
         let now = monotonic();
-        if let Some(until) = self.too_often(question, now) {
+        if let Some(until) = self.begun().too_often(question.test, question.pair, now) {
             return Ok(Message::Busy { retry_after_ns: until.saturating_sub(now).0 });
         }
         let answer = shared.gate().asked(monotonic(), question.request, question.test.holds());
@@ -124,22 +138,13 @@ impl Partner {
                 if served.is_err() {
                     shared.gate().release(monotonic(), question.request);
                 } else {
-                    self.begun().entry((question.test.name.clone(), question.pair)).or_default().push_back(now);
+                    self.begun().add(question.test, question.pair, now);
                     // One that was granted before is over: the gate says so.
                     *self.throughput() = Some((question.request, sender));
                 }
                 served
             }
         }
-    }
-
-    /// Until when this pair has had its tests.
-    fn too_often(&self, question: &Question, now: Nanos) -> Option<Nanos> {
-        let every = question.test.every.unwrap_or(ROUND);
-        let mut all = self.begun();
-        let times = all.get_mut(&(question.test.name.clone(), question.pair))?;
-        times.retain(|at| at.saturating_add(every) > now);
-        (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -206,5 +211,77 @@ impl Answering for Partner {
 
     fn answer(&self, peer: PublicKey, question: Message) -> Message {
         self.member(peer, question).unwrap_or_else(|failure| Message::Refused { message: failure.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::standing::Standing;
+    use crate::agent::test_site;
+
+    /// A mesh of `sites` sites, with a test an hour and round trips.
+    fn mesh(sites: usize) -> String {
+        let site = |number| format!("[[site]]\nname = 's{number}'\naddress = '127.0.0.1'\nrate = '1Gbit'\n");
+        let sites: String = (0..sites).map(site).collect();
+        format!(
+            "name = 'many'\n{sites}[[test]]\nname = 'delay'\nkind = 'rtt'\n\
+             [[test]]\nname = 'loss'\nkind = 'udp'\nevery = '1h'\npairs = 1\nrate = '1M'\n"
+        )
+    }
+
+    #[test]
+    fn a_pair_has_three_tests_in_a_round() {
+        let (_folder, shared) = test_site("listening-often", &mesh(3), "s0");
+        let partner = Partner::new(Arc::clone(&shared));
+        // As if it had run for long: it may have forgotten no test.
+        *shared.gate() = longhaul_mesh_model::admission::Gate::new(Nanos::ZERO, Nanos::ZERO);
+        let view = shared.view().unwrap();
+        let test = view.mesh.tests.iter().find(|test| test.name == "loss").unwrap();
+        let pair = (SiteId(1), view.own);
+        let request = RequestId { initiator: SiteId(1), number: 1 };
+        let question = || Question { request, test, pair, rate: BitRate(1_000_000) };
+        // The program that answers cannot be started here: nothing else refuses.
+        let is_busy = || match partner.admit(&question()) {
+            Ok(Message::Busy { retry_after_ns }) => (1..=3_600_000_000_000).contains(&retry_after_ns),
+            other => other.is_ok(),
+        };
+        let now = monotonic();
+        for began in 0..TESTS_OF_ROUND {
+            assert!(!is_busy(), "{began} in the round");
+            partner.begun().add(test, pair, now);
+        }
+        assert!(is_busy());
+        // Another pair has its own.
+        assert!(partner.begun().too_often(test, (SiteId(2), view.own), now).is_none());
+        // The first of three is over an hour after it began.
+        let (mut begun, minute) = (Begun::default(), |number: u64| Nanos::from_secs(number * 60));
+        [5, 10, 15].into_iter().for_each(|at| begun.add(test, pair, minute(at)));
+        assert_eq!(begun.too_often(test, pair, minute(64)), Some(minute(65)));
+        assert_eq!(begun.too_often(test, pair, minute(65)), None);
+    }
+
+    #[test]
+    fn a_site_answers_and_probes_512_partners_at_most() {
+        let (folder, shared) = test_site("listening-many", &mesh(700), "s0");
+        let partner = Partner::new(Arc::clone(&shared));
+        let view = shared.view().unwrap();
+        let test = view.mesh.tests.iter().find(|test| test.name == "delay").unwrap();
+        let of = |number: usize| RequestId { initiator: SiteId(number as u16), number: 7 };
+        let until = monotonic().saturating_add(Nanos::from_secs(600));
+        for number in 1..=PROBES_MOST {
+            partner.all_probes().push(Probes { request: of(number), until, _server: channel().0 });
+        }
+        let ask = |number| {
+            let pair = (SiteId(number as u16), view.own);
+            partner.probes(&Question { request: of(number), test, pair, rate: BitRate(0) }).unwrap_err().to_string()
+        };
+        assert!(ask(PROBES_MOST + 1).contains("too many partners"), "{}", ask(PROBES_MOST + 1));
+
+        // 699 partners, none of which has joined.
+        let mut standing = Standing::default();
+        standing.follow(&shared, &view);
+        assert_eq!(standing.count(), PROBES_MOST);
+        drop(folder);
     }
 }

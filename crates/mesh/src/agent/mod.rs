@@ -155,6 +155,12 @@ pub(crate) fn answering(
     site: &str,
     identity: &longhaul_channel::Identity,
 ) -> Result<impl link::Answering, Failure> {
+    Ok(listening::Partner::new(Arc::new(shared_for_tests(folder, site, identity)?)))
+}
+
+/// A site that runs nothing, with the mesh that is in `folder`.
+#[cfg(test)]
+fn shared_for_tests(folder: &Folder, site: &str, identity: &longhaul_channel::Identity) -> Result<Shared, Failure> {
     let belonging =
         crate::folder::Belonging { site: site.into(), coordinator: String::new(), key: identity.public().to_string() };
     let options = Options {
@@ -167,5 +173,25 @@ pub(crate) fn answering(
     let outbox = Outbox::open(&folder.file("outbox"))?;
     let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);
     shared.load()?;
-    Ok(listening::Partner::new(Arc::new(shared)))
+    Ok(shared)
+}
+
+/// Such a site in a folder of its own, which goes with the first part, with this mesh and without members.
+#[cfg(test)]
+fn test_site(name: &str, mesh: &str, site: &str) -> (impl Sized + use<>, Arc<Shared>) {
+    struct Gone(PathBuf);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+    let path = std::env::temp_dir().join(format!("longhaul-mesh-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let folder = Folder::new(&path);
+    folder.make().unwrap();
+    folder.write("mesh.toml", mesh).unwrap();
+    folder.put_members(&Default::default()).unwrap();
+    let identity = longhaul_channel::Identity::from_random(crate::folder::random().unwrap()).unwrap();
+    let shared = shared_for_tests(&folder, site, &identity).unwrap();
+    (Gone(path), Arc::new(shared))
 }

@@ -32,6 +32,11 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Begins what the mesh has and does not run yet. What the mesh does not have any more ends by itself.
     pub(super) fn follow(&mut self, shared: &Arc<Shared>, view: &View) {
         self.threads.retain(|_, thread| !thread.is_finished());

@@ -1,8 +1,8 @@
 //! Alarms while the coordinator runs: judged again as results arrive, shown on the page, told once each to a program and a web address, as are their
 //! ends; and a site is asked for a diagnosis of each. What was judged and what came of it is in one place, `told.rs`.
 //!
-//! What is an alarm is decided in `longhaul-mesh-model`; this judges the results of the last days from the beginning each time, as
-//! `longhaul mesh status` does, so that results which arrive late count at their own time.
+//! What is an alarm is decided in `longhaul-mesh-model`; `judging.rs` judges the results of the last days, for `longhaul mesh status` too, so
+//! that results which arrive late count at their own time.
 
 mod command;
 mod named;
@@ -22,7 +22,7 @@ use crate::coordinator::{mesh, now, now_ns};
 use crate::diagnoses;
 use crate::error::Failure;
 use crate::folder::Folder;
-use crate::shown;
+use crate::judging::Judging;
 use crate::store::{Archive, DAY_NS, Reader};
 use told::Told;
 
@@ -89,6 +89,7 @@ pub(crate) fn start(folder: &Folder, options: &AlarmOptions) -> Result<Arc<Watch
         told: Told::load(folder),
         open: Vec::new(),
         archive,
+        judging: Judging::default(),
     };
     thread::Builder::new().name("alarms".into()).spawn(move || watch.run()).map_err(Failure::new)?;
     Ok(watched)
@@ -102,6 +103,7 @@ struct Watch {
     /// As last judged, each with its id.
     open: Vec<(String, place::Alarm)>,
     archive: Archive,
+    judging: Judging,
 }
 
 impl Watch {
@@ -141,7 +143,7 @@ impl Watch {
 
     fn judge(&mut self) -> Result<(), Failure> {
         let (_, mesh) = mesh(&self.folder)?;
-        let open = shown::open_alarms(&mesh, &mut self.archive)?;
+        let open = self.judging.open(&mesh, &mut self.archive)?;
         let alarms: Vec<Alarm> = open.iter().map(|alarm| Alarm::new(&mesh, alarm)).collect();
         self.open = alarms.iter().map(|alarm| alarm.id.clone()).zip(open).collect();
         let now = now_ns();

@@ -1,11 +1,14 @@
 //! What the coordinator keeps: every result once, and sums.
 
+use std::ops::Range;
+
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
 use super::database::{Database, Form, Open, transact};
 use super::error::StoreError;
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
 use super::{Measurement, TestResult, Wanted};
 use super::{flows, measurements, rollups, series, summary, wanted};
 
@@ -34,8 +37,8 @@ const FORM: Form = Form {
 const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
      sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, received_rate_bps BIGINT NOT NULL, \
      PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
-/// Hours that are read at once: a day of 40 sites is 40,000 rows.
-const HOURS_AT_ONCE: i64 = 24;
+/// Hours that are read at once: of 40 sites they have 10,000 rows.
+const HOURS_AT_ONCE: i64 = 6;
 
 /// The sums of one pair's tests over an hour.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,10 +85,23 @@ impl Archive {
     /// # Errors
     /// As [`Archive::take`].
     pub fn take_at(&mut self, now_ns: i64, results: &[TestResult]) -> Result<usize, StoreError> {
+        self.take_within(now_ns, results, |_| i64::MAX)
+    }
+
+    /// The same, as long as a pair has fewer results of a test in an hour than `most`, which is given the test's name.
+    ///
+    /// # Errors
+    /// As [`Archive::take`].
+    pub fn take_within(
+        &mut self,
+        now_ns: i64,
+        results: &[TestResult],
+        most: impl Fn(&str) -> i64,
+    ) -> Result<usize, StoreError> {
         self.transact(async |transaction, flows| {
             let mut new = 0;
             for result in results {
-                new += usize::from(take(transaction, flows, result, now_ns).await?);
+                new += usize::from(take(transaction, flows, result, (now_ns, most(&result.test))).await?);
             }
             Ok(new)
         })
@@ -121,6 +137,25 @@ impl Archive {
         self.0.run(async |open| since(&mut open.connection, from_ns).await)
     }
 
+    /// Hands the results of some hours since 1970 to `take`, in order of time: it holds few of them at a time.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub(crate) fn each(&mut self, hours: Range<i64>, take: impl FnMut(&Names, Counted)) -> Result<(), StoreError> {
+        self.0.run(async |open| each(&mut open.connection, hours, take).await)
+    }
+
+    /// How many results there are of some hours since 1970.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub(crate) fn rows(&mut self, hours: Range<i64>) -> Result<i64, StoreError> {
+        let count = "SELECT count(*) FROM results WHERE hour >= $1 AND hour < $2";
+        self.0.run(async |Open { connection, .. }| {
+            sqlx::query_scalar(count).bind(hours.start).bind(hours.end).fetch_one(connection).await
+        })
+    }
+
     /// Sums by hour of all pairs since `from_ns`, by pair and hour.
     ///
     /// # Errors
@@ -143,10 +178,23 @@ impl Archive {
     /// # Errors
     /// As [`Archive::take`].
     pub fn take_measurements_at(&mut self, now_ns: i64, all: &[Measurement]) -> Result<usize, StoreError> {
+        self.take_measurements_within(now_ns, all, |_| i64::MAX)
+    }
+
+    /// The same, as [`Archive::take_within`].
+    ///
+    /// # Errors
+    /// As [`Archive::take`].
+    pub fn take_measurements_within(
+        &mut self,
+        now_ns: i64,
+        all: &[Measurement],
+        most: impl Fn(&str) -> i64,
+    ) -> Result<usize, StoreError> {
         self.transact(async |transaction, flows| {
             let mut new = 0;
             for one in all {
-                new += usize::from(measurements::take(transaction, flows, one, now_ns).await?);
+                new += usize::from(measurements::take(transaction, flows, one, (now_ns, most(&one.test))).await?);
             }
             Ok(new)
         })
@@ -193,18 +241,29 @@ impl Archive {
     }
 }
 
-/// Takes a result and counts it; whether it is new.
+/// What alarms are judged by.
+pub(crate) struct Counted {
+    pub(crate) at_ns: i64,
+    pub(crate) sent: i64,
+    pub(crate) lost: i64,
+    pub(crate) at_sender: Option<i64>,
+    pub(crate) at_receiver: Option<i64>,
+}
+
+/// Takes a result and counts it, where its pair has fewer than `most` of its hour; whether it is new.
 async fn take(
     to: &mut AnyConnection,
     flows: &mut Flows,
     result: &TestResult,
-    now_ns: i64,
+    (now_ns, most): (i64, i64),
 ) -> Result<bool, sqlx::Error> {
     let head = Head { id: &result.id, names: [&result.test, &result.sender, &result.receiver], at_ns: result.at_ns };
     let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
     let inserted = sqlx::query(
         "INSERT INTO results (hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+         WHERE (SELECT count(*) FROM (SELECT 1 FROM results WHERE hour = $1 AND flow = $2 LIMIT $10) AS kept) < $10 \
+         ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
     .bind(key.hour)
     .bind(key.flow)
@@ -215,6 +274,7 @@ async fn take(
     .bind(result.at_sender)
     .bind(result.at_receiver)
     .bind(result.received_rate_bps)
+    .bind(most)
     .execute(&mut *to)
     .await?;
     if inserted.rows_affected() == 0 {
@@ -224,26 +284,12 @@ async fn take(
     Ok(true)
 }
 
-/// Results since a time, a day of them at a time: a row in the library's hands takes more memory than a result.
 async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<TestResult>, sqlx::Error> {
-    let first = "SELECT coalesce(min(hour), 0) FROM results WHERE hour >= $1";
-    let first: i64 = sqlx::query_scalar(first).bind(from_ns.div_euclid(HOUR_NS)).fetch_one(&mut *from).await?;
-    let last: i64 = sqlx::query_scalar("SELECT coalesce(max(hour), -1) FROM results").fetch_one(&mut *from).await?;
-    let (mut results, mut named) = (Vec::new(), Named::default());
-    let mut hour = first;
-    while hour <= last {
-        let rows = sqlx::query(
-            "SELECT hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
-             WHERE hour >= $1 AND hour < $2 ORDER BY hour, after_ns, id",
-        );
-        let rows = rows.bind(hour).bind(hour + HOURS_AT_ONCE).fetch_all(&mut *from).await?;
-        for row in rows {
-            let key = Key::of(&row)?;
-            let at_ns = key.at_ns();
-            if at_ns < from_ns {
-                continue;
-            }
-            let [test, sender, receiver] = named.of(from, key.flow).await?;
+    let mut results = Vec::new();
+    read(from, from_ns.div_euclid(HOUR_NS)..i64::MAX, |names, key, row| {
+        let at_ns = key.at_ns();
+        if at_ns >= from_ns {
+            let [test, sender, receiver] = names.clone();
             results.push(TestResult {
                 id: digits(&key.id),
                 test,
@@ -257,9 +303,58 @@ async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<TestResult>
                 received_rate_bps: row.try_get(8)?,
             });
         }
-        hour += HOURS_AT_ONCE;
-    }
+        Ok(())
+    })
+    .await?;
     Ok(results)
+}
+
+async fn each(
+    from: &mut AnyConnection,
+    hours: Range<i64>,
+    mut take: impl FnMut(&Names, Counted),
+) -> Result<(), sqlx::Error> {
+    read(from, hours, |names, key, row| {
+        take(
+            names,
+            Counted {
+                at_ns: key.at_ns(),
+                sent: row.try_get(4)?,
+                lost: row.try_get(5)?,
+                at_sender: row.try_get(6)?,
+                at_receiver: row.try_get(7)?,
+            },
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Reads results of some hours in order of time, some hours of them at once: a row in the library's hands takes more memory than a result.
+async fn read(
+    from: &mut AnyConnection,
+    hours: Range<i64>,
+    mut take: impl FnMut(&Names, &Key, &AnyRow) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error> {
+    let first = "SELECT coalesce(min(hour), 0) FROM results WHERE hour >= $1";
+    let first: i64 = sqlx::query_scalar(first).bind(hours.start).fetch_one(&mut *from).await?;
+    let last: i64 = sqlx::query_scalar("SELECT coalesce(max(hour), -1) FROM results").fetch_one(&mut *from).await?;
+    let until = hours.end.min(last.saturating_add(1));
+    let mut named = Named::default();
+    let mut hour = first.max(hours.start);
+    while hour < until {
+        let rows = sqlx::query(
+            "SELECT hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
+             WHERE hour >= $1 AND hour < $2 ORDER BY hour, after_ns, id",
+        );
+        let next = until.min(hour.saturating_add(HOURS_AT_ONCE));
+        for row in rows.bind(hour).bind(next).fetch_all(&mut *from).await? {
+            let key = Key::of(&row)?;
+            take(named.of(from, key.flow).await?, &key, &row)?;
+        }
+        hour = next;
+    }
+    Ok(())
 }
 
 /// Sums by hour. The database adds up; the order is that of the names' bytes, in each database.
@@ -271,7 +366,7 @@ async fn hours(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Hour>, sqlx
     let rows = rows.bind(from_ns.div_euclid(HOUR_NS)).fetch_all(&mut *from).await?;
     let (mut hours, mut named) = (Vec::new(), Named::default());
     for row in rows {
-        let [test, sender, receiver] = named.of(from, row.try_get(1)?).await?;
+        let [test, sender, receiver] = named.of(from, row.try_get(1)?).await?.clone();
         let begin_ns = row.try_get::<i64, _>(0)? * HOUR_NS;
         let (tests, sent, lost) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
         hours.push(Hour { test, sender, receiver, begin_ns, tests, sent, lost });

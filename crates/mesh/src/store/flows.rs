@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 /// An hour in nanoseconds.
-pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 pub(super) const FLOWS: &str = "CREATE TABLE IF NOT EXISTS flows (flow BIGINT PRIMARY KEY, test TEXT NOT NULL, sender TEXT NOT NULL, \
      receiver TEXT NOT NULL, UNIQUE (sender, receiver, test)) WITHOUT ROWID";
@@ -20,7 +20,7 @@ pub(super) const EARLY: &str = "CREATE TABLE IF NOT EXISTS early (id BLOB PRIMAR
 const KNOWN_MOST: usize = 300_000;
 
 /// Test, sender, receiver.
-pub(super) type Names = [String; 3];
+pub(crate) type Names = [String; 3];
 
 /// The numbers of flows, as far as they were asked for.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ pub(super) struct Named(BTreeMap<i64, Names>);
 
 impl Named {
     /// The names of a row's flow.
-    pub(super) async fn of(&mut self, from: &mut AnyConnection, flow: i64) -> Result<Names, sqlx::Error> {
+    pub(super) async fn of(&mut self, from: &mut AnyConnection, flow: i64) -> Result<&Names, sqlx::Error> {
         // Those of a flow that is new are in the database before its first row is.
         if !self.0.contains_key(&flow) {
             let rows = sqlx::query("SELECT flow, test, sender, receiver FROM flows").fetch_all(from).await?;
@@ -135,7 +135,7 @@ impl Named {
                 rows.iter().map(|row| Ok((row.try_get(0)?, [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?])));
             self.0 = named.collect::<Result<_, sqlx::Error>>()?;
         }
-        self.0.get(&flow).cloned().ok_or_else(|| sqlx::Error::Decode(format!("the flow {flow} has no names").into()))
+        self.0.get(&flow).ok_or_else(|| sqlx::Error::Decode(format!("the flow {flow} has no names").into()))
     }
 }
 

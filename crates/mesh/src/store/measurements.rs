@@ -21,12 +21,12 @@ pub(super) const TCP: &str = "CREATE TABLE IF NOT EXISTS tcp (hour BIGINT NOT NU
 pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
      id BLOB NOT NULL, alarm TEXT NOT NULL, diagnosis TEXT NOT NULL, PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
 
-/// Takes a measurement; whether it is new.
+/// Takes a measurement, where its pair has fewer than `most` of its hour; whether it is new.
 pub(super) async fn take(
     to: &mut AnyConnection,
     flows: &mut Flows,
     one: &Measurement,
-    now_ns: i64,
+    (now_ns, most): (i64, i64),
 ) -> Result<bool, sqlx::Error> {
     if one.measured == Measured::Unknown {
         return Ok(false);
@@ -34,9 +34,9 @@ pub(super) async fn take(
     let head = Head { id: &one.id, names: [&one.test, &one.sender, &one.receiver], at_ns: one.at_ns };
     let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
     let rows = match &one.measured {
-        Measured::Rtt(trips) => take_round_trips(to, &key, trips).await?,
-        Measured::Tcp(flow) => take_tcp(to, &key, flow).await?,
-        Measured::Diagnose(diagnosis) => take_diagnosis(to, &key, one, diagnosis).await?,
+        Measured::Rtt(trips) => take_round_trips(to, (&key, most), trips).await?,
+        Measured::Tcp(flow) => take_tcp(to, (&key, most), flow).await?,
+        Measured::Diagnose(diagnosis) => take_diagnosis(to, (&key, most), one, diagnosis).await?,
         Measured::Unknown => 0,
     };
     if rows == 0 {
@@ -120,7 +120,7 @@ impl Reading<'_> {
             let key = Key::of(&row)?;
             let at_ns = key.at_ns();
             if at_ns >= self.from_ns {
-                let [test, sender, receiver] = self.named.of(self.from, key.flow).await?;
+                let [test, sender, receiver] = self.named.of(self.from, key.flow).await?.clone();
                 let measured = measured(&row)?;
                 self.all.push(Measurement { id: digits(&key.id), test, sender, receiver, at_ns, measured });
             }
@@ -131,11 +131,12 @@ impl Reading<'_> {
 
 type Taken = Result<u64, sqlx::Error>;
 
-async fn take_round_trips(to: &mut AnyConnection, key: &Key, trips: &RoundTrips) -> Taken {
+async fn take_round_trips(to: &mut AnyConnection, (key, most): (&Key, i64), trips: &RoundTrips) -> Taken {
     let quantile = |of: fn(&Quantiles) -> i64| trips.quantiles.as_ref().map(of);
     let inserted = sqlx::query(
         "INSERT INTO round_trips (hour, flow, after_ns, id, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, \
-         outages, longest_outage_ns, gaps_ns) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+         outages, longest_outage_ns, gaps_ns) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 \
+         WHERE (SELECT count(*) FROM (SELECT 1 FROM round_trips WHERE hour = $1 AND flow = $2 LIMIT $16) AS kept) < $16 \
          ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
     .bind(key.hour)
@@ -153,16 +154,18 @@ async fn take_round_trips(to: &mut AnyConnection, key: &Key, trips: &RoundTrips)
     .bind(trips.outages)
     .bind(trips.longest_outage_ns)
     .bind(trips.gaps_ns)
+    .bind(most)
     .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
 }
 
-async fn take_tcp(to: &mut AnyConnection, key: &Key, flow: &TcpFlow) -> Taken {
+async fn take_tcp(to: &mut AnyConnection, (key, most): (&Key, i64), flow: &TcpFlow) -> Taken {
     let inserted = sqlx::query(
         "INSERT INTO tcp (hour, flow, after_ns, id, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
          min_rtt_ns, congestion_control, limited_by, limited_share) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 \
+         WHERE (SELECT count(*) FROM (SELECT 1 FROM tcp WHERE hour = $1 AND flow = $2 LIMIT $15) AS kept) < $15 ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
     .bind(key.hour)
     .bind(key.flow)
@@ -178,16 +181,23 @@ async fn take_tcp(to: &mut AnyConnection, key: &Key, flow: &TcpFlow) -> Taken {
     .bind(&flow.congestion_control)
     .bind(&flow.limited_by)
     .bind(flow.limited_share)
+    .bind(most)
     .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
 }
 
 /// The site that was asked for it need not be asked again.
-async fn take_diagnosis(to: &mut AnyConnection, key: &Key, head: &Measurement, diagnosis: &Diagnosis) -> Taken {
+async fn take_diagnosis(
+    to: &mut AnyConnection,
+    (key, most): (&Key, i64),
+    head: &Measurement,
+    diagnosis: &Diagnosis,
+) -> Taken {
     let text = serde_json::to_string(diagnosis).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
     let inserted = sqlx::query(
-        "INSERT INTO diagnoses (hour, flow, after_ns, id, alarm, diagnosis) VALUES ($1, $2, $3, $4, $5, $6) \
+        "INSERT INTO diagnoses (hour, flow, after_ns, id, alarm, diagnosis) SELECT $1, $2, $3, $4, $5, $6 \
+         WHERE (SELECT count(*) FROM (SELECT 1 FROM diagnoses WHERE hour = $1 AND flow = $2 LIMIT $7) AS kept) < $7 \
          ON CONFLICT (hour, flow, after_ns, id) DO NOTHING",
     )
     .bind(key.hour)
@@ -196,6 +206,7 @@ async fn take_diagnosis(to: &mut AnyConnection, key: &Key, head: &Measurement, d
     .bind(key.id.clone())
     .bind(&diagnosis.alarm)
     .bind(text)
+    .bind(most)
     .execute(&mut *to)
     .await?;
     sqlx::query("DELETE FROM wanted WHERE alarm = $1 AND sender = $2 AND receiver = $3")

@@ -30,9 +30,11 @@ mod summary;
 mod wanted;
 
 pub use address::{Address, AddressError};
+pub(crate) use archive::Counted;
 pub use archive::{Archive, Hour};
 pub use error::StoreError;
 pub use figures::{Figures, Metric, OfPair};
+pub(crate) use flows::HOUR_NS;
 pub use outbox::{Kept, Outbox};
 pub use reader::{PairSum, Point, Reader, Span, Tested};
 pub use series::Series;

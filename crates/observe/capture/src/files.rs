@@ -10,6 +10,7 @@ use longhaul_captures::spool::{EXTENSION, HEADER_BYTES, Kind, Meta, control_bloc
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
 use longhaul_kernel::new_file::without_name;
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_units::Nanos;
 
 use crate::spec::{CaptureError, SpoolSpec};
@@ -23,15 +24,18 @@ const DIRECT_LEAST: usize = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct SpoolFiles {
     spec: SpoolSpec,
+    /// Opened once: the next file is made in it, whatever has its name by then.
+    folder: OpenFolder,
     meta: Meta,
     file: File,
     /// The same file, opened with `O_DIRECT` where the file system can.
     direct: Option<File>,
-    path: PathBuf,
+    /// Its name in the folder.
+    name: String,
     /// Length of the complete blocks. Bytes beyond it are left over from a failed write.
     bytes: u64,
     opened: Nanos,
-    closed: VecDeque<(PathBuf, u64)>,
+    closed: VecDeque<(String, u64)>,
     /// Bytes of all earlier files.
     bytes_before: u64,
     removed: u64,
@@ -43,8 +47,13 @@ impl SpoolFiles {
     /// Creates the folder and its first file.
     pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
-        fs::create_dir_all(&spec.folder).map_err(failed)?;
-        let entries = fs::read_dir(&spec.folder).map_err(failed)?;
+        Self::create_in(OpenFolder::make(&spec.folder).map_err(failed)?, spec, meta)
+    }
+
+    /// Creates the first file in `folder`, which the spec only names.
+    pub(crate) fn create_in(folder: OpenFolder, spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
+        let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
+        let entries = fs::read_dir(folder.path()).map_err(failed)?;
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
         for path in paths.filter(|path| path.extension().is_some_and(|end| end == EXTENSION)) {
             if !spec.replace {
@@ -53,15 +62,16 @@ impl SpoolFiles {
             fs::remove_file(&path).map_err(failed)?;
         }
         // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
-        let reserve = reserve(&spec.folder).ok();
-        let (path, file) = open(&spec.folder, meta.file).map_err(failed)?;
+        let reserve = reserve(&folder.path()).ok();
+        let (name, file) = open(&folder, meta.file).map_err(failed)?;
         let direct = open_direct(&file).ok();
         let mut files = Self {
             spec: spec.clone(),
+            folder,
             meta: meta.clone(),
             file,
             direct,
-            path,
+            name,
             bytes: 0,
             opened: monotonic(),
             closed: VecDeque::new(),
@@ -138,16 +148,16 @@ impl SpoolFiles {
     pub(crate) fn roll(&mut self) -> io::Result<()> {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };
         let described = control_block(Kind::Meta, meta.started_ns, &meta);
-        let (path, file) = open(&self.spec.folder, meta.file)?;
+        let (name, file) = open(&self.folder, meta.file)?;
         // If there is no space for the next file, continue this one.
         if let Err(error) = file.write_all_at(&described, 0).and_then(|()| self.close()) {
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(self.folder.path().join(name));
             return Err(error);
         }
         // What the file system cannot do it cannot in the next file either.
         self.direct = self.direct.take().and_then(|_| open_direct(&file).ok());
         self.bytes_before += self.bytes;
-        self.closed.push_back((std::mem::replace(&mut self.path, path), self.bytes));
+        self.closed.push_back((std::mem::replace(&mut self.name, name), self.bytes));
         (self.file, self.bytes, self.opened, self.meta) = (file, described.len() as u64, monotonic(), meta);
         self.remove_oldest();
         Ok(())
@@ -164,10 +174,10 @@ impl SpoolFiles {
         let Some(keep) = self.spec.keep_bytes else { return };
         let mut all: u64 = self.closed.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.spec.roll_bytes.0;
         while all > keep.0
-            && let Some((path, bytes)) = self.closed.pop_front()
+            && let Some((name, bytes)) = self.closed.pop_front()
         {
             // Somebody else may have removed it already.
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(self.folder.path().join(name));
             all -= bytes;
             self.removed += 1;
         }
@@ -185,8 +195,8 @@ impl SpoolFiles {
 
     /// The files that exist, oldest first, and how many were removed.
     pub(crate) fn files(&self) -> (Vec<PathBuf>, u64) {
-        let closed = self.closed.iter().map(|(path, _)| path.clone());
-        (closed.chain([self.path.clone()]).collect(), self.removed)
+        let names = self.closed.iter().map(|(name, _)| name).chain([&self.name]);
+        (names.map(|name| self.spec.folder.join(name)).collect(), self.removed)
     }
 }
 
@@ -195,13 +205,57 @@ fn reserve(folder: &Path) -> io::Result<File> {
     file.write_all(&vec![1; RESERVE_BYTES]).map(|()| file)
 }
 
-fn open(folder: &Path, number: u32) -> io::Result<(PathBuf, File)> {
-    let path = folder.join(format!("{number:08}.{EXTENSION}"));
-    let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-    Ok((path, file))
+fn open(folder: &OpenFolder, number: u32) -> io::Result<(String, File)> {
+    let name = format!("{number:08}.{EXTENSION}");
+    let file = OpenOptions::new().write(true).create_new(true).open(folder.path().join(&name))?;
+    Ok((name, file))
 }
 
 /// Whether `error` says that the disk is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use longhaul_units::Bytes;
+
+    use super::*;
+
+    /// Who owns the folder's parent puts a link in its place between two files.
+    #[test]
+    fn the_next_file_is_made_in_the_same_folder() {
+        let base = std::env::temp_dir().join(format!("longhaul-spool-files-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let (named, moved, other) = (base.join("named"), base.join("moved"), base.join("other"));
+        fs::create_dir_all(&other).unwrap();
+        let spec = SpoolSpec {
+            folder: named.clone(),
+            replace: false,
+            roll_bytes: Bytes(4096),
+            roll_time: None,
+            keep_bytes: Some(Bytes(2 * 4096)),
+        };
+        let mut files = SpoolFiles::create(&spec, &Meta { file: 1, ..Meta::default() }).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+        // One of the same name, which shall not be removed as the oldest.
+        let oldest = other.join(format!("00000001.{EXTENSION}"));
+        fs::write(&oldest, "kept").unwrap();
+        for _ in 0..3 {
+            files.append(&pad_block(4096)).unwrap();
+            files.roll().unwrap();
+        }
+        let names = |folder: &Path| {
+            let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(names(&other), [oldest.file_name().unwrap()]);
+        assert!(names(&moved).contains(&format!("00000004.{EXTENSION}").into()), "{:?}", names(&moved));
+        assert!(files.files().1 > 0 && !names(&moved).contains(&oldest.file_name().unwrap().to_owned()));
+        fs::remove_dir_all(&base).unwrap();
+    }
 }

@@ -446,7 +446,6 @@ fn rtt(samples: &Samples) -> Option<RttSummary> {
 pub(crate) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::DirectionSummary {
     let captured_ns = data_ns - pace.left_out_ns;
     let captured = payload.saturating_sub(pace.left_out_bytes);
-    let intervals = pace.intervals.unwrap_or_default();
     crate::DirectionSummary {
         payload_rate_bps: if captured_ns > 0 { (captured as f64 * 8e9 / captured_ns as f64) as u64 } else { 0 },
         left_out_ns: pace.left_out_ns,
@@ -454,8 +453,8 @@ pub(crate) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::DirectionS
         peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
         longest_silence_ns: pace.longest_silence_ns,
         bursts: pace.bursts,
-        interval_quantiles_ns: IntervalQuantiles::of(&intervals),
-        intervals,
+        // Nobody needs the bins any more, which take more memory than all else that is kept of a flow.
+        interval_quantiles_ns: pace.intervals.as_ref().and_then(IntervalQuantiles::of),
         ..crate::DirectionSummary::default()
     }
 }

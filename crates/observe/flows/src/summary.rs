@@ -127,9 +127,6 @@ pub struct DirectionSummary {
     pub bursts: Bursts,
     /// Intervals between data packets.
     pub interval_quantiles_ns: Option<IntervalQuantiles>,
-    /// Intervals between data packets, all bins.
-    #[serde(skip)]
-    pub intervals: Intervals,
     /// What only TCP has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<Box<TcpSummary>>,

@@ -35,7 +35,8 @@ pub struct Orphan {
     id: NamespaceId,
 }
 
-/// Namespaces of labs in which programs run though the process that held the lab has ended.
+/// Namespaces of this user's labs in which programs run though the process that held the lab has ended. Another user can give his own
+/// namespace any mark.
 ///
 /// # Errors
 /// Where `/proc` cannot be read.
@@ -49,6 +50,7 @@ pub fn find() -> std::io::Result<Vec<Orphan>> {
         let Ok(namespace) = NetNamespace::of_process(pid) else { continue };
         let Ok(id) = namespace.id() else { continue };
         if seen.insert(id)
+            && namespace.is_callers()
             && let Ok(Some(lab)) = namespace.enter(abandoned_lab)
         {
             orphans.push(Orphan { lab, id });

@@ -19,6 +19,8 @@ caveat_codes! {
     PACING_NOT_ACHIEVED = "pacing_not_achieved";
     /// The sender stopped early.
     SENDER_STOPPED = "sender_stopped";
+    /// The server's limit of memory has room for a part of the samples alone.
+    SAMPLES_THINNED = "samples_thinned";
     /// Some packets had no time stamp.
     PACKETS_UNSTAMPED = "packets_unstamped";
     /// The realtime clock was set during the test.

@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use longhaul_session::{DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
-use longhaul_units::Nanos;
+use longhaul_units::{Bytes, Nanos};
 
 use crate::caveats;
 use crate::event::Event;
@@ -55,6 +55,9 @@ pub(crate) trait Data {
 
     /// The session proved that `connection` belongs to stream `id`.
     fn admit(&mut self, _id: TcpStreamId, _connection: TcpStream) {}
+
+    /// At a server: datagrams of a stream are the test's only where they come from the stream's address of `to`.
+    fn proven(&self, _to: &[SocketAddr]) {}
 
     /// Begins to send; at a server of a test with datagrams to the addresses `to`.
     fn start_sending(&mut self, to: &[SocketAddr]);
@@ -122,6 +125,8 @@ pub(crate) enum Place {
         peer: IpAddr,
         /// Whether the test may change settings of this host, which includes the congestion controls of its kernel.
         host_settings: bool,
+        /// Most memory that the test may hold.
+        memory: Bytes,
         /// Where data arrives.
         data_port: DataPort,
     },

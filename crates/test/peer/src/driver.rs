@@ -134,6 +134,11 @@ pub(crate) fn drive(
                         Err(error) => session.handle_data_failed(now, error),
                     }
                 }
+                Output::Proven { to } => {
+                    if let Some(data) = &data {
+                        data.proven(&to);
+                    }
+                }
                 Output::StartSending { to } => {
                     if let Some(data) = &mut data {
                         data.start_sending(&to);

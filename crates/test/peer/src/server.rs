@@ -199,8 +199,13 @@ fn serve(
         ends: Nanos::ZERO,
         turn: Arc::default(),
     };
-    let place =
-        Place::Server { own, peer: peer.ip(), host_settings: options.caps.host_settings, data_port: options.data_port };
+    let place = Place::Server {
+        own,
+        peer: peer.ip(),
+        host_settings: options.caps.host_settings,
+        memory: options.caps.memory,
+        data_port: options.data_port,
+    };
     drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
 }
 

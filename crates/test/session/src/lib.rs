@@ -41,6 +41,7 @@ mod transfer;
 pub use admission::{Admission, BusyPolicy, Ticket, Verdict};
 pub use client::{ClientConfig, ClientSession};
 pub use error::TOO_LONG;
+pub use kind::tcp::left_for_samples;
 pub use kind::{Cut, EndReport, TestEnd, TestKind, TestParameters};
 pub use limits::Caps;
 pub use message::{Accept, Hello, MeasurementId, Message, Progress, Refusal, SessionError};

@@ -49,7 +49,8 @@ pub struct Caps {
     /// Largest block that a TCP flow writes at a time. Servers that do not send it allow what every longhaul does.
     #[serde(default = "largest_block")]
     pub block: Bytes,
-    /// Most memory that a test may hold on this host: socket buffers as large as the kernel makes them, and the block.
+    /// Most memory that a test may hold on this host: socket buffers as large as the kernel makes them, and the block. Samples get what
+    /// these leave.
     #[serde(default = "any_memory")]
     pub memory: Bytes,
     /// Largest report.
@@ -58,6 +59,11 @@ pub struct Caps {
     /// NAPI, ring and interrupts of the receiving interface, time stamps of a NIC, congestion controls that the kernel does not have yet.
     #[serde(default = "allowed")]
     pub host_settings: bool,
+}
+
+/// What `sockets` socket buffers of `bytes` each take, and a block. The kernel allocates twice what it is asked for (socket(7)).
+pub(crate) fn held_bytes(bytes: u64, sockets: u64, block: u64) -> u64 {
+    bytes.saturating_mul(2).saturating_mul(sockets).saturating_add(block)
 }
 
 /// The caps of servers that do not send them all.
@@ -116,8 +122,7 @@ impl Caps {
         if given > self.sockbuf.0 {
             return Err(ParameterError::new(field, Bytes(given), format!("this server allows {}", self.sockbuf)));
         }
-        // The kernel allocates twice what it is asked for (socket(7)).
-        let sum = given.saturating_mul(2).saturating_mul(sockets).saturating_add(block);
+        let sum = held_bytes(given, sockets, block);
         if sum > self.memory.0 {
             let allowed = format!(
                 "{sockets} sockets with twice that, and the block, are {}; this server allows {} for a test",

@@ -35,6 +35,11 @@ pub enum Output {
     OpenData(DataPlan),
     /// No datagram of the proof has passed for long. If this host dropped them, call `handle_data_blocked`.
     LookForDrops,
+    /// Server: the client has proven these addresses, one for each stream. Take data from no other address.
+    Proven {
+        /// The client's address of each stream.
+        to: Vec<SocketAddr>,
+    },
     /// Start to send bulk data as the plan says, or to answer the client's where the kind of test has it so; at the end of sending comes [`DataEvent::Sent`](crate::DataEvent::Sent).
     StartSending {
         /// The client's proven address of each stream, at the server; empty at the client.

@@ -219,6 +219,7 @@ impl ServerSession {
         if to.is_none()
             && let Some(addresses) = proof.addresses()
         {
+            self.line.push(Output::Proven { to: addresses.clone() });
             if granted.kind().answers() {
                 // The client's first datagram may overtake its `Start`.
                 self.line.push(Output::StartSending { to: addresses.clone() });

@@ -11,7 +11,7 @@ caveat_codes! {
     DROPS_UNSEEN = "drops_unseen";
     /// Counters saw more drops than packets were lost: other traffic was dropped too.
     COUNTERS_EXCEED_LOSSES = "counters_exceed_losses";
-    /// Packets with the cookie of the test had impossible sequence numbers.
+    /// Packets with the cookie of the test came from another address, or had numbers that the sender never sent.
     FOREIGN_PACKETS = "foreign_packets";
     /// Packets travelled in batches, so one drop may stand for a whole batch.
     BATCHES_HIDE_THE_WIRE = "batches_hide_the_wire";

@@ -219,7 +219,9 @@ impl UdpResult {
         }
         let foreign = sum(|stream| stream.counts.out_of_range_packets);
         if foreign > 0 {
-            let message = format!("{foreign} packets with the test's cookie had impossible sequence numbers");
+            let message = format!(
+                "{foreign} packets with the test's cookie came from elsewhere: their address or number is not the sender's"
+            );
             caveats.push(Caveat::new(caveats::FOREIGN_PACKETS, message, "find out what else sends to the data port"));
         }
         if granularity == Granularity::Superpacket && lost_packets > 0 {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,6 +16,10 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 /// The calling thread's own network namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
+
+/// `_IO(0xb7, 1)` and `_IO(0xb7, 4)` of `<linux/nsfs.h>`.
+const NS_GET_USERNS: libc::Ioctl = 0xb701;
+const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 
 /// Why a network namespace could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +164,26 @@ impl NetNamespace {
         let stat = rustix::fs::fstat(&self.fd)
             .map_err(|source| NamespaceError::Io { action: "stat", source: source.into() })?;
         Ok(NamespaceId { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    /// Whether the caller made the user namespace that it belongs to (ioctl_ns(2)): root is who made the first one.
+    pub fn is_callers(&self) -> bool {
+        self.owner_uid().is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+    }
+
+    /// As the caller's user namespace numbers him. `EPERM` where it belongs to one that is neither the caller's nor below it.
+    fn owner_uid(&self) -> io::Result<u32> {
+        // SAFETY: NS_GET_USERNS takes no argument and gives a new descriptor or an error.
+        let user = unsafe { libc::ioctl(self.fd.as_raw_fd(), NS_GET_USERNS) };
+        if user < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just opened it for this caller, and nobody else has it.
+        let user = unsafe { OwnedFd::from_raw_fd(user) };
+        let mut uid: libc::uid_t = 0;
+        // SAFETY: NS_GET_OWNER_UID writes one uid_t to where the pointer leads, which lives until the call returns.
+        let done = unsafe { libc::ioctl(user.as_raw_fd(), NS_GET_OWNER_UID, &raw mut uid) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(uid) }
     }
 
     /// The inode number, as in `net:[…]`.

@@ -163,6 +163,17 @@ impl Ord for Ranked {
     }
 }
 
+impl Kept {
+    fn of(top: usize, sort: Sort) -> Self {
+        Self { top, sort, flows_total: 0, largest: BinaryHeap::new(), series: None }
+    }
+
+    /// The flows in their order.
+    fn flows(self) -> Vec<FlowSummary> {
+        self.largest.into_sorted_vec().into_iter().map(|Reverse(Ranked(_, flow))| flow).collect()
+    }
+}
+
 impl Sink for Kept {
     fn flow(&mut self, summary: FlowSummary) {
         self.flows_total += 1;
@@ -191,20 +202,27 @@ pub(crate) fn run(args: Args) -> Outcome {
     let file = args.output.as_deref().map(series_in).transpose()?;
     let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
     let sort = if args.worst { Sort::Loss } else { args.sort };
-    let kept = Kept { top: args.top, sort, flows_total: 0, largest: BinaryHeap::new(), series };
+    // Whoever draws reads twice: all flows of very many are kept in the second pass, so that they are not in memory beside its own.
+    let all_later = args.html.is_some() && !(1..=PAGE_FLOWS).contains(&args.top);
+    let kept = Kept { series, ..Kept::of(if all_later { PAGE_FLOWS } else { args.top }, sort) };
     let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
-    let (kept, totals) = flows.finish();
-    if let Some(series) = kept.series {
+    let (mut kept, totals) = flows.finish();
+    if let Some(series) = kept.series.take() {
         series.finish().map_err(unwritable_series)?;
     }
     if let Some(file) = file {
         file.finish().map_err(unwritable_series)?;
     }
-    let ranked = kept.largest.into_sorted_vec();
-    let flows = ranked.into_iter().map(|Reverse(Ranked(_, flow))| flow).collect();
-    let result = AnalyzeResult { totals, flows_total: kept.flows_total, flows };
+    let mut result = AnalyzeResult { totals, flows_total: kept.flows_total, flows: kept.flows() };
+    let mut page = None;
+    if args.html.is_some() {
+        let all = all_later.then(|| Kept::of(args.top, sort));
+        let (html, all) = draw(&args, &started_at, &result, all)?;
+        page = Some(html);
+        result.flows = all.map_or(result.flows, Kept::flows);
+    }
     let caveats = caveats(&trace, &result);
     let parameters = AnalyzeParameters {
         files: trace.paths(),
@@ -215,37 +233,68 @@ pub(crate) fn run(args: Args) -> Outcome {
         from_ns: trace.span().map(|span| span.start).filter(|ns| *ns > i64::MIN),
         to_ns: trace.span().map(|span| span.end).filter(|ns| *ns < i64::MAX),
     };
-    let text = match args.worst {
-        true => longhaul_report::text::analyze::worst(&result),
-        false => longhaul_report::text::analyze::report(&result),
-    };
     let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, caveats);
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
-    if let Some(file) = &args.html {
-        draw(&args, file, &envelope.started_at, &envelope.result, text.clone())?;
+    if let (Some(file), Some(page)) = (&args.html, page) {
+        write_named(file, &page)?;
     }
-    print_result(&envelope, args.json, |_| text);
+    print_result(&envelope, args.json, |result| text(result, args.worst));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the captures again and draws the largest flows.
-fn draw(args: &Args, file: &Path, at: &str, result: &AnalyzeResult, text: String) -> Result<(), Failure> {
+fn text(result: &AnalyzeResult, worst: bool) -> String {
+    if worst { longhaul_report::text::analyze::worst(result) } else { longhaul_report::text::analyze::report(result) }
+}
+
+/// Reads the captures again: the page of the largest flows, and all flows where they are wanted only now.
+fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Result<(String, Option<Kept>), Failure> {
     let filter = args.selected.filter();
     let mut trace = Trace::open(&args.paths, filter)?;
-    let mut flows = Flows::with_gaps(FlowOptions::default(), Figures::of(&result.flows, trace.gaps()), trace.gaps());
+    let second = Second { figures: Figures::of(&result.flows, trace.gaps()), all };
+    let mut flows = Flows::with_gaps(FlowOptions::default(), second, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
+    let Second { figures, all } = flows.finish().0;
     let report = Report {
         title: trace.paths().join(", "),
         started_at: at.to_owned(),
         longhaul: env!("CARGO_PKG_VERSION").to_owned(),
-        flows: flows.finish().0.flows(),
+        flows: figures.flows(),
         flows_total: result.flows_total,
-        text,
+        text: text(result, args.worst),
     };
-    write_named(file, &report.html())
+    Ok((report.html(), all))
 }
+
+/// What a second pass is for.
+struct Second {
+    figures: Figures,
+    all: Option<Kept>,
+}
+
+impl Sink for Second {
+    fn flow(&mut self, summary: FlowSummary) {
+        if let Some(all) = &mut self.all {
+            all.flow(summary);
+        }
+    }
+
+    fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
+        self.figures.millisecond(flow, forward, at_ns, row);
+    }
+
+    fn interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
+        self.figures.interval(flow, forward, at_ns, interval_ns);
+    }
+
+    fn ack_interval(&mut self, flow: u64, forward: bool, at_ns: i64, interval_ns: i64) {
+        self.figures.ack_interval(flow, forward, at_ns, interval_ns);
+    }
+}
+
+/// Flows that a page has in words, however many were asked for: it is held in memory several times, and 100,000 lines are no page.
+const PAGE_FLOWS: usize = 1_000;
 
 /// The file of all flows' series.
 const SERIES: &str = "series.parquet";

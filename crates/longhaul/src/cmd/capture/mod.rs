@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file::refuse_link_of_another;
 use longhaul_kernel::signals::{Nudge, Stop};
 use longhaul_kernel::wait::readable_until;
 use longhaul_result::Caveat;
@@ -154,9 +153,6 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         args.output = Some(into.spool.clone());
     }
     let mut spec = args.spec()?;
-    if let Some(folder) = &args.output {
-        refuse_link_of_another(folder).map_err(|error| Failure::unwritable(folder, error))?;
-    }
     let signals = |error| Failure::new("signals", error);
     // Resolve names before signals are caught: a signal then ends the program at once.
     spec.logging = args.to.targets(spec.snap_bytes)?;

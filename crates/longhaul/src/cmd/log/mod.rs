@@ -17,7 +17,7 @@ use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
-use crate::output::saved::folder_at;
+use crate::output::saved::open_folder_at;
 use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
 
 /// The port of the control connections and of the first capture's datagrams. `longhaul serve` has 5210.
@@ -127,9 +127,15 @@ impl Args {
         if self.captures == 0 {
             return Err(Failure::usage("--captures 0: give at least 1"));
         }
+        // Fail now rather than at the first capture.
+        let folder = open_folder_at(&self.output).map_err(|error| {
+            Failure::new("not_written", format!("{}: {error}", self.output.display()))
+                .remedy("name a writable folder with --output")
+        })?;
         let options = LogOptions {
             key,
-            folder: self.output.clone(),
+            folder,
+            folder_name: self.output.clone(),
             roll_bytes,
             roll_time: self.roll.roll_time,
             keep_bytes: self.roll.keep,
@@ -137,11 +143,6 @@ impl Args {
             captures_most: self.captures,
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),
         };
-        // Fail now rather than at the first capture.
-        folder_at(&self.output).map_err(|error| {
-            Failure::new("not_written", format!("{}: {error}", self.output.display()))
-                .remedy("name a writable folder with --output")
-        })?;
         Ok((SocketAddr::new(address, self.port), options))
     }
 }

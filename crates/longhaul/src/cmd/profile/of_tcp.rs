@@ -177,3 +177,49 @@ fn numbers(column: &mut Column, rows: usize) -> Result<Vec<Option<u64>>, Refused
         _ => Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::{ByteArrayType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// A column of two values in turn takes a bit a row, and one of one value nothing: a few bytes stand for many rows.
+    #[test]
+    fn a_file_has_no_more_rows_than_its_length_has_room_for() {
+        let rows = 1_000_000;
+        let path = std::env::temp_dir().join(format!("longhaul-samples-{}.parquet", std::process::id()));
+        let schema = format!(
+            "message samples {{ REQUIRED BYTE_ARRAY end; REQUIRED BYTE_ARRAY direction; REQUIRED INT64 {}; }}",
+            fields::RTT.name
+        );
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
+        let options = Arc::new(WriterProperties::builder().build());
+        let mut writer = SerializedFileWriter::new(File::create(&path).unwrap(), schema, options).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for name in ["sender", "forward"] {
+            let mut column = group.next_column().unwrap().unwrap();
+            let values = vec![ByteArray::from(name); rows];
+            column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        }
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<i64> = (0..rows).map(|row| 1_000 + row as i64 % 2).collect();
+        column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+
+        let bytes = std::fs::metadata(&path).unwrap().len() as usize;
+        let streams = streams(File::open(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let taken = streams[&("forward".to_owned(), 0)].rtts.len();
+        assert_eq!(taken, bytes * ROWS_OF_A_BYTE, "of {rows} rows in {bytes} bytes");
+        assert!(taken < rows, "{bytes} bytes");
+    }
+}

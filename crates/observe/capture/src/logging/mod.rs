@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use longhaul_captures::log_link::LinkProgress;
 use longhaul_channel::Key;
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_kernel::signals::Stop;
 use longhaul_session::SessionError;
 use longhaul_units::{Bytes, Nanos};
@@ -33,7 +34,9 @@ pub struct LogOptions {
     /// The key that captures need; `None` accepts any, without encryption.
     pub key: Option<Key>,
     /// Each capture gets a folder in this one.
-    pub folder: PathBuf,
+    pub folder: OpenFolder,
+    /// What the user calls it.
+    pub folder_name: PathBuf,
     /// A new file begins at this length.
     pub roll_bytes: Bytes,
     /// A new file also begins at this age.

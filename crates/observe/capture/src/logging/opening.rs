@@ -11,6 +11,7 @@ use longhaul_captures::log_link::{LinkMessage, Open};
 use longhaul_captures::spool::Meta;
 use longhaul_channel::{DatagramKeys, TOKEN_BYTES, decode_secret, encode_secret};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_kernel::udp::{ReceiverOptions, TimestampMode, UdpReceiver};
 use longhaul_session::{Message, Refusal, SessionError};
 use longhaul_units::Nanos;
@@ -45,22 +46,27 @@ pub(super) struct Opened {
 }
 
 /// A new folder, removed when dropped unless it is kept.
-pub(super) struct NewFolder(Option<PathBuf>);
+pub(super) struct NewFolder {
+    /// What the user would call it; `None` once it is kept.
+    name: Option<PathBuf>,
+    /// The way to it by the open folder that it is in.
+    place: PathBuf,
+}
 
 impl NewFolder {
     pub(super) fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new(""))
+        self.name.as_deref().unwrap_or(Path::new(""))
     }
 
     pub(super) fn keep(mut self) -> PathBuf {
-        self.0.take().unwrap_or_default()
+        self.name.take().unwrap_or_default()
     }
 }
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
-        if let Some(folder) = self.0.take() {
-            let _ = fs::remove_dir_all(folder);
+        if self.name.take().is_some() {
+            let _ = fs::remove_dir_all(&self.place);
         }
     }
 }
@@ -166,7 +172,8 @@ fn admit(
             roll_time: options.roll_time,
             keep_bytes: options.keep_bytes,
         };
-        let spool = SpoolFiles::create(&spec, &meta).map_err(|error| not_written("disk", &error))?;
+        let open = OpenFolder::open(&folder.place).map_err(|error| not_written("folder", &error))?;
+        let spool = SpoolFiles::create_in(open, &spec, &meta).map_err(|error| not_written("disk", &error))?;
         let recording = Recording::start(spool, meta.interfaces.len())
             .map_err(|error| SessionError::new("not_started", error.to_string(), ""))?;
         Ok((meta, keys, secret, socket, number, folder, recording))
@@ -200,17 +207,17 @@ fn data_socket(own: SocketAddr) -> Result<UdpReceiver, SessionError> {
 
 /// Creates the folder of a capture that begins now.
 fn new_folder(options: &LogOptions, meta: &Meta) -> std::io::Result<NewFolder> {
-    fs::create_dir_all(&options.folder)?;
     // The name comes from another host: it must not lead to another folder.
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let host: String = meta.host.chars().map(plain).take(64).collect();
     let name = format!("{}-{}", (options.stamp)(), if host.is_empty() { "host" } else { &host });
     for number in 1..FOLDERS_MOST {
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
-        let folder = options.folder.join(format!("{name}{suffix}"));
-        match fs::create_dir(&folder) {
+        let name = format!("{name}{suffix}");
+        let place = options.folder.path().join(&name);
+        match fs::create_dir(&place) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| NewFolder(Some(folder))),
+            made => return made.map(|()| NewFolder { name: Some(options.folder_name.join(name)), place }),
         }
     }
     Err(ErrorKind::AlreadyExists.into())

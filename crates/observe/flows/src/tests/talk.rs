@@ -109,3 +109,14 @@ pub(super) fn forward(flow: &FlowSummary) -> &TcpSummary {
 pub(super) fn seq(n: u32) -> u32 {
     1 + n * MSS
 }
+
+/// Intervals between data packets of the first direction.
+pub(super) struct Intervalled(pub(super) u32);
+
+impl Sink for Intervalled {
+    fn flow(&mut self, _: FlowSummary) {}
+
+    fn interval(&mut self, _: u64, forward: bool, _: i64, _: i64) {
+        self.0 += u32::from(forward);
+    }
+}

@@ -5,3 +5,4 @@ mod common;
 
 mod cycles;
 mod idle;
+mod strangers;

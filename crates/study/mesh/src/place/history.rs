@@ -51,7 +51,7 @@ pub(super) struct Judged {
 }
 
 /// The tests of a path.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct History {
     tests: VecDeque<Judged>,
 }

@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 /// Names who loses packets. Memory: 512 tests a path at most.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Locator {
     paths: BTreeMap<(SiteId, SiteId), History>,
     /// Paths that each shared link carries, forward and backward.

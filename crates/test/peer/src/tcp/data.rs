@@ -13,7 +13,7 @@ use longhaul_kernel::clock::{monotonic, realtime_offset};
 use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate, set_up_accepted};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
-use longhaul_session::{DataPlan, Progress, SessionError};
+use longhaul_session::{DataPlan, Progress, SessionError, left_for_samples};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_tcp::{SynReceived, TcpEndReport, TcpStreamReport};
@@ -27,7 +27,7 @@ use super::connections::{Accepting, Connections, connect_all};
 use super::counts::Counts;
 use super::drops::Drops;
 use super::flow::Flow;
-use super::sampler::{Sampled, Sampler};
+use super::sampler::{Room, Sampled, Sampler};
 use super::sending::Block;
 use crate::cpu_use::CpuWatch;
 use crate::cpus::may_use;
@@ -83,6 +83,10 @@ impl TcpData {
             multipath: parameters.mptcp,
             traffic_class: parameters.traffic_class,
         };
+        let room = match place {
+            Place::Server { memory, .. } => Room::within(left_for_samples(memory, &parameters)),
+            Place::Client { .. } => Room::default(),
+        };
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
             Place::Server { data_port: DataPort::Control(_), .. } if parameters.mptcp => {
@@ -113,7 +117,7 @@ impl TcpData {
             connecting,
             port,
             options,
-            sampler: Sampler::new(&parameters),
+            sampler: Sampler::new(&parameters, room),
             stop_sending: Arc::default(),
             stop_receiving: Arc::default(),
             peer_sent: Vec::new(),
@@ -317,6 +321,7 @@ impl Data for TcpData {
             self.describe(*id, flow, &mut report, &mut caveats);
             tcp.streams.push(report);
         }
+        caveats.extend(sampled.caveat);
         let drops = std::mem::take(&mut self.drops);
         if self.parameters.collect != Collect::Off {
             drops.finish(&self.plan, self.place.is_server(), &mut tcp, &mut caveats);

@@ -9,6 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
 use longhaul_kernel::tcp::{congestion_control, set_unsent_limit, unread_bytes};
 use longhaul_kernel::wait::sleep_until;
+use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_tcp::{
     CongestionSince, FlowSummary, MAX_SAMPLES, Receiving, Sample, SamplingCost, Series, TcpInfo, TcpParameters,
@@ -20,10 +21,37 @@ use super::congestion::Congestion;
 use super::counts::Counts;
 use super::flow::Flow;
 use super::info::read_info;
+use crate::caveats;
 use crate::data::SenderNow;
 
 /// Bytes of samples, as text, that one end passes to the other at most: half of the longest report.
 const TEXT_MOST: usize = 32 << 20;
+/// Of the memory that a server has left for samples: this part for the samples, and this one for their text, of which there are several copies
+/// while it is reported.
+const SAMPLES_PART: u64 = 4;
+const TEXT_PART: u64 = 16;
+
+/// How much may be kept of all flows of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    samples: usize,
+    text_bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { samples: MAX_SAMPLES, text_bytes: TEXT_MOST }
+    }
+}
+
+impl Room {
+    /// So that samples and text stay below `bytes`.
+    pub(super) fn within(bytes: u64) -> Self {
+        let most = |bytes: u64, part: u64, most: usize| usize::try_from(bytes / part).unwrap_or(most).min(most);
+        let samples = bytes / size_of::<Sample>() as u64;
+        Self { samples: most(samples, SAMPLES_PART, MAX_SAMPLES), text_bytes: most(bytes, TEXT_PART, TEXT_MOST) }
+    }
+}
 
 /// Bytes that may lie unsent before the first sample: what 1 Gb/s sends in the 10 ms of a sample.
 const FIRST_UNSENT_BYTES: u32 = 1 << 20;
@@ -34,6 +62,7 @@ pub(super) struct Sampler {
     interval: Nanos,
     omit: Nanos,
     keep: bool,
+    room: Room,
     waiting: Vec<Sampled>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<SampledFlows>>,
@@ -53,6 +82,8 @@ pub(super) struct SampledFlows {
     /// Each flow with what its samples say.
     pub(super) flows: BTreeMap<TcpStreamId, TcpStreamReport>,
     pub(super) cost: SamplingCost,
+    /// Where the memory of this server has no room for all samples.
+    pub(super) caveat: Option<Caveat>,
 }
 
 /// A flow that is sampled.
@@ -152,11 +183,12 @@ impl Sampled {
 }
 
 impl Sampler {
-    pub(super) fn new(parameters: &TcpParameters) -> Self {
+    pub(super) fn new(parameters: &TcpParameters, room: Room) -> Self {
         Self {
             interval: Nanos(parameters.sample_ns),
             omit: Nanos(parameters.omit_ns),
             keep: parameters.keep_samples,
+            room,
             waiting: Vec::new(),
             shared: Arc::default(),
             thread: None,
@@ -172,11 +204,11 @@ impl Sampler {
     pub(super) fn start(&mut self) {
         let mut flows = std::mem::take(&mut self.waiting);
         if self.keep {
-            let most = MAX_SAMPLES / flows.len().max(1);
+            let most = self.room.samples / flows.len().max(1);
             flows.iter_mut().for_each(|flow| flow.series = Some(Series::new(most)));
         }
-        let (shared, interval, omit) = (Arc::clone(&self.shared), self.interval, self.omit);
-        let work = move || run(flows, &shared, interval, omit);
+        let (shared, interval, omit, room) = (Arc::clone(&self.shared), self.interval, self.omit, self.room);
+        let work = move || run(flows, &shared, (interval, omit), room);
         // Without a thread there are no samples, and the result says so: it has none.
         self.thread = Builder::new().name("sample".into()).spawn(work).ok();
     }
@@ -204,7 +236,7 @@ impl Drop for Sampler {
     }
 }
 
-fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -> SampledFlows {
+fn run(mut flows: Vec<Sampled>, shared: &Shared, (interval, omit): (Nanos, Nanos), room: Room) -> SampledFlows {
     let start = monotonic();
     let mut cost = SamplingCost { interval_ns: interval.0, ..SamplingCost::default() };
     let mut tick = start;
@@ -234,22 +266,35 @@ fn run(mut flows: Vec<Sampled>, shared: &Shared, interval: Nanos, omit: Nanos) -
     }
     cost.cpu_time_ns = thread_cpu_time().0;
     cost.elapsed_ns = monotonic().saturating_sub(start).0;
-    thin(&mut flows);
+    thin(&mut flows, room.text_bytes);
     cost.kept_one_of = flows.iter().filter_map(|flow| flow.series.as_ref()).map(Series::stride).max().unwrap_or(0);
     let report = |flow: Sampled| {
         let samples = flow.series.map(|series| series.to_text());
         let receiving = (!flow.sends).then(|| flow.receiving.summary());
         (flow.id, TcpStreamReport { summary: flow.summary, receiving, samples, ..flow.report })
     };
-    SampledFlows { flows: flows.into_iter().map(report).collect(), cost }
+    SampledFlows { flows: flows.into_iter().map(report).collect(), cost, caveat: thinned(cost.kept_one_of, room) }
+}
+
+fn thinned(kept_one_of: u32, room: Room) -> Option<Caveat> {
+    (kept_one_of > 1 && room != Room::default()).then(|| {
+        let message =
+            format!("of its TCP samples one of {kept_one_of} is kept, as the server limits the memory of a test");
+        Caveat::new(
+            caveats::SAMPLES_THINNED,
+            message,
+            "take fewer samples (sample_ns), or raise the server's --memory-cap",
+        )
+    })
 }
 
 /// Leaves out samples until they fit into the report.
-fn thin(flows: &mut [Sampled]) {
+fn thin(flows: &mut [Sampled], text_most: usize) {
     loop {
         let bytes: usize =
             flows.iter().filter_map(|flow| flow.series.as_ref()).map(|series| series.to_text().len()).sum();
-        if bytes <= TEXT_MOST {
+        let shortest = flows.iter().filter_map(|flow| flow.series.as_ref()).all(|series| series.samples().len() <= 2);
+        if bytes <= text_most || shortest {
             return;
         }
         flows.iter_mut().filter_map(|flow| flow.series.as_mut()).for_each(Series::thin);

@@ -24,7 +24,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 
 use super::drops::{Seen, Watch};
-use super::receiving::{Account, StreamIn, receive_stream, unread};
+use super::receiving::{Account, Receiving, Source, StreamIn, receive_stream, unread};
 use super::report::{Received, receiver_report, sender_report};
 use super::sending::{StreamOut, send_stream};
 use super::softirq::Placement;
@@ -67,6 +67,7 @@ struct Stream {
     receiver: Arc<UdpReceiver>,
     /// At the client, which knows its peer from the start.
     sender: Option<Arc<UdpSender>>,
+    source: Source,
     account: Account,
     receiving: Option<JoinHandle<StreamIn>>,
     /// What the receiving thread left, once it has ended.
@@ -177,6 +178,7 @@ impl UdpData {
             let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
+                source: if sender.is_some() { Source::Connected } else { Source::default() },
                 sender,
                 account: Account::new(SequenceTracker::new(limit, stamped_each)),
                 receiving: None,
@@ -235,13 +237,15 @@ impl UdpData {
         let each_packet = self.plan.receives && self.parameters.each_packet;
         for (number, stream) in (0..).zip(&mut self.streams) {
             let cookie = session.of(backward, number);
-            let (socket, account) = (Arc::clone(&stream.receiver), stream.account.clone());
+            let (socket, account, source) =
+                (Arc::clone(&stream.receiver), stream.account.clone(), stream.source.clone());
             let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
             let rows = each_packet.then(|| PacketRows::new(rows_bytes));
             let receive = move || {
                 pin(&cpus);
-                receive_stream(&socket, cookie, &account, &mut stamping, &stop, &events, rows)
+                let of = Receiving { socket: &socket, cookie, source: &source, account: &account };
+                receive_stream(&of, &mut stamping, &stop, &events, rows)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
         }
@@ -361,6 +365,14 @@ impl Data for UdpData {
             (None, Some(sender)) => sender.send(bytes, false),
             (None, None) => Ok(()),
         };
+    }
+
+    fn proven(&self, to: &[SocketAddr]) {
+        for (stream, to) in self.streams.iter().zip(to) {
+            // The source is compared, too: what others sent before still waits, and a host may refuse to connect.
+            stream.source.prove(*to);
+            let _ = stream.receiver.take_from(*to);
+        }
     }
 
     fn start_sending(&mut self, to: &[SocketAddr]) {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
@@ -56,12 +56,52 @@ impl Account {
     }
 }
 
-/// Receives until `stop` is set. Bulk packets of `cookie` go to `account` and, where each has a row, to `rows`, others of it to the driver.
-/// Returns what it used of its CPU from the first packet on, and the rows.
+/// Where the packets of a stream come from. Who has its cookie, 24 random bits, can send from any address.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    /// The kernel hands over what the peer sends, and nothing else.
+    Connected,
+    /// The address that the client has proven; nothing is of the test before.
+    Proven(Arc<OnceLock<SocketAddr>>),
+}
+
+impl Default for Source {
+    /// Nothing is proven yet.
+    fn default() -> Self {
+        Self::Proven(Arc::default())
+    }
+}
+
+impl Source {
+    /// From now on packets from `address` are of the test.
+    pub(super) fn prove(&self, address: SocketAddr) {
+        if let Self::Proven(proven) = self {
+            proven.get_or_init(|| address);
+        }
+    }
+
+    /// Whether what came from `from` is of the test.
+    fn is(&self, from: Option<SocketAddr>) -> bool {
+        let Self::Proven(proven) = self else { return true };
+        let same = |one: &SocketAddr, other: SocketAddr| {
+            one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+        };
+        proven.get().zip(from).is_some_and(|(proven, from)| same(proven, from))
+    }
+}
+
+/// What is received of a stream, where, and from where.
+pub(super) struct Receiving<'a> {
+    pub(super) socket: &'a UdpReceiver,
+    pub(super) cookie: Cookie,
+    pub(super) source: &'a Source,
+    pub(super) account: &'a Account,
+}
+
+/// Receives until `stop` is set. Bulk packets of the cookie go to the account and, where each has a row, to `rows`, others of it to the
+/// driver. Returns what it used of its CPU from the first packet on, and the rows.
 pub(super) fn receive_stream(
-    socket: &UdpReceiver,
-    cookie: Cookie,
-    account: &Account,
+    of: &Receiving<'_>,
     stamping: &mut Stamping,
     stop: &Arc<AtomicBool>,
     events: &Sender<Event>,
@@ -69,19 +109,19 @@ pub(super) fn receive_stream(
 ) -> StreamIn {
     let mut cpu = None;
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
-    let mut probes = Probes { stream: cookie.stream(), events, left: PROBES_MOST };
+    let mut probes = Probes { stream: of.cookie.stream(), events, left: PROBES_MOST };
     while !stop.load(Ordering::Relaxed) {
-        let received = socket.receive_until(&mut slots, monotonic() + LOOK);
+        let received = of.socket.receive_until(&mut slots, monotonic() + LOOK);
         if !matches!(received, Ok(1..)) {
             continue;
         }
         let now = monotonic();
         // What comes before the first packet is no time of the test.
         cpu.get_or_insert_with(ThreadWatch::start);
-        account.with(|tracker| {
+        of.account.with(|tracker| {
             for packet in slots.packets() {
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, cookie, arrival, tracker, rows.as_mut(), &mut probes);
+                take(&packet, of, arrival, tracker, rows.as_mut(), &mut probes);
             }
         });
     }
@@ -135,7 +175,7 @@ impl Probes<'_> {
 /// Accounts for the datagrams of one super-packet. One that GRO made may have gaps, so each header is read.
 fn take(
     packet: &SuperPacket<'_>,
-    cookie: Cookie,
+    of: &Receiving<'_>,
     arrival: Arrival,
     tracker: &mut SequenceTracker,
     mut rows: Option<&mut PacketRows>,
@@ -144,14 +184,19 @@ fn take(
     let now = arrival.at;
     let mut run: Option<(u64, u32)> = None;
     let single = packet.datagrams() == 1;
+    let is_own = of.source.is(packet.source);
     let mut first = true;
     for datagram in packet.segments() {
         let Some(probe) = Probe::parse(datagram) else { continue };
-        if probe.cookie != cookie {
+        if probe.cookie != of.cookie {
             continue;
         }
         if probe.sequence >= FIRST_RESERVED {
             probes.hand_over(packet.source, datagram);
+            continue;
+        }
+        if !is_own {
+            tracker.foreign();
             continue;
         }
         if let Some(rows) = &mut rows {

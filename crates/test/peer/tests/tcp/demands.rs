@@ -8,9 +8,11 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::tcp::available_congestion_controls;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_result::Caveat;
 use longhaul_session::Caps;
-use longhaul_tcp::{CongestionStep, TcpParameters};
+use longhaul_tcp::{CongestionStep, MAX_SAMPLES, Sample, Series, TcpEndReport, TcpParameters};
 use longhaul_terms::TestDirection;
+use longhaul_units::Bytes;
 
 use crate::hosts::{able, options, serving_process_at};
 use crate::support::{bytes, millis};
@@ -70,4 +72,34 @@ fn a_server_that_keeps_its_settings_loads_no_congestion_control() {
     assert!(!available_congestion_controls().iter().any(|known| known == missing));
     refusing("reno").unwrap();
     serve(true)(missing).unwrap();
+}
+
+/// 1,000 samples a second of eight flows, at a server with 1 MiB for a test: it keeps one of several, and says so. The client keeps all.
+#[test]
+fn samples_take_no_more_of_a_server_than_its_memory_for_a_test() {
+    let memory = Bytes(1 << 20);
+    let caps = Caps { memory, ..Caps::default() };
+    let server = Server::bind(SocketAddr::new(LOOPBACK, 0), ServeOptions { caps, ..options(None) }).unwrap();
+    let address = server.address().unwrap();
+    // It ends with the process.
+    std::thread::spawn(move || server.run(None, false, |_| {}));
+    let asked = TcpParameters {
+        streams: 8,
+        sample_ns: 1_000_000,
+        keep_samples: true,
+        pace_bps: Some(20_000_000),
+        ..millis(2_000)
+    };
+    let end = client::run(&Target::at(address, None), asked, None, |_| {}).unwrap();
+    let remote = end.remote.unwrap();
+    let kept = |report: &TcpEndReport| {
+        let texts = report.streams.iter().filter_map(|stream| stream.samples.as_deref());
+        texts.map(|text| Series::from_text(text, MAX_SAMPLES).unwrap().samples().len()).sum::<usize>()
+    };
+    let most = memory.0 as usize / 4 / size_of::<Sample>();
+    let (client, server) = (kept(end.local.tcp.as_ref().unwrap()), kept(remote.tcp.as_ref().unwrap()));
+    // Eight flows of 2 s, on a machine that may have little time for them.
+    assert!(client > most && (1..=most).contains(&server), "{client} at the client, {server} of {most} at the server");
+    let said = |caveats: &[Caveat]| caveats.iter().any(|caveat| caveat.code == "samples_thinned");
+    assert!(said(&remote.caveats) && !said(&end.local.caveats), "{:?}", remote.caveats);
 }

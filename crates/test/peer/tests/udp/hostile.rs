@@ -9,7 +9,7 @@ use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_session::{Accept, BusyPolicy, Hello, Message, Progress, SessionError};
+use longhaul_session::{Accept, BusyPolicy, EndReport, Hello, Message, Progress, SessionError};
 use longhaul_terms::{Amount, StreamSent, TestDirection};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
@@ -275,9 +275,9 @@ impl ByHand {
         }
     }
 
-    /// Proposes a test in which the server sends, until it is granted.
-    fn granted(&mut self) -> Accept {
-        let asked = UdpParameters { direction: TestDirection::Reverse, ..parameters(10_000) };
+    /// Proposes a test until it is granted.
+    fn granted(&mut self, direction: TestDirection) -> Accept {
+        let asked = UdpParameters { direction, ..parameters(10_000) };
         self.say(&Message::Propose { parameters: asked.into() });
         loop {
             match self.hear().expect("an answer") {
@@ -287,6 +287,69 @@ impl ByHand {
             }
         }
     }
+}
+
+/// Who has the cookie of a test, 24 random bits, but neither its address nor its port, adds no packet to it: not before the address is
+/// proven, and not after. Nor does a number that the sender never sent, as somebody may have forged even the address.
+#[test]
+fn datagrams_of_strangers_are_not_of_the_test() {
+    let (_server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
+    let mut control = ByHand::connect(address);
+    let accept = control.granted(TestDirection::Forward);
+    let data = SocketAddr::new(LOOPBACK, accept.data_ports[0]);
+    let cookie = accept.session_cookie().of(false, 0);
+    let datagram = |sequence, sent_ns, bytes| {
+        let mut datagram = vec![0; bytes];
+        Probe { cookie, sequence, sent_ns }.emit(&mut datagram).unwrap();
+        datagram
+    };
+    let [client, other_port, other_address] =
+        ["127.0.0.1:0", "127.0.0.1:0", "127.0.0.2:0"].map(|address| UdpSocket::bind(address).unwrap());
+    let forge = |first| {
+        for (socket, first) in [(&other_port, first), (&other_address, first + 10)] {
+            for sequence in first..first + 10 {
+                // The port is closed to it by now.
+                let _ = socket.send_to(&datagram(sequence, 1, 500), data);
+            }
+        }
+    };
+    forge(1_000);
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.send_to(&datagram(FIRST_RESERVED, accept.token, HEADER_LEN), data).unwrap();
+    let mut challenge = [0; HEADER_LEN];
+    client.recv(&mut challenge).unwrap();
+    let challenge = Probe::parse(&challenge).unwrap();
+    client.send_to(&datagram(FIRST_RESERVED + 2, challenge.sent_ns, HEADER_LEN), data).unwrap();
+    while control.hear().expect("the proof") != Message::DataProven {}
+    control.say(&Message::Start);
+    for sequence in 0..100 {
+        if sequence == 50 {
+            forge(2_000);
+        }
+        client.send_to(&datagram(sequence, 1, 500), data).unwrap();
+    }
+    client.send_to(&datagram(3_000, 1, 500), data).unwrap();
+    control.say(&Message::Finished { streams: vec![StreamSent { sent_packets: 100, ..StreamSent::default() }] });
+    let mut report = String::new();
+    loop {
+        match control.hear().expect("a report") {
+            Message::Report { text, last } => {
+                report += &text;
+                if last {
+                    break;
+                }
+            }
+            Message::Error(error) => panic!("{error:?}"),
+            _ => {}
+        }
+    }
+    let report: EndReport = serde_json::from_str(&report).unwrap();
+    let receiver = report.udp.unwrap().receiver.unwrap();
+    let stream = &receiver.streams[0];
+    let (sent, lost) = (stream.losses.sent_packets(), stream.losses.lost_packets());
+    assert_eq!((sent, lost, stream.counts.received_packets), (100, 0, 100), "{:?}", stream.counts);
+    // Those before the proof, and the number that nobody sent; of the others the kernel has no socket.
+    assert_eq!(stream.counts.out_of_range_packets, 21, "{:?}", stream.counts);
 }
 
 #[test]
@@ -305,7 +368,7 @@ fn an_address_that_proves_nothing_gets_no_more_than_it_sent() {
         .namespace
         .enter(|| {
             let mut control = ByHand::connect(address);
-            let accept = control.granted();
+            let accept = control.granted(TestDirection::Reverse);
             let data = SocketAddr::new(address.ip(), accept.data_ports[0]);
             let mut datagram = [0; HEADER_LEN];
             let cookie = accept.session_cookie().of(false, 0);

@@ -9,7 +9,7 @@ use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::{EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, sockets};
-use crate::limits::{Caps, DRAIN_LIMIT};
+use crate::limits::{Caps, DRAIN_LIMIT, held_bytes};
 use crate::progress::Progress;
 use crate::randomness::Randomness;
 
@@ -72,6 +72,13 @@ impl TestKind for TcpParameters {
         let (forward, backward) = (self.direction.client_sends(), self.direction.server_sends());
         Proof::Connections(TcpProof::new(peer, random.tcp_cookie(), self.streams, forward, backward))
     }
+}
+
+/// Bytes of `memory`, a server's cap, that the sockets and the block of a test leave for its samples and their text.
+pub fn left_for_samples(memory: Bytes, asked: &TcpParameters) -> u64 {
+    let block = if asked.direction.server_sends() { asked.block_bytes.into() } else { 0 };
+    let held = held_bytes(asked.window_bytes.unwrap_or(0), sockets(asked.streams, asked.direction), block);
+    memory.0.saturating_sub(held)
 }
 
 impl From<TcpParameters> for TestParameters {
@@ -149,6 +156,10 @@ mod tests {
         assert!(refused.contains("16 sockets") && refused.contains("this server allows 64MiB"), "{refused}");
         let both = TcpParameters { direction: TestDirection::Bidirectional, ..asked.clone() };
         assert!(grant(&both).unwrap_err().to_string().contains("32 sockets"));
+        assert_eq!(
+            left_for_samples(caps.memory, &TcpParameters { window_bytes: Some(1 << 20), ..asked.clone() }),
+            32 << 20
+        );
         let long = TcpParameters { block_bytes: 5 << 20, ..asked };
         assert_eq!(grant(&long).unwrap_err().to_string(), "`block_bytes` 5MiB: this server allows 4MiB");
     }

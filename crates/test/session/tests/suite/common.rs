@@ -294,6 +294,7 @@ impl Pair {
                 }
             }
             Output::OpenData(plan) => self.open(side, plan),
+            Output::Proven { to } => assert!(side == Side::Server && !to.is_empty()),
             Output::StartSending { .. } => self.start(side),
             Output::StopSending => self.finish(side),
             Output::Progress(_) => self.end(side).progress += 1,

@@ -66,7 +66,8 @@ pub struct Counts {
     pub received_packets: u64,
     /// Duplicates.
     pub duplicate_packets: u64,
-    /// Packets whose sequence was not below the limit: foreign or forged.
+    /// Packets that came from another address than the client's, or whose sequence was not below the limit or was never sent: foreign or
+    /// forged.
     pub out_of_range_packets: u64,
     /// Sequences below the greatest one that have not arrived: lost, or still in flight.
     pub missing_packets: u64,
@@ -265,6 +266,11 @@ impl SequenceTracker {
         self.received.heap_bytes() + self.reordering.heap_bytes()
     }
 
+    /// A packet of another address arrived.
+    pub fn foreign(&mut self) {
+        self.out_of_range_packets += 1;
+    }
+
     /// So many packets arrived with `traffic_class`.
     pub fn classed(&mut self, traffic_class: u8, packets: u64) {
         self.traffic_classes.add(traffic_class, packets);
@@ -275,11 +281,20 @@ impl SequenceTracker {
         std::mem::take(&mut self.arrivals)
     }
 
-    /// The account of a stream of `sent_packets` packets, so that losses at its end count too. If `sent_packets` is less than the
-    /// packets seen, the packets seen count as sent.
+    /// The account of a stream of `sent_packets` packets, so that losses at its end count too. What arrived with a number from
+    /// `sent_packets` on was never sent: it is foreign. Where nobody knows how many were sent, give [`Self::next_expected`].
     pub fn finish(self, sent_packets: u64) -> StreamReceived {
+        let losses = LossMap::of_received(&self.received, sent_packets);
+        let mut counts = self.counts();
+        let own_packets = losses.sent_packets() - losses.lost_packets();
+        let forged = counts.received_packets - own_packets;
+        if forged > 0 {
+            counts.received_packets = own_packets;
+            counts.out_of_range_packets += forged;
+            counts.missing_packets = losses.lost_packets();
+        }
         StreamReceived {
-            counts: self.counts(),
+            counts,
             // Of a minority it would be the jitter of chance.
             jitter_ns: (self.stamped_packets > 1 && self.stamped_packets > self.unique_packets / 2)
                 .then(|| self.jitter.estimate())
@@ -287,7 +302,7 @@ impl SequenceTracker {
                 .map(|jitter| jitter.0),
             first_arrival_ns: self.first_arrival.0,
             last_arrival_ns: self.last_arrival.0,
-            losses: LossMap::of_received(&self.received, sent_packets.max(self.next_expected)),
+            losses,
             delay_over_least: self.delays.over_least(),
             trains: self.trains.trains(),
             traffic_classes: self.traffic_classes,

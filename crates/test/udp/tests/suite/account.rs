@@ -156,5 +156,12 @@ fn nothing_arrived_and_forged_numbers() {
     let counts = tracker.counts();
     assert_eq!((counts.received_packets, counts.out_of_range_packets), (10, 3 + 10 + 3));
     assert!(tracker.heap_bytes() < 100_000);
-    assert_eq!(tracker.finish(995).losses.sent_packets(), 1_000, "packets seen count as sent");
+    let received = tracker.finish(995);
+    assert_eq!((received.losses.sent_packets(), received.losses.lost_packets()), (995, 990));
+    // What was never sent was forged.
+    let counts = received.counts;
+    assert_eq!(
+        (counts.received_packets, counts.missing_packets, counts.out_of_range_packets),
+        (5, 990, 3 + 10 + 3 + 5)
+    );
 }

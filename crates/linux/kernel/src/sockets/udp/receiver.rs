@@ -88,9 +88,17 @@ impl UdpReceiver {
     /// # Errors
     /// [`UdpOpenError::NoRoute`], [`UdpOpenError::Denied`], [`UdpOpenError::Step`].
     pub fn connect(&mut self, peer: SocketAddr) -> Result<(), UdpOpenError> {
-        connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
+        self.take_from(peer)?;
         self.local = local_address(&self.fd)?;
         Ok(())
+    }
+
+    /// The same while another thread receives; the own address stays as it was told.
+    ///
+    /// # Errors
+    /// As [`UdpReceiver::connect`].
+    pub fn take_from(&self, peer: SocketAddr) -> Result<(), UdpOpenError> {
+        connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))
     }
 
     /// The same for probes of `peer` alone: the kernel stamps what is sent and received, and tells ICMP messages about it
@@ -120,7 +128,7 @@ impl UdpReceiver {
     /// # Errors
     /// As [`UdpReceiver::connect`] and [`UdpReceiver::sender`].
     pub fn sender_to(&self, peer: SocketAddr, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
-        connect(&self.fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
+        self.take_from(peer)?;
         self.sender(options)
     }
 

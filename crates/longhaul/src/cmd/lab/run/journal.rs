@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_experiment::{Experiment, Hosts, Made, Plan, Ran};
-use longhaul_kernel::new_file::{self, refuse_link_of_another};
+use longhaul_kernel::new_file::{self, followed};
 use longhaul_lab::LabSpec;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Failure;
@@ -17,6 +19,11 @@ use crate::output::saved::RUNS;
 const LINE_BYTES_MOST: u64 = 16 << 20;
 /// Lines that are read at most: each point of 64 series of 64 rates, 1,000 times.
 const LINES_MOST: usize = 4 << 20;
+
+/// A link that takes the file's place is not followed.
+fn no_link() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
+}
 
 /// A journal that is read before it goes on.
 #[derive(Debug)]
@@ -120,7 +127,8 @@ impl Journal {
         let path = folder.join(RUNS);
         let begin = || {
             new_file::write(&path, "")?;
-            let mut journal = Self { file: OpenOptions::new().append(true).open(&path)?, has_hosts: false };
+            let file = OpenOptions::new().append(true).custom_flags(no_link()).open(&path)?;
+            let mut journal = Self { file, has_hosts: false };
             journal.append(&Line::Experiment(header))?;
             Ok(journal)
         };
@@ -131,8 +139,8 @@ impl Journal {
     pub(super) fn open(folder: &Path, header: &Header) -> Result<(Kept, Header), Failure> {
         let path = folder.join(RUNS);
         let open = || {
-            refuse_link_of_another(&path)?;
-            OpenOptions::new().read(true).append(true).open(&path)
+            let path = followed(&path)?;
+            OpenOptions::new().read(true).append(true).custom_flags(no_link()).open(path)
         };
         let file = open().map_err(|error| not_resumed(&path, error))?;
         let mut kept = Kept { path, reader: BufReader::new(file), number: 0, whole_bytes: 0 };

@@ -315,9 +315,9 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         say(&without_netem(missing, plan));
     }
     let mut ran = Ran::new(experiment, plan, tries);
-    let journal = match (kept, &args.output) {
+    let journal = match (kept, &folder) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
-        (None, Some(output)) => Some(Journal::begin(output, header.clone())?),
+        (None, Some(folder)) => Some(Journal::begin(&folder.path(), header.clone())?),
         (None, None) => None,
     };
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {

@@ -1,0 +1,108 @@
+//! A folder that is opened once: what is written below it later goes there, whatever has its name by then.
+//!
+//! Who may rename things in a folder's parent can put a link to any other folder in its place. A path is looked up again each time it is
+//! used; a descriptor is not.
+//!
+//! Source: open(2), proc(5) (`/proc/PID/fd`), readlink(2).
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, readlinkat};
+
+/// An open folder. Copies share it.
+#[derive(Debug, Clone)]
+pub struct OpenFolder(Arc<OwnedFd>);
+
+impl OpenFolder {
+    /// Opens the folder at `path`. A link there is followed only where it is of this user or of root.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a link of another user; `NotADirectory` for what is no folder; others as of open(2).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let there = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&there)?;
+        let folder = if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let own = rustix::process::geteuid().as_raw();
+            if ![0, own].contains(&stat.st_uid) {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user"));
+            }
+            // What this very link says, not one that takes its place meanwhile.
+            let target = readlinkat(&there, "", Vec::new())?;
+            let target = parent(path).join(OsStr::from_bytes(target.as_bytes()));
+            open(target, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
+        } else {
+            open(by_descriptor(&there), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
+        };
+        Ok(Self(Arc::new(folder)))
+    }
+
+    /// The same, making the folder and those above it where they are missing.
+    ///
+    /// # Errors
+    /// As [`OpenFolder::open`], and `AlreadyExists` where a file has the name.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+        fs::create_dir_all(path)?;
+        Self::open(path)
+    }
+
+    /// A way to it that no rename changes, for as long as it is open.
+    pub fn path(&self) -> PathBuf {
+        by_descriptor(&*self.0)
+    }
+}
+
+/// The way to what is open, whatever its name is by now.
+pub(crate) fn by_descriptor(open: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
+}
+
+/// The folder that a path's last name is in.
+pub fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_later_goes_where_it_was_opened() {
+        let base = std::env::temp_dir().join(format!("longhaul-open-folder-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let (named, moved, other) = (base.join("a/named"), base.join("a/moved"), base.join("other"));
+        let folder = OpenFolder::make(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+        fs::write(folder.path().join("file"), "here").unwrap();
+        assert_eq!(fs::read(moved.join("file")).unwrap(), b"here");
+        assert!(!other.join("file").exists());
+
+        // A link of this user's own is followed, also a relative one; a file is no folder.
+        symlink("moved", base.join("a/link")).unwrap();
+        assert!(OpenFolder::open(&base.join("a/link")).unwrap().path().join("file").exists());
+        fs::write(base.join("file"), "").unwrap();
+        assert_eq!(OpenFolder::make(&base.join("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(OpenFolder::open(&base.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+
+        // One of another user is not; who may not make one cannot test it.
+        if std::os::unix::fs::lchown(&named, Some(65534), None).is_ok() {
+            assert_eq!(OpenFolder::make(&named).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        } else {
+            println!("skipped: links of another user take root");
+        }
+        fs::remove_dir_all(&base).unwrap();
+    }
+}
