@@ -8,6 +8,7 @@ packages=(
     iproute2 iputils-ping iperf3 ethtool   # the demo and the tests run these in labs
     tcpdump tshark                         # judges of what the emulator sends
     tcptrace                               # a judge of what analyze tells of TCP
+    sockperf                               # a judge of round trips over an idle cable
     qemu-system-x86 busybox-static xz-utils debian-archive-keyring # other kernels, as judges and to be tested on: scripts/kernels.sh
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
     strace sysstat iputils-tracepath       # remedies of a diagnosis, which a test runs

@@ -58,6 +58,8 @@ pub struct Counts {
     pub answered: u64,
     /// Answered probes whose round trip is below zero, as the clock was stepped: they have none.
     pub impossible: u64,
+    /// Packets that this host's socket dropped, as it was full.
+    pub dropped: u64,
 }
 
 /// Answers since somebody last asked, for live lines.
@@ -170,6 +172,11 @@ impl Account {
     /// A datagram came that is no answer.
     pub fn ignore(&mut self) {
         self.counts.ignored += 1;
+    }
+
+    /// The socket has dropped so many packets since it was opened. Another socket begins anew.
+    pub fn dropped(&mut self, so_far: u32) {
+        self.counts.dropped = self.counts.dropped.max(so_far.into());
     }
 
     fn take(&mut self, answer: Answer) -> Arrival {
@@ -352,6 +359,7 @@ impl Counts {
             responder_by_kernel: self.responder_by_kernel + other.responder_by_kernel,
             answered: self.answered + other.answered,
             impossible: self.impossible + other.impossible,
+            dropped: self.dropped + other.dropped,
         }
     }
 
@@ -363,6 +371,8 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caveats::ANSWERS_DROPPED;
+    use crate::result::caveats_of;
 
     const MS: i64 = 1_000_000;
 
@@ -455,6 +465,16 @@ mod tests {
         assert_eq!(account.counts().late, 0);
         account.finish(|row| kept.push(row.sequence));
         assert_eq!(kept, [0, 4]);
+    }
+
+    #[test]
+    fn what_a_full_socket_dropped_is_told() {
+        let mut account = sent(1);
+        // Another socket began anew.
+        [0, 3, 2].into_iter().for_each(|so_far| account.dropped(so_far));
+        let two_sessions = account.counts().plus(&account.counts());
+        let caveats = caveats_of(&two_sessions, 0, None);
+        assert!(caveats.iter().any(|caveat| caveat.code == ANSWERS_DROPPED.0 && caveat.message.contains("6 packets")));
     }
 
     #[test]

@@ -9,6 +9,8 @@ caveat_codes! {
     ANSWERS_IGNORED = "answers_ignored";
     /// Answers came after the time-out, and their probes count as lost.
     ANSWERS_LATE = "answers_late";
+    /// This host's socket was full and dropped packets: answers among them count as lost.
+    ANSWERS_DROPPED = "answers_dropped";
     /// The responder did not answer every probe that reached it, to keep to its rate.
     ANSWERS_LIMITED = "answers_limited";
     /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.

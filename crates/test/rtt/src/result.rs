@@ -202,6 +202,14 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         let message = format!("{} answers came after the time-out", counts.late);
         all.push(Caveat::new(caveats::ANSWERS_LATE, message, "give a longer time-out"));
     }
+    if counts.dropped > 0 {
+        let message = format!("this host's socket was full and dropped {} packets", counts.dropped);
+        all.push(Caveat::new(
+            caveats::ANSWERS_DROPPED,
+            message,
+            "run it as root, whose sockets may be larger, or raise net.core.rmem_max",
+        ));
+    }
     if let Some(limited) = remote.map(|remote| remote.limited).filter(|limited| *limited > 0) {
         let message = format!("the responder left {limited} probes without an answer, as they came too often");
         all.push(Caveat::new(caveats::ANSWERS_LIMITED, message, "send probes less often"));

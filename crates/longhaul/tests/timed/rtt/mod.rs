@@ -1,5 +1,7 @@
 //! `longhaul rtt` between the hosts of a lab, as users run it.
 
+mod cost;
+mod idle;
 mod log;
 
 use std::collections::HashMap;

@@ -18,6 +18,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers, realtime_ns};
+use super::reading::ANSWERS_BYTES;
 use crate::control::random;
 use crate::data::{Data, Opening, Place, Source};
 use crate::event::Event;
@@ -84,7 +85,12 @@ impl ProbingData {
 
 fn socket_to(peer: SocketAddr, from: Option<SocketAddr>) -> Result<UdpReceiver, UdpOpenError> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
+    let options = ReceiverOptions {
+        gro: false,
+        timestamps: TimestampMode::App,
+        receive_buffer_bytes: Some(ANSWERS_BYTES),
+        ..ReceiverOptions::default()
+    };
     let mut socket = UdpReceiver::bind(from.unwrap_or(SocketAddr::new(any, 0)), &options)?;
     socket.connect(peer)?;
     Ok(socket)
@@ -119,7 +125,7 @@ impl Data for ProbingData {
     fn start_sending(&mut self, _to: &[SocketAddr]) {
         self.end_proof();
         // Without the kernel's stamps the program's are used, and the result says so.
-        let _ = self.socket.stamp_sent();
+        let stamped = self.socket.stamp_sent().is_ok();
         // Without the TTL a change of the way back shows by the round trip alone.
         let _ = self.socket.tell_hops();
         let probes = Arc::new(UdpProbes {
@@ -127,6 +133,7 @@ impl Data for ProbingData {
             peer: self.peer,
             cookie: self.plan.cookie,
             asked: self.parameters.clone(),
+            stamped,
             payload: Mutex::new(vec![0; self.parameters.payload_bytes as usize]),
             slots: Mutex::new(ReceiveSlots::new(SLOTS, self.parameters.payload_bytes as usize + HEADERS_MOST, false)),
         });
@@ -192,6 +199,7 @@ struct UdpProbes {
     peer: SocketAddr,
     cookie: Cookie,
     asked: RttParameters,
+    stamped: bool,
     /// The sending thread's.
     payload: Mutex<Vec<u8>>,
     /// The receiving thread's.
@@ -218,23 +226,31 @@ impl Probes for UdpProbes {
         Some(self.socket.local_address().ip())
     }
 
-    fn receive(&self, account: &Shared, deadline: Nanos) {
+    fn are_stamped(&self) -> bool {
+        self.stamped
+    }
+
+    fn receive(&self, account: &Shared, deadline: Nanos) -> bool {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.socket.wait_until(deadline);
-        if matches!(self.socket.receive_sent(&mut slots), Ok(1..)) {
+        let sent = self.socket.receive_sent(&mut slots).unwrap_or(0);
+        if sent > 0 {
             account.with(|account| {
                 for (probe, at) in slots.packets().filter_map(|packet| self.stamped(&packet)) {
                     account.stamp(probe.sequence, at);
                 }
             });
         }
-        if matches!(self.socket.receive(&mut slots), Ok(1..)) {
+        let came = self.socket.receive(&mut slots).unwrap_or(0);
+        if came > 0 {
             account.with(|account| {
                 for packet in slots.packets() {
+                    account.dropped(packet.dropped_before);
                     self.take(&packet, account);
                 }
             });
         }
+        sent.max(came) == SLOTS
     }
 }
 

@@ -106,7 +106,7 @@ impl Probes for ClosedPortProbes {
         true
     }
 
-    fn receive(&self, account: &Shared, deadline: Nanos) {
+    fn receive(&self, account: &Shared, deadline: Nanos) -> bool {
         let socket = self.socket();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = socket.wait_until(deadline);
@@ -117,6 +117,7 @@ impl Probes for ClosedPortProbes {
             // Something listens there.
             account.with(|account| slots.packets().for_each(|_| account.ignore()));
         }
+        false
     }
 }
 

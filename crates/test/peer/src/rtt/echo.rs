@@ -8,10 +8,12 @@ use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{EchoSocket, ReceiveSlots, UdpOpenError};
 use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
+use longhaul_units::Nanos;
 
 use super::client::received;
 use super::content::{Content, sent_stamp};
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
+use super::reading::ANSWERS_BYTES;
 use super::tcp_connect::watch;
 use crate::control::random;
 use crate::data::Source;
@@ -65,13 +67,15 @@ pub(super) fn begin(
 pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
     let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
     let opened = EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]]));
-    let socket = opened.map_err(|error| match error {
+    let mut socket = opened.map_err(|error| match error {
         UdpOpenError::Step { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
         // These say what to do.
         error => SessionError::new("data_socket", error.to_string(), ""),
     })?;
     // Without the TTL a change of the way back shows by the round trip alone.
     let _ = socket.socket().tell_hops();
+    // With less fewer answers can wait.
+    let _ = socket.grow_receive_buffer(ANSWERS_BYTES);
     Ok(socket)
 }
 
@@ -124,20 +128,28 @@ impl Probes for EchoProbes {
         true
     }
 
-    fn receive(&self, account: &Shared, deadline: longhaul_units::Nanos) {
+    fn are_stamped(&self) -> bool {
+        true
+    }
+
+    fn receive(&self, account: &Shared, deadline: Nanos) -> bool {
         let socket = self.socket();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = socket.wait_until(deadline);
-        if matches!(socket.socket().receive_sent(&mut slots), Ok(1..)) {
+        let sent = socket.socket().receive_sent(&mut slots).unwrap_or(0);
+        if sent > 0 {
             account.with(|account| {
-                let sent = slots.packets().filter(|packet| packet.icmp.is_none());
-                sent.filter_map(|packet| sent_stamp(&packet, self.magic, &self.asked))
+                let copies = slots.packets().filter(|packet| packet.icmp.is_none());
+                copies
+                    .filter_map(|packet| sent_stamp(&packet, self.magic, &self.asked))
                     .for_each(|(sequence, at)| account.stamp(sequence, at));
             });
         }
-        if matches!(socket.receive(&mut slots), Ok(1..)) {
+        let came = socket.receive(&mut slots).unwrap_or(0);
+        if came > 0 {
             account.with(|account| {
                 for packet in slots.packets() {
+                    account.dropped(packet.dropped_before);
                     let Some(echo) = socket.answer(packet.bytes) else { continue };
                     let content = Content::parse(self.magic, echo.payload);
                     let whole = content.filter(|content| {
@@ -160,5 +172,6 @@ impl Probes for EchoProbes {
                 }
             });
         }
+        sent.max(came) == SLOTS
     }
 }

@@ -9,6 +9,7 @@ mod hops;
 mod own_clock;
 mod own_route;
 mod probing;
+mod reading;
 mod responder;
 mod tcp_connect;
 

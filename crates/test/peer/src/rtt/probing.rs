@@ -15,6 +15,7 @@ use longhaul_units::Nanos;
 
 use super::own_clock::read_clocks;
 use super::own_route::WayWatch;
+use super::reading::Reading;
 
 /// The thread wakes up this long before a probe is due and watches the clock, as waking up takes tens of microseconds; where probes are far
 /// apart it need not, and a measurement of weeks costs little of a CPU.
@@ -25,6 +26,8 @@ const FAR_APART: Nanos = Nanos::from_millis(5);
 const STOP_LOOK: Nanos = Nanos::from_millis(20);
 /// How often rows are handed over.
 const HAND_OVER: Nanos = Nanos::from_millis(100);
+/// How often the socket is read for what came at once.
+const READS_MOST: usize = 64;
 /// A copy of the last answer may come after it.
 const COPIES_COME: Nanos = Nanos::from_millis(100);
 
@@ -46,8 +49,13 @@ pub(super) trait Probes: Send + Sync + 'static {
         false
     }
 
-    /// Receives what is there, waiting until `deadline` for something, and enters it into the account.
-    fn receive(&self, account: &Shared, deadline: Nanos);
+    /// Whether the kernel stamps what comes, so that it may wait in the socket.
+    fn are_stamped(&self) -> bool {
+        false
+    }
+
+    /// Receives what is there, waiting until `deadline` for something, and enters it into the account. Whether there may be more.
+    fn receive(&self, account: &Shared, deadline: Nanos) -> bool;
 }
 
 /// The account of two threads.
@@ -129,11 +137,16 @@ impl Probing {
             })?
         };
         let over = ending.clone();
+        let reading = Reading::new(parameters, probes.are_stamped(), monotonic());
         let receiving = Builder::new().name("answers".into()).spawn(move || {
             let mut hand_over = monotonic() + HAND_OVER;
             loop {
                 let skipped = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                probes.receive(&account, hand_over);
+                if skipped.is_none() {
+                    reading.let_come(monotonic(), hand_over);
+                }
+                // Strangers may send without end.
+                let _ = (0..READS_MOST).take_while(|_| probes.receive(&account, hand_over)).count();
                 let now = monotonic();
                 if skipped.is_none() && now < hand_over {
                     continue;

@@ -124,11 +124,12 @@ impl Probes for TcpProbes {
         self.peer.ip()
     }
 
-    fn receive(&self, account: &Shared, deadline: Nanos) {
+    fn receive(&self, account: &Shared, deadline: Nanos) -> bool {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = Duration::from_nanos(deadline.saturating_sub(monotonic()).0);
         if let Ok(answer) = answers.recv_timeout(wait) {
             account.with(|account| _ = account.answer(answer));
         }
+        false
     }
 }

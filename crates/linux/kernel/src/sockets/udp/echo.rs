@@ -71,6 +71,14 @@ impl EchoSocket {
         &self.socket
     }
 
+    /// As [`UdpReceiver::grow_receive_buffer`].
+    ///
+    /// # Errors
+    /// [`UdpOpenError::Step`].
+    pub fn grow_receive_buffer(&mut self, bytes: usize) -> Result<(), UdpOpenError> {
+        self.socket.grow_receive_buffer(bytes)
+    }
+
     /// Sends a request whose header lies in the first eight bytes of `packet`; never waits.
     ///
     /// # Errors
