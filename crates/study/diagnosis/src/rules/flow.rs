@@ -228,14 +228,14 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
 fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound {
     let key = "net.ipv4.tcp_window_scaling";
     let hosts = [(Role::Sender, &known.evidence.sender), (Role::Receiver, &known.evidence.receiver)];
-    let off = hosts.into_iter().find(|(_, host)| host.number(key) == Some(0)).map(|(role, _)| role);
+    let off = hosts.iter().find(|(_, host)| host.number(key) == Some(0)).map(|(role, _)| *role);
     let (code, text, remedy) = match off {
         Some(role) => (
             Code::ReceiveWindow,
             format!("the {} has {key}=0: at most 64 KiB are in flight", role.name()),
             Remedy::new(Some(role), "turn window scaling on (RFC 7323)", format!("sysctl -w {key}=1")),
         ),
-        None => (
+        None if hosts.iter().all(|(_, host)| host.number(key).is_some_and(|value| value > 0)) => (
             Code::MiddleboxOptions,
             format!(
                 "both hosts scale windows (RFC 7323 §2), and the connection does not: {}",
@@ -246,6 +246,13 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
                 "find the firewall or load balancer that rewrites TCP options: compare the SYNs at both hosts",
                 "tcpdump -ni IF -v 'tcp[13] & 2 != 0'",
             ),
+        ),
+        None => (
+            Code::ReceiveWindow,
+            "windows are not scaled (RFC 7323 §2): at most 64 KiB are in flight. A host has it off whose settings were not seen, or something on \
+             the way took the option out"
+                .to_owned(),
+            Remedy::new(None, "look at both hosts; if both have it on, compare the SYNs there", format!("sysctl {key}; tcpdump -ni IF -v 'tcp[13] & 2 != 0'")),
         ),
     };
     evidence.push(Line::new(text, format!("sysctl {key}; ss -tni shows wscale where it is in use")));

@@ -5,8 +5,8 @@
 
 use longhaul_result::Location;
 
-use super::{Known, measured};
-use crate::diagnosis::{Bound, Code, Line, Remedy, Role};
+use super::{Known, SPREAD, measured};
+use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::events::{HostEvents, SoftirqCpu};
 
 /// A CPU is a limit if it is idle for less than 5 % of the time, as a thread is.
@@ -14,13 +14,19 @@ const BUSY: f64 = 0.95;
 /// It is the packets that keep it busy if it is in softirq for most of the time.
 const MOST_OF_THE_TIME: f64 = 0.5;
 
-/// The receiver's CPU that has no time for packets: it is saturated in the flow or in UDP at the target, and packets were lost where they wait for it.
+/// The receiver's CPU that has no time for packets: it is saturated in the flow, or in UDP, and packets
+/// were lost where they wait for it.
 pub(super) fn receiver(known: &Known<'_>) -> Option<Bound> {
     let flow = known.flow()?;
     let of_flow = places(flow.loss_bytes.iter()).zip(saturated(flow.receiver_events));
-    let of_udp =
-        || known.udp_runs().find_map(|run| places(run.loss_packets.iter()).zip(saturated(run.receiver_events)));
-    let (place, cpu) = of_flow.or_else(of_udp)?;
+    let of_flow = of_flow.map(|(place, cpu)| (place, cpu, measured(flow)));
+    // TCP may not have come so far. What reached the host is what the CPU had time for.
+    let of_udp = known.udp_runs().filter_map(|run| {
+        let (place, cpu) = places(run.loss_packets.iter()).zip(saturated(run.receiver_events))?;
+        let bps = known.tcp_of_udp(run.arrived_bps(), run.payload_bytes).max(flow.steady_bps) as f64;
+        Some((place, cpu, Interval::measured((bps * (1.0 - SPREAD)) as u64, (bps * (1.0 + SPREAD)) as u64)))
+    });
+    let (place, cpu, bound_bps) = of_flow.or_else(|| of_udp.min_by_key(|(.., bound)| bound.middle()))?;
     let share = |ns: u64| ns as f64 * 100.0 / cpu.watched_ns.max(1) as f64;
     let text = format!(
         "CPU {} of the receiver was busy for {:.0} % of the time, {:.0} % in softirq, where the kernel receives packets, and packets were lost at {place}",
@@ -34,7 +40,7 @@ pub(super) fn receiver(known: &Known<'_>) -> Option<Bound> {
         code: Code::Cpu,
         place: Some(place),
         host: Some(Role::Receiver),
-        bound_bps: measured(flow),
+        bound_bps,
         evidence: vec![Line::new(text, command)],
         remedies: vec![
             remedy(
