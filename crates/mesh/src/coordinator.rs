@@ -144,13 +144,15 @@ impl Coordinator {
         let now = now();
         let most = |test: &str| most_of_hour(&mesh, test);
         let (mut ids, mut kept, mut delivered) = (Vec::new(), 0, Delivered::default());
+        let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64| {
+            Ok::<_, Failure>(delivered.has_room(&mesh, names, at_ns.min(now)) && is_own(&mesh, archive, site, names)?)
+        };
         for part in results.chunks(PART) {
             ids.extend(part.iter().map(|one| one.id.clone()));
             self.part(ids.len() < results.len() + measurements.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    let names = [&*one.test, &one.sender, &one.receiver];
-                    if delivered.has_room(&mesh, names, one.at_ns.min(now)) && is_own(&mesh, archive, site, names)? {
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns)? {
                         taken.push(one.clone());
                     }
                 }
@@ -165,8 +167,7 @@ impl Coordinator {
             self.part(ids.len() < results.len() + known.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    let names = [&*one.test, &one.sender, &one.receiver];
-                    if delivered.has_room(&mesh, names, one.at_ns.min(now)) && is_own(&mesh, archive, site, names)? {
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns)? {
                         taken.push(one.clone());
                     }
                 }

@@ -10,9 +10,9 @@ use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{CpuFacts, Purpose, TcpFacts, Vantage};
 
 /// A limit is the run's if it held for most of the time.
-const MOST_OF_THE_TIME: f64 = 0.5;
+pub(super) const MOST_OF_THE_TIME: f64 = 0.5;
 /// A thread is a limit of its own if it has a CPU for all but 5 % of the time; a core has nothing left for a burst then.
-const BUSY: f64 = 0.95;
+pub(super) const BUSY: f64 = 0.95;
 /// Above this share of the time a thread that is ready waits for a CPU that others have.
 const WAITING: f64 = 0.4;
 /// Whether the kernel sizes receive buffers by what the path holds (ip-sysctl.rst).

@@ -5,14 +5,10 @@
 
 use longhaul_result::Location;
 
+use super::flow::{BUSY, MOST_OF_THE_TIME};
 use super::{Known, SPREAD, measured};
 use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
 use crate::events::{HostEvents, SoftirqCpu};
-
-/// A CPU is a limit if it is idle for less than 5 % of the time, as a thread is.
-const BUSY: f64 = 0.95;
-/// It is the packets that keep it busy if it is in softirq for most of the time.
-const MOST_OF_THE_TIME: f64 = 0.5;
 
 /// The receiver's CPU that has no time for packets: it is saturated in the flow, or in UDP, and packets
 /// were lost where they wait for it.
@@ -70,6 +66,7 @@ fn places<'a>(lost: impl Iterator<Item = (&'a Location, &'a u64)>) -> Option<Loc
     there.max_by_key(|(_, lost)| **lost).map(|(place, _)| *place)
 }
 
+/// The CPU if it had as little time left as a thread that is a limit, and was in softirq for most of it.
 fn saturated(events: HostEvents) -> Option<SoftirqCpu> {
     let share = |ns: u64, cpu: &SoftirqCpu| ns as f64 / cpu.watched_ns.max(1) as f64;
     let full = |cpu: &SoftirqCpu| share(cpu.busy_ns, cpu) >= BUSY && share(cpu.softirq_ns, cpu) >= MOST_OF_THE_TIME;

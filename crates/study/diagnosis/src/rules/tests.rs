@@ -164,6 +164,11 @@ fn a_window_without_scaling_is_a_hosts_or_a_middleboxs() {
     assert_eq!(named(&evidence), [(Code::MiddleboxOptions, None, None)]);
     evidence.sender = scaling("0");
     assert_eq!(named(&evidence), [(Code::ReceiveWindow, None, Some(Role::Sender))]);
+    // Without the other host's setting nobody knows which of both it is.
+    (evidence.sender, evidence.receiver) = (scaling("1"), host(&[]));
+    assert_eq!(named(&evidence), [(Code::ReceiveWindow, None, None)]);
+    let said = &diagnose(&evidence).causes[0].bound.evidence;
+    assert!(said.iter().any(|line| line.text.contains("whose settings were not seen")), "{said:?}");
 }
 
 #[test]
