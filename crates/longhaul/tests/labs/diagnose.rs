@@ -105,6 +105,40 @@ c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno'); c.sendall(byte
 }
 
 #[test]
+fn what_the_senders_host_does_is_seen_beside_its_connection() {
+    let Some(web) = Web::up("diagnose-host") else { return };
+    let sink = "\
+import socket
+s = socket.create_server(('10.77.2.1', 9000)); print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    while c.recv(1 << 20): pass";
+    let mut sink = on(&web.lab, "server", &["python3", "-c", sink]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(sink.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let diagnosed = |work: &str| {
+        let script = format!(
+            "import socket, time\ns = socket.create_connection(('10.77.2.1', 9000)); end = time.monotonic() + 4\n\
+             while time.monotonic() < end:\n    s.sendall(bytes(20000)); {work}"
+        );
+        let command = [LONGHAUL, "diagnose", "--rate", "64M", "-J", "--", "python3", "-c", &script];
+        only(&on(&web.lab, "client", &command).output().unwrap())
+    };
+    // A program that computes between two blocks, and one that rests.
+    let busy = diagnosed("sum(range(400000))");
+    assert_eq!(first(&busy), ("cpu", "sender"), "{busy:#}");
+    let rests = diagnosed("time.sleep(0.02)");
+    assert_eq!(first(&rests), ("sender_application", "sender"), "{rests:#}");
+    // The token bucket of this host, of which no packet and no round trip tells.
+    let tbf = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "10mbit", "burst", "64kb", "latency", "50ms"];
+    assert!(on(&web.lab, "client", &tbf).status().unwrap().success());
+    let shaped = diagnosed("");
+    let _ = sink.kill();
+    sink.wait().unwrap();
+    assert_eq!((first(&shaped), &shaped["causes"][0]["place"]), (("shaper", "sender"), &Value::from("sender_qdisc")), "{shaped:#}");
+}
+
+#[test]
 fn a_capture_tells_the_limit_of_its_connections() {
     let Some(web) = Web::up("diagnose-trace") else { return };
     web.set("client", "net.ipv4.tcp_rmem=4096 65536 65536");

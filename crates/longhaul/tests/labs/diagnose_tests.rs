@@ -9,8 +9,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use longhaul_testing::no_judge;
 use serde_json::Value;
 
+use crate::common::browser::Browser;
 use crate::common::group::{Group, Limit};
 use crate::common::{TestLab, object};
+use crate::pages::{axe, fits};
 use crate::watch::on;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -111,7 +113,8 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         assert_eq!(found.len(), 1, "{result:#}");
         found[0]["host"].as_str().unwrap().to_owned()
     };
-    let read = diagnose(&["--read", file.to_str().unwrap()]);
+    let page = served.folder.join("page.html");
+    let read = diagnose(&["--read", file.to_str().unwrap(), "--html", page.to_str().unwrap()]);
     assert_eq!((disk(&read), &read["evidence"]["disks"][0]["bytes"]), ("sender".into(), &Value::from(3 << 20)));
     let written = diagnose(&["-R", "--write", folder.to_str().unwrap()]);
     assert_eq!(disk(&written), "receiver");
@@ -121,6 +124,26 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    a_page_on_a_phone(&served.folder, page.to_str().unwrap(), &read);
+}
+
+/// The page in a browser as wide as a phone, and as a screen: a bar for each limit, as long as it is high, and nothing wider than the window.
+fn a_page_on_a_phone(folder: &Path, page: &str, result: &Value) {
+    let Some(mut browser) = Browser::start(folder) else { return };
+    let axe = axe();
+    for (width, mobile) in [(400, true), (1280, false)] {
+        browser.open(&format!("file://{page}"), width, mobile);
+        let seen = browser.evaluate(
+            "[...document.querySelectorAll('g.bound')].map(bar => [bar.dataset.code, bar.getBoundingClientRect().width])",
+        );
+        let bars = seen.as_array().unwrap();
+        assert!(bars.iter().any(|bar| bar[0] == "disk"), "{seen}");
+        assert!(bars.len() >= result["bounds"].as_array().unwrap().len(), "{seen}");
+        assert!(bars.iter().all(|bar| bar[1].as_f64() > Some(20.0)), "{width}: {seen}");
+        let size = browser.evaluate("parseFloat(getComputedStyle(document.querySelector('g.bound text')).fontSize) * document.querySelector('svg.plot').getBoundingClientRect().width / document.querySelector('svg.plot').viewBox.baseVal.width");
+        assert!(size.as_f64() > Some(8.0), "letters of {size} points at {width}");
+        fits(&mut browser, page, width, axe.as_deref());
+    }
 }
 
 /// Major and minor number of the disk with this file, as `8:0`; `None` where it is on no disk.

@@ -1,15 +1,19 @@
 //! One followed connection.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use longhaul_kernel::sock_diag::{InetMemory, InetSocket};
 use longhaul_tcp::{
     CongestionSince, Flow, FlowSummary, Limit, LimitedTimes, ReceiverTimes, Receiving, Sample, Series, TcpEndOptions,
     TcpInfo, WatchedConnection, fields,
 };
+use longhaul_terms::ThreadCpu;
 use longhaul_units::{BitRate, Nanos};
 
 use crate::selection::Candidate;
+use crate::threads::{Reading, Threads};
 
 /// The most congestion controls of a connection: a sample stores their index in a byte.
 const MOST_CONTROLS: usize = 255;
@@ -113,6 +117,8 @@ pub(crate) struct Connection {
     interval: Interval,
     state: u8,
     receiver_rtt_us: u64,
+    threads: Threads,
+    busiest_thread: Option<ThreadCpu>,
 }
 
 /// Payload bytes of both directions, without retransmissions, and packets that came out of order.
@@ -174,6 +180,8 @@ impl Connection {
             interval: Interval { at_ns: began.map_or(0, |at| at.0), counters: base, ..Interval::default() },
             state: 0,
             receiver_rtt_us: 0,
+            threads: Threads::default(),
+            busiest_thread: None,
         }
     }
 
@@ -247,6 +255,18 @@ impl Connection {
         }
     }
 
+    /// The process that owns it, if that is known.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.owner.as_ref().map(|(pid, _)| *pid)
+    }
+
+    /// Takes what the threads of its process do, out of all that were read.
+    pub(crate) fn take_threads(&mut self, readings: &BTreeMap<u32, Arc<Reading>>) {
+        if let Some(reading) = self.process().and_then(|pid| readings.get(&pid)) {
+            self.threads.take(reading);
+        }
+    }
+
     pub(crate) fn may_be_named(&self) -> bool {
         self.owner.is_none() && self.inode != 0
     }
@@ -261,6 +281,7 @@ impl Connection {
 
     pub(crate) fn end(&mut self) {
         self.ended = true;
+        self.busiest_thread = std::mem::take(&mut self.threads).busiest();
     }
 
     pub(crate) fn kept_samples(&self) -> usize {
@@ -380,6 +401,8 @@ impl Connection {
             max_in_flight_bytes: summary.max_in_flight_bytes,
             loss_events: summary.loss_events,
             out_of_order_packets: self.now.out_of_order.saturating_sub(self.base.out_of_order),
+            marked_packets: summary.marked_packets,
+            busiest_thread: self.busiest_thread.or_else(|| self.threads.busiest()),
         }
     }
 }

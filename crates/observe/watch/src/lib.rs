@@ -13,9 +13,10 @@ mod caveats;
 mod connection;
 mod losses;
 mod selection;
+mod threads;
 mod udp;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use longhaul_bpf::tcp_owner::TcpOwners;
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
@@ -130,6 +131,8 @@ pub struct Watch {
     numbers: u32,
     not_followed: u64,
     named: Nanos,
+    /// When the threads of processes were read.
+    threads: Nanos,
     kept: usize,
     missed_ends: bool,
     dump_error: Option<String>,
@@ -190,6 +193,7 @@ impl Watch {
             numbers: 0,
             not_followed: 0,
             named: Nanos::ZERO,
+            threads: Nanos::ZERO,
             kept: 0,
             missed_ends: false,
             dump_error: None,
@@ -241,6 +245,10 @@ impl Watch {
         }
         self.take_ends(before);
         self.cost.samples += self.open.len() as u64;
+        if now.saturating_sub(self.threads) >= threads::EVERY {
+            self.threads = now;
+            self.read_threads();
+        }
         if now.saturating_sub(self.named) >= LOOK_UP_EVERY {
             self.named = now;
             self.name();
@@ -438,6 +446,15 @@ impl Watch {
             if let Some((pid, name)) = owners.get(&connection.inode()) {
                 connection.set_owner(*pid, name);
             }
+        }
+    }
+
+    /// Reads what the threads of all processes do that have connections.
+    fn read_threads(&mut self) {
+        let processes: BTreeSet<u32> = self.open.values().filter_map(Connection::process).collect();
+        let readings = threads::read(&processes);
+        for connection in self.open.values_mut() {
+            connection.take_threads(&readings);
         }
     }
 

@@ -22,7 +22,14 @@ pub struct HostEvents {
     pub pause_frames_sent: u64,
     /// The CPU that was longest in softirq; `null` if that was not seen.
     pub softirq_cpu: Option<SoftirqCpu>,
+    /// Time that a hypervisor gave to others, summed over CPUs.
+    pub stolen_ns: u64,
+    /// The time that was watched for that, summed over CPUs; 0 if it was not.
+    pub all_cpus_ns: u64,
 }
+
+/// A machine that lacks more of its time than a tenth measures its hypervisor.
+const STOLEN: f64 = 0.1;
 
 /// A CPU that processes packets: in softirq, where the kernel receives them, passes them through its firewall and to TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +58,38 @@ impl SoftirqCpu {
     }
 }
 
+/// A queueing discipline that shapes, and held packets back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ShapingQdisc {
+    /// The interface.
+    pub interface: String,
+    /// What it is: `tbf`.
+    pub kind: String,
+    /// Times that a packet had to wait for its rate (`overlimits`).
+    pub overlimits: u64,
+    /// Bytes of packets that it let pass.
+    pub passed_bytes: u64,
+}
+
+/// Queueing disciplines that shape (tc(8), "Shaping"), and count `overlimits` when they do.
+const SHAPERS: [&str; 4] = ["cake", "hfsc", "htb", "tbf"];
+
+impl ShapingQdisc {
+    /// The one that held back packets most often, out of all counters that changed.
+    pub(crate) fn of(counters: &ChangedCounters) -> Option<Self> {
+        let number = |by: &i64| u64::try_from(*by).ok().filter(|by| *by > 0);
+        let found = counters.iter().filter_map(|(key, by)| {
+            let scope = key.strip_suffix(": overlimits")?;
+            let (interface, qdisc) = scope.split_once(", qdisc ")?;
+            let (kind, _) = qdisc.split_once(" at ").filter(|(kind, _)| SHAPERS.contains(kind))?;
+            let passed_bytes = counters.get(&format!("{scope}: bytes")).and_then(number)?;
+            Some(Self { interface: interface.into(), kind: kind.into(), overlimits: number(by)?, passed_bytes })
+        });
+        found.max_by_key(|qdisc| qdisc.overlimits)
+    }
+}
+
 impl HostEvents {
     /// Out of all counters that changed.
     pub(crate) fn of(counters: &ChangedCounters) -> Self {
@@ -59,6 +98,7 @@ impl HostEvents {
             let values = counters.iter().filter(|(key, _)| wanted(key)).map(|(_, by)| u64::try_from(*by).unwrap_or(0));
             values.fold(0, u64::saturating_add)
         };
+        let cpus = counters.keys().filter(|key| key.ends_with(": busy_ns")).count();
         Self {
             throttled_ns: sum(&["control group: cpu.throttled_ns"]),
             memory_limit_hits: sum(&["control group: memory.limit_hits"]),
@@ -68,6 +108,8 @@ impl HostEvents {
             pause_frames_received: sum(&[": pause_frames_received"]),
             pause_frames_sent: sum(&[": pause_frames_sent"]),
             softirq_cpu: SoftirqCpu::of(counters),
+            stolen_ns: sum(&[": steal_ns"]),
+            all_cpus_ns: sum(&["machine: cpu_watched_ns"]).saturating_mul(cpus as u64),
         }
     }
 
@@ -81,7 +123,15 @@ impl HostEvents {
             pause_frames_received: self.pause_frames_received.saturating_add(other.pause_frames_received),
             pause_frames_sent: self.pause_frames_sent.saturating_add(other.pause_frames_sent),
             softirq_cpu: [self.softirq_cpu, other.softirq_cpu].into_iter().flatten().max_by_key(|cpu| cpu.softirq_ns),
+            stolen_ns: self.stolen_ns.saturating_add(other.stolen_ns),
+            all_cpus_ns: self.all_cpus_ns.saturating_add(other.all_cpus_ns),
         }
+    }
+
+    /// The share of the machine's CPU time that a hypervisor gave to others, if that spoils a test.
+    pub(crate) fn stolen(self) -> Option<f64> {
+        let share = self.stolen_ns as f64 / self.all_cpus_ns.max(1) as f64;
+        (share >= STOLEN && self.all_cpus_ns > 0).then_some(share.min(1.0))
     }
 }
 
@@ -111,6 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn a_shaper_is_one_that_held_packets_back() {
+        let counters = ChangedCounters::from([
+            ("eth0, qdisc fq at 1:: overlimits".into(), 99),
+            ("eth0, qdisc fq at 1:: bytes".into(), 99),
+            ("eth0, qdisc tbf at root: overlimits".into(), 7),
+            ("eth0, qdisc tbf at root: bytes".into(), 5_000),
+            ("eth1, qdisc htb at root: overlimits".into(), 70),
+            ("eth2, qdisc htb at root: bytes".into(), 5_000),
+        ]);
+        let tbf = ShapingQdisc { interface: "eth0".into(), kind: "tbf".into(), overlimits: 7, passed_bytes: 5_000 };
+        assert_eq!(ShapingQdisc::of(&counters), Some(tbf));
+        assert_eq!(ShapingQdisc::of(&ChangedCounters::new()), None);
+    }
+
+    #[test]
     fn the_cpu_that_was_longest_in_softirq() {
         let mut counters = ChangedCounters::from([
             ("machine: cpu_watched_ns".into(), 100),
@@ -122,6 +187,12 @@ mod tests {
         ]);
         let seen = SoftirqCpu { cpu: 11, softirq_ns: 60, busy_ns: 70, watched_ns: 100 };
         assert_eq!(HostEvents::of(&counters).softirq_cpu, Some(seen));
+        assert_eq!(HostEvents::of(&counters).stolen(), None);
+        // Of two CPUs, which had 200 together.
+        counters.insert("machine, CPU 0: steal_ns".into(), 50);
+        assert_eq!(HostEvents::of(&counters).stolen(), Some(0.25));
+        counters.insert("machine, CPU 0: steal_ns".into(), 19);
+        assert_eq!(HostEvents::of(&counters).stolen(), None);
         counters.insert("machine: cpu_watched_ns".into(), 0);
         assert_eq!(HostEvents::of(&counters).softirq_cpu, None);
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::before::Before;
 use crate::diagnosis::{Diagnosis, Role, TargetBasis};
-use crate::events::HostEvents;
+use crate::events::{HostEvents, ShapingQdisc};
 
 /// The evidence of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -195,6 +195,18 @@ pub enum Run {
     },
 }
 
+impl Run {
+    /// The share of a host's CPU time that its hypervisor gave to others, if that makes the test void: a tenth or more.
+    pub fn stolen(&self) -> Option<f64> {
+        let ends = match self {
+            Self::Tcp(run) => [run.sender_events, run.receiver_events],
+            Self::Udp(run) => [run.sender_events, run.receiver_events],
+            Self::Failed { .. } => return None,
+        };
+        ends.into_iter().filter_map(HostEvents::stolen).reduce(f64::max)
+    }
+}
+
 /// What a TCP test, or an observed connection, saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -264,6 +276,9 @@ pub struct TcpFacts {
     /// What happened at the receiver.
     #[serde(default)]
     pub receiver_events: HostEvents,
+    /// The sender's own shaper, if it held back packets; `null` where it was not looked for.
+    #[serde(default)]
+    pub sender_shaper: Option<Box<ShapingQdisc>>,
     /// Of a connection that no test made; `null` of a test.
     #[serde(default)]
     pub observed: Option<Box<Observed>>,

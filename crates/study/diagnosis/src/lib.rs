@@ -23,13 +23,13 @@ pub use bottleneck::{Bottleneck, NoBottleneck, bottleneck};
 pub use diagnosis::{
     Basis, Bound, Cause, Code, Diagnosis, Finding, Interval, Line, Remedy, Role, TargetBasis, Unknown, about,
 };
-pub use events::HostEvents;
+pub use events::{HostEvents, ShapingQdisc};
 pub use evidence::{
     ConntrackFacts, CpuFacts, CpuLimitFacts, Diagnosed, DiagnosedFlow, DiagnosedFlows, DiskFacts, Evidence, FlowFacts,
     Handshake, HostFacts, LinkFacts, MemoryLimitFacts, Observed, PacketShares, Purpose, Run, SynFacts, Target,
     TcpFacts, UdpFacts, Vantage,
 };
 pub use long_path::{Burst, LongPath, LongPathTest, NoLongPath, Verdict};
-pub use observed::{captured_facts, flow_goes_forward, watched_facts};
+pub use observed::{captured_facts, flow_goes_forward, watched_facts, with_counters};
 pub use rules::diagnose;
 pub use tests_seen::{host_facts, tcp_facts, udp_facts};

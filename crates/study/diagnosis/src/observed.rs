@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use longhaul_flows::{DirectionSummary, FlowSummary, Protocol};
 use longhaul_result::{Location, TcpLocation};
 use longhaul_tcp::{Flow, LimitedBy, Segment, WatchedConnection};
+use longhaul_terms::ChangedCounters;
 use longhaul_units::{BitRate, Nanos};
 
-use crate::events::HostEvents;
+use crate::events::{HostEvents, ShapingQdisc};
 use crate::evidence::{Handshake, Observed, PacketShares, Purpose, TcpFacts, Vantage};
-use crate::tests_seen::{receive_place, transmit_place};
+use crate::tests_seen::{busiest, checksum_errors, receive_place, transmit_place};
 
 /// A connection with less payload says nothing: ten segments, what leaves before the first answer (RFC 6928).
 const LEAST_BYTES: u64 = 14_480;
@@ -49,6 +50,7 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
         loss_bytes.insert(Location::Network, elsewhere);
     }
     let mss_bytes = seen.mss_bytes.max(1);
+    let cpu = busiest([seen.busiest_thread].into_iter());
     Some(TcpFacts {
         purpose: Purpose::Observed,
         congestion_control: seen.congestion_control.clone().unwrap_or_default(),
@@ -75,16 +77,17 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
             timestamps: Some(options.timestamps),
             ..Handshake::default()
         }),
-        sender_cpu: None,
-        receiver_cpu: None,
+        sender_cpu: cpu.filter(|_| sends),
+        receiver_cpu: cpu.filter(|_| !sends),
         flows: Vec::new(),
         receiver_memory_drops: 0,
         checksum_errors: 0,
-        marked_packets: None,
+        marked_packets: seen.marked_packets.filter(|_| sends),
         transfer_bytes: None,
         transfers_ns: Vec::new(),
         sender_events: HostEvents::default(),
         receiver_events: HostEvents::default(),
+        sender_shaper: None,
         observed: Some(Box::new(Observed {
             from: if sends { Vantage::Sender } else { Vantage::Receiver },
             payload_bytes,
@@ -95,6 +98,22 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
             packets: None,
         })),
     })
+}
+
+/// `facts` of a connection that this host's kernel saw, with what its counters say of the time: control groups, a shaper, checksums. They are the
+/// whole host's.
+pub fn with_counters(facts: TcpFacts, counters: &ChangedCounters) -> TcpFacts {
+    let events = HostEvents::of(counters);
+    match facts.observed.as_ref().map(|observed| observed.from) {
+        Some(Vantage::Sender) => {
+            let sender_shaper = ShapingQdisc::of(counters).map(Box::new);
+            TcpFacts { sender_events: events, sender_shaper, ..facts }
+        }
+        Some(Vantage::Receiver) => {
+            TcpFacts { receiver_events: events, checksum_errors: checksum_errors(counters), ..facts }
+        }
+        _ => facts,
+    }
 }
 
 /// A receiver knows when its window was full. The rest of the time in which data came is the sender's or the path's; of the time without
@@ -173,6 +192,7 @@ pub fn captured_facts(flow: &FlowSummary) -> Option<TcpFacts> {
         transfers_ns: Vec::new(),
         sender_events: HostEvents::default(),
         receiver_events: HostEvents::default(),
+        sender_shaper: None,
         observed: Some(Box::new(Observed {
             from: Vantage::Packets,
             payload_bytes: there.unique_bytes,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_result::{Caveat, Location};
 use longhaul_tcp::{LossBytes, TcpEndOptions, TcpResult};
-use longhaul_terms::ThreadCpu;
+use longhaul_terms::{ChangedCounters, ThreadCpu};
 use longhaul_udp::{UdpParameters, UdpResult};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,7 +21,6 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
     let mean = rtts(|stream| stream.mean_rtt_ns).map(u128::from).sum::<u128>()
         / rtts(|stream| stream.mean_rtt_ns).count().max(1) as u128;
     let memory = &result.receiver_memory;
-    let checksums = result.counters.receiver.iter().filter(|(key, _)| key.ends_with("Tcp.InCsumErrors"));
     TcpFacts {
         purpose,
         congestion_control: streams.first().map(|stream| stream.congestion_control.clone()).unwrap_or_default(),
@@ -61,12 +60,13 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
         ]
         .into_iter()
         .fold(0, u64::saturating_add),
-        checksum_errors: checksums.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add),
+        checksum_errors: checksum_errors(&result.counters.receiver),
         marked_packets: streams.iter().filter_map(|stream| stream.marked_packets).reduce(u64::saturating_add),
         transfer_bytes: None,
         transfers_ns: streams.first().map(|stream| stream.transfers_ns.clone()).unwrap_or_default(),
         sender_events: HostEvents::of(&result.counters.sender),
         receiver_events: HostEvents::of(&result.counters.receiver),
+        sender_shaper: None,
         observed: None,
     }
 }
@@ -99,8 +99,14 @@ fn handshake(result: &TcpResult, client_sends: bool) -> Handshake {
     }
 }
 
+/// Segments that arrived with a wrong checksum.
+pub(crate) fn checksum_errors(counters: &ChangedCounters) -> u64 {
+    let errors = counters.iter().filter(|(key, _)| key.ends_with("Tcp.InCsumErrors"));
+    errors.map(|(_, by)| u64::try_from(*by).unwrap_or(0)).fold(0, u64::saturating_add)
+}
+
 /// Of several threads the one that wanted its CPU most.
-fn busiest(threads: impl Iterator<Item = Option<ThreadCpu>>) -> Option<CpuFacts> {
+pub(crate) fn busiest(threads: impl Iterator<Item = Option<ThreadCpu>>) -> Option<CpuFacts> {
     let facts = threads.flatten().map(|cpu| CpuFacts {
         cpu_time_ns: cpu.cpu_time_ns,
         run_delay_ns: cpu.run_delay_ns.unwrap_or(0),

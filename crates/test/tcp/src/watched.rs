@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use longhaul_terms::ThreadCpu;
 use serde::{Deserialize, Serialize};
 
 use super::handshake::TcpEndOptions;
@@ -155,6 +156,12 @@ pub struct WatchedConnection {
     /// Packets that arrived out of order: reordered, or behind a lost one (`tcpi_rcv_ooopack`, Linux 5.4).
     #[serde(default)]
     pub out_of_order_packets: u64,
+    /// Packets that arrived at the other end with a mark of congestion (CE, RFC 3168), as it told (`tcpi_delivered_ce`); `null` before Linux 4.18.
+    #[serde(default)]
+    pub marked_packets: Option<u64>,
+    /// Of its process's threads the one that wanted a CPU most while it was open; `null` if that was shorter than 0.2 s, or not to be read.
+    #[serde(default)]
+    pub busiest_thread: Option<ThreadCpu>,
 }
 
 impl Limit {

@@ -1,4 +1,4 @@
-//! What control groups allow this process: CPU time and memory, and how often they were in its way.
+//! What control groups allow a process: CPU time and memory, and how often they were in its way.
 //!
 //! Both versions of control groups are read, and each group from the process's own up to the root: the tightest one limits.
 //!
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 
 /// Groups above each other that are looked at.
 const LEVELS_MOST: usize = 32;
-/// Processes that are asked for their mounts: this one, and those above it.
+/// Processes that are asked for their mounts: the one, and those above it.
 const ANCESTORS_MOST: usize = 32;
 /// A limit of version 1 from here on is none: it is the greatest number of pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The limits of this process.
+/// The limits of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupLimits {
@@ -67,10 +67,19 @@ pub struct MemoryLimit {
 impl GroupLimits {
     /// Reads those of the calling process. What cannot be read is no limit.
     pub fn read() -> Self {
+        Self::of_process("self".to_owned())
+    }
+
+    /// Reads those of another process.
+    pub fn read_of(pid: u32) -> Self {
+        Self::of_process(pid.to_string())
+    }
+
+    fn of_process(process: String) -> Self {
         let text = |path: &Path| std::fs::read_to_string(path).ok();
-        let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+        let groups = text(&Path::new("/proc").join(&process).join("cgroup")).unwrap_or_default();
         // `ip netns exec` mounts a /sys of its own, without control groups: the process that started it still has them.
-        let mut process = Some("self".to_owned());
+        let mut process = Some(process);
         for _ in 0..ANCESTORS_MOST {
             let Some(folder) = process.map(|process| Path::new("/proc").join(process)) else { break };
             let mounts = text(&folder.join("mountinfo")).unwrap_or_default();

@@ -91,12 +91,35 @@ fn parse_cpu_times(text: &str, tick: Nanos) -> Vec<CpuTime> {
 /// Where `/proc` is not mounted, or the kernel counts no such times (`CONFIG_SCHED_INFO`).
 pub fn thread_run_delay() -> io::Result<Nanos> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
-    parse_run_delay(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+    parse_schedstat(&text).map(|times| times.waited).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// What a thread did with its time since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadTimes {
+    /// Time on a CPU.
+    pub ran: Nanos,
+    /// Time ready to run without a CPU.
+    pub waited: Nanos,
+}
+
+/// The times of up to `most` threads of a process, by their numbers (`/proc/PID/task/TID/schedstat`). Those that end meanwhile are left out.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] where the process does not exist.
+pub fn thread_times(pid: u32, most: usize) -> io::Result<Vec<(u32, ThreadTimes)>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))?.flatten().take(most);
+    let times = threads.filter_map(|folder| {
+        let text = fs::read_to_string(folder.path().join("schedstat")).ok()?;
+        Some((folder.file_name().to_str()?.parse().ok()?, parse_schedstat(&text)?))
+    });
+    Ok(times.collect())
 }
 
 /// Time on a CPU, time without one, time slices.
-fn parse_run_delay(text: &str) -> Option<Nanos> {
-    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
+fn parse_schedstat(text: &str) -> Option<ThreadTimes> {
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok().map(Nanos));
+    Some(ThreadTimes { ran: numbers.next()??, waited: numbers.next()?? })
 }
 
 fn parse_softnet(text: &str) -> Vec<Softnet> {
@@ -131,10 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn the_run_delay_is_the_second_number() {
-        assert_eq!(parse_run_delay("478092 1175583 2\n"), Some(Nanos(1_175_583)));
-        assert_eq!(parse_run_delay("478092"), None);
+    fn a_thread_ran_and_waited() {
+        let times = ThreadTimes { ran: Nanos(478_092), waited: Nanos(1_175_583) };
+        assert_eq!(parse_schedstat("478092 1175583 2\n"), Some(times));
+        assert_eq!(parse_schedstat("478092"), None);
         thread_run_delay().unwrap();
+        let own = thread_times(std::process::id(), 1_000).unwrap();
+        assert!(own.iter().any(|(_, times)| times.ran > Nanos::ZERO), "{own:?}");
+        assert_eq!(thread_times(std::process::id(), 1).unwrap().len(), 1);
+        assert!(thread_times(u32::MAX, 1).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `longhaul diagnose`.
 
 mod before;
+mod counted;
 mod disk;
 mod long_path;
 mod observed;
@@ -34,6 +35,8 @@ use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, wr
 
 /// More tests than any plan has.
 const MOST_STEPS: usize = 32;
+/// Of these, tests that are repeated as a hypervisor took the CPUs away.
+const MOST_REPEATS: usize = 3;
 
 const EXAMPLES: &str = "\
 Example:
@@ -247,6 +250,7 @@ fn measure(
         disks: disk::measure(args, backward, stop)?.into_iter().collect(),
         ..Evidence::default()
     };
+    let mut repeats = MOST_REPEATS;
     for number in 1..=MOST_STEPS {
         let Some(step) = plan::next(&evidence, &asked) else { break };
         say(format!("{number:>2}  {}", steps::line(&step)));
@@ -264,6 +268,13 @@ fn measure(
         }
         if stop.requested().is_some() {
             break;
+        }
+        if repeats > 0
+            && let Some(share) = evidence.runs.last().and_then(Run::stolen)
+        {
+            repeats -= 1;
+            evidence.runs.pop();
+            say(format!("    void: a hypervisor gave {:.0} % of a host's CPU time to others. Once more", share * 100.0));
         }
     }
     Ok(evidence)

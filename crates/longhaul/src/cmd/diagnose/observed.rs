@@ -2,17 +2,20 @@
 
 use std::process::ExitCode;
 
-use longhaul_diagnosis::{Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts};
-use longhaul_host::HostSnapshot;
+use longhaul_diagnosis::{
+    Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts, with_counters,
+};
 use longhaul_kernel::signals::Stop;
 use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_tcp::{Flow, WatchedConnection};
+use longhaul_terms::ChangedCounters;
 use longhaul_units::{BitRate, Nanos};
 use longhaul_watch::{Selection, Watch, WatchOptions};
 
 use super::Args;
+use super::counted::Counted;
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
 use crate::cmd::watch::live::Live;
@@ -32,11 +35,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let own = args.command.is_empty();
     let namespace = args.watch.map(|pid| namespace_of("--watch", pid)).transpose()?;
-    let host = match &namespace {
-        Some(namespace) => namespace.enter(HostSnapshot::take).map_err(|error| Failure::new("no_namespace", error))?,
-        None => HostSnapshot::take(),
-    };
-    let host = super::host(&serde_json::to_value(host).unwrap_or_default());
+    let counted = Counted::take(args.watch, args.watch.map(|pid| namespace_of("--watch", pid)).transpose()?)
+        .map_err(|error| Failure::new("no_namespace", error))?;
+    let host = super::host(&serde_json::to_value(&counted.host).unwrap_or_default());
     let selection = args.watch.map_or(Selection::Descendants, Selection::Process);
     let options = WatchOptions { selection, namespace, sample: SAMPLE, keep_samples: false };
     let mut watch = Watch::open(options).map_err(not_watched)?;
@@ -47,7 +48,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     live.end();
     let watched = watch.finish();
     let connections = &watched.result.connections;
-    let flows = connections.iter().filter_map(|seen| diagnosed(seen, &host, args.rate)).collect();
+    let changes = counted.changes();
+    let flows = connections.iter().filter_map(|seen| diagnosed(seen, &host, &changes, args.rate)).collect();
     let result = DiagnosedFlows::of(connections.len() as u64, flows, 0);
     let exit = ended.map(code_of);
     let asked = DiagnoseFlowsAsked {
@@ -77,8 +79,13 @@ pub(super) fn run(args: &Args) -> Outcome {
 }
 
 /// The diagnosis of a connection whose one end is on this host; `None` if too little moved.
-fn diagnosed(seen: &WatchedConnection, host: &HostFacts, rate: Option<BitRate>) -> Option<DiagnosedFlow> {
-    let facts = watched_facts(seen)?;
+fn diagnosed(
+    seen: &WatchedConnection,
+    host: &HostFacts,
+    changes: &ChangedCounters,
+    rate: Option<BitRate>,
+) -> Option<DiagnosedFlow> {
+    let facts = with_counters(watched_facts(seen)?, changes);
     let payload_bytes = facts.observed.as_ref()?.payload_bytes;
     let (sender, receiver) = match seen.flow {
         Flow::Sending => (seen.local, seen.remote),

@@ -95,6 +95,31 @@ const SAVED: &str = r#"(async () => {
     })));
 })()"#;
 
+/// Fails if something of the page is wider than its window, if its scripts complain, or if `axe`, which judges whether all can read it, does.
+pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&str>) {
+    assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
+    assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
+    if let Some(axe) = axe {
+        browser.evaluate(&format!("{axe}; 0"));
+        let found = browser.evaluate(
+            "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
+             .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
+        );
+        assert_eq!(found, json!([]), "{file} at {width}: {found:#}");
+    }
+}
+
+/// axe-core, where the web parts are installed.
+pub(crate) fn axe() -> Option<String> {
+    let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
+    if axe.is_none() {
+        longhaul_testing::no_judge!(
+            "there is no axe-core (scripts/web.sh): nobody looked whether pages can be read by all"
+        );
+    }
+    axe
+}
+
 /// At 1280 and at 400 points, on a light and a dark ground, on paper.
 fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[&str]) {
     let page = format!("file://{file}");
@@ -110,7 +135,6 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
             assert!(figure["width"].as_f64() > Some(300.0) && figure["height"].as_f64() > Some(150.0), "{figure:#}");
             assert!(figure["label"].as_str().unwrap().len() > 60, "{figure:#}");
         }
-        assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
 
         // The pointer over one figure shows the values of all.
         browser.evaluate("scrollTo(0, 0)");
@@ -162,15 +186,7 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
         assert!(fewer.into_iter().any(|now| now < first["inked"].as_u64()), "{first:#}");
         browser.evaluate("document.querySelector('.live-legend button').click()");
 
-        assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
-        if let Some(axe) = axe {
-            browser.evaluate(&format!("{axe}; 0"));
-            let found = browser.evaluate(
-                "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
-                 .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
-            );
-            assert_eq!(found, json!([]), "{file} at {width}: {found:#}");
-        }
+        fits(browser, file, width, axe);
     }
 
     let saved = browser.evaluate(SAVED);
@@ -267,12 +283,7 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
         return;
     }
     let Some(mut browser) = Browser::start(&folder.0) else { return };
-    let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
-    if axe.is_none() {
-        longhaul_testing::no_judge!(
-            "there is no axe-core (scripts/web.sh): nobody looked whether pages can be read by all"
-        );
-    }
+    let axe = axe();
     let tcp =
         ["Goodput", "What limits the sender", "Congestion window and data in flight", "Round trip", "Retransmissions"];
     in_a_browser(&mut browser, &tcp_file, axe.as_deref(), &tcp);

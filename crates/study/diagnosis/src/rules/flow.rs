@@ -107,26 +107,32 @@ fn shares(cpu: CpuFacts) -> (f64, f64) {
     (share(cpu.cpu_time_ns), share(cpu.run_delay_ns))
 }
 
+/// The thread of a test does nothing but send or receive. That of another program may be busy with something else: its CPU is the limit where
+/// TCP waits for the program ([`starved`]).
 fn processor(run: &TcpFacts) -> Option<Bound> {
+    if run.observed.is_some() {
+        return None;
+    }
     let ends = [(Role::Sender, run.sender_cpu), (Role::Receiver, run.receiver_cpu)];
-    ends.into_iter().find_map(|(role, cpu)| {
-        let cpu = cpu?;
-        let (used, delayed) = shares(cpu);
-        // A thread that waits and uses what it gets wants more than it has.
-        let waits = delayed >= WAITING;
-        (used >= BUSY || waits && used + delayed >= BUSY).then(|| of_cpu(run, role, cpu, waits))
-    })
+    ends.into_iter().find_map(|(role, cpu)| Some(of_cpu(run, role, cpu.filter(|cpu| wants_more(*cpu))?)))
 }
 
-/// A program that was too slow for `share` of the time, and waited for a CPU at least as long: it is not to blame.
+/// Whether a thread that never stops, or one that waits and uses what it gets, wants more CPU than it has.
+fn wants_more(cpu: CpuFacts) -> bool {
+    let (used, delayed) = shares(cpu);
+    used >= BUSY || delayed >= WAITING && used + delayed >= BUSY
+}
+
+/// A program that was too slow for `share` of the time, and waited for a CPU at least as long, or used all of one: it is not to blame.
 fn starved(run: &TcpFacts, role: Role, share: f64) -> Option<Bound> {
     let cpu = if role == Role::Sender { run.sender_cpu } else { run.receiver_cpu }?;
     let (_, delayed) = shares(cpu);
-    (delayed >= share && delayed >= WAITING).then(|| of_cpu(run, role, cpu, true))
+    (delayed >= share && delayed >= WAITING || wants_more(cpu)).then(|| of_cpu(run, role, cpu))
 }
 
-fn of_cpu(run: &TcpFacts, role: Role, cpu: CpuFacts, waits: bool) -> Bound {
+fn of_cpu(run: &TcpFacts, role: Role, cpu: CpuFacts) -> Bound {
     let (used, delayed) = shares(cpu);
+    let waits = delayed >= WAITING;
     let text = format!(
         "the {}'s thread ran for {} of the time and waited for a CPU for {}",
         role.name(),
@@ -158,6 +164,12 @@ fn receive_window(known: &Known<'_>, run: &TcpFacts) -> Bound {
         "ss -tni at the sender: rwnd_limited",
     )];
     evidence.extend(in_flight(known, run));
+    if run.observed.as_deref().is_some_and(|seen| seen.from != Vantage::Receiver) {
+        evidence.push(Line::new(
+            "a buffer of the receiver's settings, one that its program sets, and a program that reads too slowly look alike here",
+            "longhaul diagnose --watch PID at the receiver, or ss -tmn there: rb, Recv-Q",
+        ));
+    }
     let reader = run.receiver_limited_by.is_some_and(|by| by.application > by.receive_window && by.application > 0.25);
     if reader {
         let share = run.receiver_limited_by.map_or(0.0, |by| by.application);

@@ -399,7 +399,15 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
                 "tcpdump -ni IF -v 'tcp[13] & 2 != 0'",
             ),
         ),
-        None => return None,
+        None => (
+            Code::Loss,
+            "a host has them off whose settings were not seen, or something on the way took the option out".to_owned(),
+            Remedy::new(
+                None,
+                "look at both hosts; if both have them on, compare the SYNs there",
+                format!("sysctl {key}; tcpdump -ni IF -v 'tcp[13] & 2 != 0'"),
+            ),
+        ),
     };
     let text = format!(
         "{} packets were retransmitted without selective acknowledgements, one in a round trip: {why}",

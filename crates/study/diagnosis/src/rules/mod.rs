@@ -229,6 +229,8 @@ fn priced(known: &Known<'_>, causes: Vec<Bound>, others: &[Bound]) -> Vec<Cause>
     let above = others.iter().filter_map(|bound| Some((bound.bound_bps.least, bound.bound_bps.most?)));
     let above = above.min_by_key(|(least, most)| least / 2 + most / 2).unwrap_or((target, target));
     let mut next = (above.0.min(target), above.1.min(target));
+    // A flow that has met few losses of the next cause goes on to fall.
+    let mut next_is_upper_end = false;
     let mut priced = Vec::with_capacity(causes.len());
     for bound in causes.into_iter().rev() {
         let most = bound.bound_bps.most.unwrap_or(bound.bound_bps.least);
@@ -238,8 +240,9 @@ fn priced(known: &Known<'_>, causes: Vec<Bound>, others: &[Bound]) -> Vec<Cause>
             basis: bound.bound_bps.basis,
         };
         next = (bound.bound_bps.least, most);
-        let worth_is_upper_end = loss::has_too_few_events(known, &bound);
-        priced.push(Cause { bound, worth_bps, worth_is_upper_end });
+        let is_upper_end = loss::has_too_few_events(known, &bound);
+        priced.push(Cause { bound, worth_bps, worth_is_upper_end: is_upper_end || next_is_upper_end });
+        next_is_upper_end = is_upper_end;
     }
     priced.reverse();
     priced
@@ -259,6 +262,12 @@ fn unknowns(known: &Known<'_>) -> Vec<Unknown> {
         push(
             "what the path carries: the quota of a control group kept UDP's tests from their CPU",
             "run again without the quota",
+        );
+    }
+    if let Some(share) = known.evidence.runs.iter().filter_map(Run::stolen).reduce(f64::max) {
+        push(
+            &format!("what the hosts carry: a hypervisor gave {:.0} % of the CPU time of one to others during a test", share * 100.0),
+            "run again when the machine has its CPUs; vmstat 1: st",
         );
     }
     for run in &known.evidence.runs {

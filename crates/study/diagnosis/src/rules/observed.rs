@@ -4,9 +4,10 @@
 use longhaul_result::Location;
 use longhaul_units::{Bytes, Nanos};
 
-use super::{Known, about, loss, measured};
+use super::{Known, about, loss, marks, measured};
 use crate::diagnosis::{Basis, Bound, Code, Line, Remedy, Role, Unknown};
 use crate::evidence::{Observed, PacketShares, Purpose, TcpFacts, Vantage};
+use crate::events::ShapingQdisc;
 
 /// Segments of the first round trip (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
@@ -42,11 +43,16 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts, observed: Observed) -> Op
     if let Some(grows) = queue(known, run, observed) {
         return Some(bottleneck(run, grows, lost));
     }
+    if let Some(bound) = marks::early(run, lost) {
+        return Some(bound);
+    }
     match observed.from {
         Vantage::Sender if run.congestion_control.starts_with(RATE_BASED) => Some(rate_based(run, lost)),
         // Why the sender sends no more is not seen from here.
         Vantage::Receiver => None,
         _ if lost > 0 => Some(lossy(known, run, lost)),
+        Vantage::Sender if dropped_here(run) >= NOT_BY_CHANCE => Some(loss::random(known, run, dropped_here(run))),
+        Vantage::Sender if shaper(run, observed).is_some() => shaper(run, observed).map(|qdisc| own_shaper(run, qdisc)),
         Vantage::Sender => Some(loss::control_alone(known, run)),
         Vantage::Packets => None,
     }
@@ -131,6 +137,39 @@ fn rate_based(run: &TcpFacts, lost: u64) -> Bound {
         bound_bps: measured(run),
         evidence: vec![Line::new(text, "ss -tni: bbr:(bw:...), delivery_rate")],
         remedies: vec![find_bottleneck()],
+    }
+}
+
+/// Packets that this host's own stack dropped as they left. TCP hears of it at once: it cuts its window and sends them anew, and does not
+/// count that as a retransmission (`tcp_transmit_skb` of the kernel).
+fn dropped_here(run: &TcpFacts) -> u64 {
+    run.loss_reasons.iter().map(|(_, packets)| *packets).fold(0, u64::saturating_add)
+}
+
+/// The sender's own shaper, if it held back packets and most of the flow's bytes can have gone by it.
+fn shaper(run: &TcpFacts, observed: Observed) -> Option<&ShapingQdisc> {
+    let qdisc = run.sender_shaper.as_deref()?;
+    (qdisc.overlimits >= NOT_BY_CHANCE && qdisc.passed_bytes >= observed.payload_bytes / 2).then_some(qdisc)
+}
+
+/// TCP keeps little in the queues of its own host (`tcp_limit_output_bytes`), so that no round trip grows and no packet is lost.
+fn own_shaper(run: &TcpFacts, qdisc: &ShapingQdisc) -> Bound {
+    let ShapingQdisc { interface, kind, overlimits, passed_bytes } = qdisc;
+    let text = format!(
+        "the sender's {kind} at {interface} held packets back {overlimits} times, and let {} pass",
+        Bytes(*passed_bytes).rounded()
+    );
+    Bound {
+        code: Code::Shaper,
+        place: Some(Location::SenderQdisc),
+        host: Some(Role::Sender),
+        bound_bps: measured(run),
+        evidence: vec![Line::new(text, format!("tc -s qdisc show dev {interface}: overlimits grows"))],
+        remedies: vec![Remedy::new(
+            Some(Role::Sender),
+            "raise the rate of the sender's queueing discipline",
+            format!("tc qdisc replace dev {interface} root fq"),
+        )],
     }
 }
 

@@ -67,6 +67,7 @@ fn tcp(purpose: Purpose, bps: u64) -> TcpFacts {
         transfers_ns: Vec::new(),
         sender_events: HostEvents::default(),
         receiver_events: HostEvents::default(),
+        sender_shaper: None,
         observed: None,
     }
 }

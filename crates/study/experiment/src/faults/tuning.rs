@@ -66,7 +66,9 @@ impl Runner<'_> {
         let said: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
         let streams = said["result"]["streams"].as_array().into_iter().flatten();
         let came_bps = streams.filter_map(|stream| stream["steady_bps"].as_u64()).sum();
-        let promised_bps = diagnosis.goodput_bps.unwrap_or(0).saturating_add(cause.worth_bps.least);
+        // An upper end of a price promises nothing.
+        let worth_bps = if cause.worth_is_upper_end { 0 } else { cause.worth_bps.least };
+        let promised_bps = diagnosis.goodput_bps.unwrap_or(0).saturating_add(worth_bps);
         let is_a_setting = is_a_setting(&cause.bound);
         let kept = came_bps as f64 >= KEPT * promised_bps as f64;
         Ok(Some(Tuned { settings, promised_bps, came_bps, kept, is_a_setting }))

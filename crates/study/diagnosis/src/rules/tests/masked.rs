@@ -30,9 +30,14 @@ fn a_small_window_hides_loss_that_udp_meets() {
     assert!(!named(&repeated).iter().any(|(code, ..)| *code == Code::ReceiveWindow));
     // TCP that meets enough losses says itself what they leave.
     let tells = TcpFacts { loss_events: Some(30), ..lossy(Purpose::LargeBuffers, 30 * MBIT, Location::Network) };
-    let causes = diagnose(&with(window, vec![Run::Tcp(tells), half(20)])).causes;
+    let causes = diagnose(&with(window.clone(), vec![Run::Tcp(tells.clone()), half(20)])).causes;
     let loss = causes.iter().find(|cause| cause.bound.code == Code::Loss).unwrap();
     assert_eq!(loss.bound.bound_bps.middle(), 30 * MBIT);
+    assert_eq!(causes.iter().map(|cause| cause.worth_is_upper_end).collect::<Vec<_>>(), [false, false]);
+    // Of a flow that met four, the mean is not known, and so not what the window is worth.
+    let few = TcpFacts { loss_events: Some(4), ..tells };
+    let causes = diagnose(&with(window, vec![Run::Tcp(few)])).causes;
+    assert_eq!(causes.iter().map(|cause| cause.worth_is_upper_end).collect::<Vec<_>>(), [true, true]);
 }
 
 /// A window that grows loses hundreds of packets at a full queue, as one event; the firewall's eight packets are eight.

@@ -1,7 +1,12 @@
 //! Connections that no test made, from each vantage.
 
+use longhaul_tcp::ReceiverLimitedBy;
+use longhaul_terms::ChangedCounters;
+
 use super::*;
+use crate::events::ShapingQdisc;
 use crate::evidence::{Observed, PacketShares, Vantage};
+use crate::observed::with_counters;
 
 fn seen(from: Vantage) -> Observed {
     Observed {
@@ -58,6 +63,7 @@ fn loss_is_told_from_a_queue_by_the_round_trip() {
 fn a_control_that_measures_its_rate_is_not_held_back_by_loss() {
     assert_eq!(first(TcpFacts { congestion_control: "bbr".into(), ..lost(30) }), Some(Code::Shaper));
     assert_eq!(first(flow(Vantage::Sender)), Some(Code::CongestionControl));
+    assert_eq!(first(TcpFacts { marked_packets: Some(9), ..flow(Vantage::Sender) }), Some(Code::Queue));
 }
 
 #[test]
@@ -123,4 +129,67 @@ fn a_flow_that_carries_the_target_has_no_cause() {
         assert!(diagnosis.causes.is_empty() && diagnosis.is_on_target(), "{diagnosis:?}");
         assert!(diagnosis.unknown.is_empty(), "{diagnosis:?}");
     }
+}
+
+#[test]
+fn a_program_is_short_of_cpu_only_where_tcp_waits_for_it() {
+    let busy = CpuFacts { cpu_time_ns: 97, run_delay_ns: 1, elapsed_ns: 100 };
+    let waits = LimitedBy { application: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
+    let idle = TcpFacts { limited_by: waits, ..flow(Vantage::Sender) };
+    assert_eq!(first(idle.clone()), Some(Code::SenderApplication));
+    assert_eq!(first(TcpFacts { sender_cpu: Some(busy), ..idle }), Some(Code::Cpu));
+    // A thread that computes meanwhile is not the limit of a flow that its window holds back.
+    let window = TcpFacts { sender_cpu: Some(busy), ..limited_by_window(Vantage::Sender) };
+    assert_eq!(first(window), Some(Code::ReceiveWindow));
+    let unread = ReceiverLimitedBy { application: 0.9, ..ReceiverLimitedBy::default() };
+    let reader = TcpFacts { receiver_limited_by: Some(unread), ..limited_by_window(Vantage::Receiver) };
+    assert_eq!(first(reader.clone()), Some(Code::ReceiverApplication));
+    assert_eq!(first(TcpFacts { receiver_cpu: Some(busy), ..reader }), Some(Code::Cpu));
+}
+
+#[test]
+fn the_senders_own_shaper_and_its_drops_are_not_the_congestion_control() {
+    let shaper = |overlimits, passed_bytes| {
+        let (interface, kind) = ("eth0".into(), "tbf".into());
+        let qdisc = ShapingQdisc { interface, kind, overlimits, passed_bytes };
+        named(&at_200(TcpFacts { sender_shaper: Some(Box::new(qdisc)), ..flow(Vantage::Sender) }))
+    };
+    assert_eq!(shaper(900, 51_000_000), [(Code::Shaper, Some(Location::SenderQdisc), Some(Role::Sender))]);
+    // Another interface's, or one that was in nobody's way.
+    let control = [(Code::CongestionControl, None, Some(Role::Sender))];
+    assert_eq!((shaper(900, 1_000_000), shaper(2, 51_000_000)), (control.to_vec(), control.to_vec()));
+
+    let dropped = TcpFacts {
+        loss_bytes: BTreeMap::from([(Location::SenderStack, 1_000_000)]),
+        loss_reasons: vec![("NETFILTER_DROP @ nft_do_chain".into(), 700)],
+        ..flow(Vantage::Sender)
+    };
+    assert_eq!(named(&at_200(dropped)), [(Code::Loss, Some(Location::SenderStack), Some(Role::Sender))]);
+}
+
+#[test]
+fn without_selective_acknowledgements_the_window_is_not_to_blame() {
+    let mut run = TcpFacts { retransmits: 200, loss_events: Some(1), ..limited_by_window(Vantage::Sender) };
+    run.handshake.sack = Some(false);
+    let mut evidence = at_200(run);
+    evidence.sender = host(&[("net.ipv4.tcp_sack", "1")]);
+    assert_eq!(named(&evidence), [(Code::Loss, None, None)]);
+    evidence.sender = host(&[("net.ipv4.tcp_sack", "0")]);
+    assert_eq!(named(&evidence), [(Code::Loss, None, Some(Role::Sender))]);
+}
+
+#[test]
+fn the_counters_of_a_host_go_to_its_end() {
+    let counters = ChangedCounters::from([
+        ("control group: cpu.throttled_ns".into(), 5),
+        ("eth0, qdisc tbf at root: overlimits".into(), 7),
+        ("eth0, qdisc tbf at root: bytes".into(), 5_000),
+        ("host: Tcp.InCsumErrors".into(), 3),
+    ]);
+    let sender = with_counters(flow(Vantage::Sender), &counters);
+    assert_eq!((sender.sender_events.throttled_ns, sender.receiver_events.throttled_ns), (5, 0));
+    assert_eq!((sender.sender_shaper.map(|qdisc| qdisc.overlimits), sender.checksum_errors), (Some(7), 0));
+    let receiver = with_counters(flow(Vantage::Receiver), &counters);
+    assert_eq!((receiver.sender_events.throttled_ns, receiver.receiver_events.throttled_ns), (0, 5));
+    assert_eq!((receiver.sender_shaper, receiver.checksum_errors), (None, 3));
 }
