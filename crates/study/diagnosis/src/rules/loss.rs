@@ -8,7 +8,7 @@ use longhaul_units::Nanos;
 
 use super::capacity::{is_overloaded, place_host};
 use super::{Kind, Known, LATE, WORTH_NAMING, about, hosts, marks, measured};
-use crate::diagnosis::{Bound, Code, Interval, Line, Remedy, Role};
+use crate::diagnosis::{Basis, Bound, Code, Interval, Line, Remedy, Role};
 use crate::evidence::{Purpose, TcpFacts, UdpFacts};
 
 /// Losses that a price needs: Reno's window is a mean over ten cycles, CUBIC's over twenty (its cycles differ more in length).
@@ -32,6 +32,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         return Some(bound);
     }
     if lost == 0 {
+        if let Some(dropped) = dropped_at_sender(run) {
+            return Some(random(known, run, dropped));
+        }
         return Some(slow_acks(known, run).unwrap_or_else(|| control_alone(known, run)));
     }
     if uneven_streams(known).is_some() {
@@ -48,6 +51,13 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         return Some(short_queue(run, burst));
     }
     Some(random(known, run, lost))
+}
+
+/// Packets of a flow without retransmissions that the sender's own stack dropped as they left, if that is no chance. TCP hears of it at once: it
+/// cuts its window and sends them anew, and does not count that as a retransmission (`tcp_transmit_skb` of the kernel).
+pub(super) fn dropped_at_sender(run: &TcpFacts) -> Option<u64> {
+    let dropped = run.loss_reasons.iter().map(|(_, packets)| *packets).fold(0, u64::saturating_add);
+    (dropped as f64 >= NOT_BY_CHANCE).then_some(dropped)
 }
 
 pub(super) fn rates<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a UdpFacts> + use<'a> {
@@ -425,7 +435,10 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 
 /// Whether too few losses were seen for a price.
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
-    matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue) && known.flow().is_some_and(is_no_mean_yet)
+    // The flow, or the same without the limit of a host, met the losses. What UDP's losses leave is an interval already.
+    let mut runs = [Purpose::Default, Purpose::LargeBuffers, Purpose::Observed].map(|purpose| known.tcp(purpose)).into_iter().flatten();
+    let measured = bound.bound_bps.basis == Basis::Measured;
+    matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue) && measured && runs.all(is_no_mean_yet)
 }
 
 /// Whether the run met too few losses and marks for a mean over its cycles: its window may still be on the way down from where slow start left it.

@@ -1,5 +1,5 @@
 //! Loss that TCP hardly meets, as another limit keeps it slow: a window of 64 KB sends so few packets that none of them may be lost in a test.
-//! UDP meets it at half of the target, where no queue of the path is full, and a response function says what it leaves.
+//! Without selective acknowledgements it meets loss, and says too much of it. UDP meets it at half of the target, where no queue of the path is full, and a response function says what it leaves.
 
 use longhaul_congestion::aimd::Model;
 use longhaul_result::Location;
@@ -25,7 +25,9 @@ pub(crate) fn is_hidden(known: &Known<'_>) -> bool {
     };
     // Of one that was repeated the last counts, here as elsewhere.
     let counts = |run: &TcpFacts| known.tcp(run.purpose).is_some_and(|last| std::ptr::eq(last, run));
-    let tells = |run: &TcpFacts| met(run) || run.purpose != Purpose::Idle && held(run);
+    // Without selective acknowledgements TCP takes a round trip for each loss: slower than any response function says.
+    let repairs = |run: &TcpFacts| run.handshake.sack != Some(false);
+    let tells = |run: &TcpFacts| repairs(run) && (met(run) || run.purpose != Purpose::Idle && held(run));
     known.flow().is_some() && !known.tcp_runs().any(|run| counts(run) && tells(run))
 }
 

@@ -51,7 +51,9 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts, observed: Observed) -> Op
         // Why the sender sends no more is not seen from here.
         Vantage::Receiver => None,
         _ if lost > 0 => Some(lossy(known, run, lost)),
-        Vantage::Sender if dropped_here(run) >= NOT_BY_CHANCE => Some(loss::random(known, run, dropped_here(run))),
+        Vantage::Sender if loss::dropped_at_sender(run).is_some() => {
+            loss::dropped_at_sender(run).map(|dropped| loss::random(known, run, dropped))
+        }
         Vantage::Sender if shaper(run, observed).is_some() => shaper(run, observed).map(|qdisc| own_shaper(run, qdisc)),
         Vantage::Sender => Some(loss::control_alone(known, run)),
         Vantage::Packets => None,
@@ -138,12 +140,6 @@ fn rate_based(run: &TcpFacts, lost: u64) -> Bound {
         evidence: vec![Line::new(text, "ss -tni: bbr:(bw:...), delivery_rate")],
         remedies: vec![find_bottleneck()],
     }
-}
-
-/// Packets that this host's own stack dropped as they left. TCP hears of it at once: it cuts its window and sends them anew, and does not
-/// count that as a retransmission (`tcp_transmit_skb` of the kernel).
-fn dropped_here(run: &TcpFacts) -> u64 {
-    run.loss_reasons.iter().map(|(_, packets)| *packets).fold(0, u64::saturating_add)
 }
 
 /// The sender's own shaper, if it held back packets and most of the flow's bytes can have gone by it.

@@ -40,6 +40,22 @@ fn a_small_window_hides_loss_that_udp_meets() {
     assert_eq!(causes.iter().map(|cause| cause.worth_is_upper_end).collect::<Vec<_>>(), [true, true]);
 }
 
+/// What the connection would carry with selective acknowledgements it does not tell: UDP does.
+#[test]
+fn loss_behind_a_connection_without_selective_acknowledgements() {
+    let mut run = TcpFacts { loss_events: Some(30), ..lossy(Purpose::Default, 5 * MBIT, Location::Network) };
+    run.handshake.sack = Some(false);
+    let step = UdpFacts { sent_packets: 40_000, ..udp(Purpose::Rate, 100 * MBIT, 100 * MBIT, 0) };
+    let found = |packets| {
+        let mut evidence = with(run.clone(), vec![Run::Udp(lost(step.clone(), packets, Location::Network))]);
+        (evidence.sender, evidence.receiver) = (host(&[("net.ipv4.tcp_sack", "1")]), host(&[("net.ipv4.tcp_sack", "1")]));
+        named(&evidence)
+    };
+    let middlebox = (Code::MiddleboxOptions, None, None);
+    assert_eq!(found(20), [middlebox, (Code::Loss, Some(Location::Network), None)]);
+    assert_eq!(found(0), [middlebox]);
+}
+
 /// A window that grows loses hundreds of packets at a full queue, as one event; the firewall's eight packets are eight.
 #[test]
 fn the_burst_at_a_queue_that_tcp_filled_is_not_the_loss_that_limits() {
