@@ -190,6 +190,10 @@ fn probes_leave_from_the_address_and_port_that_were_asked_for() {
     let (code, said) = told(&["--udp", "33434", "-c", "1", "-B", "10.1.0.9", "--cport", "40000"]);
     assert!(code == Some(1) && said.contains("another program has UDP address 10.1.0.9:40000"), "{said}");
     drop(holder);
+    let holder = routers.client.enter(|| std::net::TcpListener::bind("10.1.0.9:40000")).unwrap().unwrap();
+    let (code, said) = told(&["--tcp", "443", "--to-each-hop", "-c", "1", "-B", "10.1.0.9", "--cport", "40000"]);
+    assert!(code == Some(1) && said.contains("another program has TCP address 10.1.0.9:40000"), "{said}");
+    drop(holder);
     for kind in [&["--udp", "33434"][..], &["--tcp", "443", "--to-each-hop"]] {
         let (code, said) = told(&[&["-c", "1", "-B", "10.1.0.9", "--cport", "40000"], kind].concat());
         assert_eq!(code, Some(0), "{kind:?}: {said}");
@@ -219,6 +223,29 @@ fn a_user_without_rights_sees_the_hops_and_a_change_of_the_route_is_told() {
     assert_eq!(addresses(&found), [vec!["10.1.0.2"], vec!["10.2.0.2", "10.3.0.2"], vec!["10.9.0.1"]], "{found}");
     let changes = &found["result"]["changes"];
     assert_eq!((changes.as_array().unwrap().len(), &changes[0]["hop"]), (1, &2.into()), "{found}");
+}
+
+/// The kernel's default lets no group use datagram sockets for ICMP.
+#[test]
+fn a_user_without_rights_is_told_which_socket_is_not_allowed() {
+    let Some(routers) = Routers::new() else { return };
+    routers.client.enter(|| sysctl::write("net.ipv4.ping_group_range", "1 0")).unwrap().unwrap();
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", LONGHAUL, "rtt", "--json"];
+    for (kind, code, socket, remedy) in [
+        (&["--icmp"][..], "no_echo_socket", "ICMP echo", "net.ipv4.ping_group_range"),
+        (&["--icmp", "--to-each-hop"], "no_echo_socket", "ICMP echo", "net.ipv4.ping_group_range"),
+        (&["--tcp", "443", "--to-each-hop"], "no_raw_socket", "socket(TCP, raw)", "run as root"),
+    ] {
+        for host in ["10.9.0.1", "fd09::1"] {
+            let asked = [&nobody[..], &[host, "-c", "1"], kind].concat();
+            let output = routers.spawn("setpriv", &asked).wait_with_output().unwrap();
+            let error = &object(&output.stdout)["error"];
+            let said = error["message"].as_str().unwrap();
+            assert_eq!((output.status.code(), error["code"].as_str()), (Some(1), Some(code)), "{error}");
+            assert!(said.contains(socket) && !said.contains("UDP"), "{error}");
+            assert!(error["remedy"].as_str().unwrap().contains(remedy), "{error}");
+        }
+    }
 }
 
 #[test]

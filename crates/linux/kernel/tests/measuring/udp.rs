@@ -195,7 +195,7 @@ fn closed_ports_and_missing_routes_are_typed() {
     assert!(matches!(error, UdpOpenError::NoSuchAddress { .. }), "{error}");
     let taken = pair.receiver.local_address();
     let error = pair.cable.right.enter(|| UdpReceiver::bind(taken, &ReceiverOptions::default())).unwrap().unwrap_err();
-    assert!(matches!(error, UdpOpenError::AddressInUse { address } if address == taken), "{error}");
+    assert!(matches!(error, UdpOpenError::AddressInUse { address, .. } if address == taken), "{error}");
 }
 
 #[test]

@@ -145,6 +145,43 @@ fn nlr_tcp_loss() {
     }
 }
 
+/// Throughput by window over a ninth of the delay and a hundredth of the rate; what TCP saw of the round trip beside what was asked for.
+#[test]
+fn emulation_matrix() {
+    let cell = Cell {
+        name: "emulation-matrix",
+        only: "delay,MTU",
+        replace: &[
+            (
+                "path = \"amsterdam-sandiego\"",
+                "path = \"amsterdam-sandiego\"\nchange = [\"rate=100Mbit\", \"delay=10ms\", \"queue=1MiB\"]",
+            ),
+            ("Delay, 1MiB\"", "Delay, 32KiB\""),
+            ("\"1M\", \"16M\", \"128M\"", "\"32K\", \"256K\", \"1M\""),
+            ("128MiB", "1MiB"),
+            ("\"512M\"", "\"2M\""),
+            ("512MiB", "2MiB"),
+            ("time = \"5s\"", "time = \"1500ms\""),
+            ("omit = \"1s\"", "omit = \"500ms\""),
+            ("time = \"8s\"", "time = \"3s\""),
+            ("omit = \"4s\"", "omit = \"1s\""),
+        ],
+        reappear: &["The window has to match bandwidth and delay"],
+    };
+    let Some((result, page)) = cell.run() else { return };
+    let rtt_ms = |series: &str, label: &str| mean(&result, "tcp", series, label, "mean_rtt_ns") / 1e6;
+    // A small window fills no queue.
+    let [without, with] = ["No delay", "Delay"].map(|series| rtt_ms(series, "32KiB"));
+    println!("{without:.2} ms of 0 asked, {with:.2} ms of 20");
+    assert!(without < 10.0 && (20.0..30.0).contains(&with), "{without} {with}");
+    for series in ["Delay and jitter", "Delay, jitter and distribution", "MTU 9000"] {
+        let goodput =
+            mean(&result, "tcp", series, if series == "MTU 9000" { "scalable" } else { "2MiB" }, "goodput_bps");
+        assert!((5e7..1e8).contains(&goodput), "{series}: {goodput}");
+        assert!(page.contains(series), "{page}");
+    }
+}
+
 /// Figure 7.
 #[test]
 fn nlr_batching() {

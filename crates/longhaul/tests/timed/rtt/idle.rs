@@ -14,10 +14,10 @@ use crate::common::{alone, object};
 
 const CLIENT: [u8; 4] = [10, 98, 0, 1];
 const SERVER: [u8; 4] = [10, 98, 0, 2];
-const SERVER_TEXT: &str = "10.98.0.2";
+pub(crate) const SERVER_TEXT: &str = "10.98.0.2";
 
 /// A server that goes with this value.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -26,8 +26,8 @@ impl Drop for Server {
     }
 }
 
-/// A veth pair between two namespaces, without an emulator.
-fn cable() -> (NetNamespace, NetNamespace) {
+/// A veth pair between two namespaces, without an emulator; each end has the name `cable`.
+pub(crate) fn cable() -> (NetNamespace, NetNamespace) {
     let (client, server) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
     let end = |host| VethEnd { name: "cable", namespace: Some(host), mtu_bytes: None, mac: None };
     Netlink::open().unwrap().create_veth(&end(&client), &end(&server)).unwrap();
@@ -47,7 +47,7 @@ fn command(words: &[&str]) -> Command {
 }
 
 /// Starts `words` on `host` and waits until it listens at `port`, by UDP or TCP.
-fn serve(host: &NetNamespace, words: &[&str], port: u16) -> Server {
+pub(crate) fn serve(host: &NetNamespace, words: &[&str], port: u16) -> Server {
     let server = host.enter(|| command(words).stdout(Stdio::null()).spawn()).unwrap().unwrap();
     let wanted = format!(":{port:04X} 00000000:0000");
     until(words[0], || {
@@ -57,7 +57,7 @@ fn serve(host: &NetNamespace, words: &[&str], port: u16) -> Server {
     Server(server)
 }
 
-fn printed(host: &NetNamespace, words: &[&str]) -> String {
+pub(crate) fn printed(host: &NetNamespace, words: &[&str]) -> String {
     let output = host.enter(|| command(words).output()).unwrap().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()

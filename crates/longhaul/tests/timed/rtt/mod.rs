@@ -1,7 +1,8 @@
 //! `longhaul rtt` between the hosts of a lab, as users run it.
 
 mod cost;
-mod idle;
+mod hostile;
+pub(crate) mod idle;
 mod log;
 
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
 use serde_json::Value;
 
 use crate::common::captures::{Capture, Folder, missing};
-use crate::common::{TestLab, object, side_by_side};
+use crate::common::{TestLab, alone, object, side_by_side};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 const MS: f64 = 1e6;
@@ -189,13 +190,8 @@ fn captured(file: &str) -> HashMap<u64, Captured> {
     probes
 }
 
-/// tcpdump sees packets where the kernel stamps them.
-#[test]
-fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
-    if missing("tcpdump") {
-        return;
-    }
-    let Some(answered) = Answered::up("rtt-capture", "none") else { return };
+/// How far 1,000 round trips are from those of a capture, nanoseconds: half of them at most the first, 99 % at most the second.
+fn off_the_capture(answered: &Answered) -> (i64, i64) {
     let folder = Folder::new("rtt-capture");
     let (capture, log) = (Capture::start_asleep(&answered.lab, "client", &folder), folder.file("log"));
     answered.rtt(&["-4", "-c", "1000", "-i", "2ms", "-o", &log]);
@@ -217,8 +213,22 @@ fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
     errors.sort_unstable();
     let (median, high) = (errors[errors.len() / 2], errors[errors.len() * 99 / 100]);
     println!("{} round trips: off by {median} ns in the median, {high} at 99 %; {signed:?}", errors.len());
-    // On a quiet machine 2 and 8 us. The capture's work lies between its stamp of a packet and the kernel's, and a busy machine puts more there.
-    assert!(median <= 6_000 && high <= 100_000, "{median} ns, {high} ns at 99 %");
+    (median, high)
+}
+
+/// tcpdump sees packets where the kernel stamps them. Its own work lies between its stamp of a packet and the kernel's, and so does what a
+/// machine that is shared does just then: the best of up to six attempts counts. An error of longhaul's would be in all of them.
+#[test]
+fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
+    const ATTEMPTS: usize = 6;
+    if missing("tcpdump") {
+        return;
+    }
+    let _machine = alone();
+    let Some(answered) = Answered::on_this_machine("rtt-capture", &PATH.replace("LOSS", "none")) else { return };
+    let good = |(median, high): (i64, i64)| median <= 3_000 && high <= 10_000;
+    let reached = (0..ATTEMPTS).any(|_| good(off_the_capture(&answered)));
+    assert!(reached, "not within 3 us in the median and 10 us at 99 %");
 }
 
 /// A path whose links give each byte 800 ns each way, and hosts that send more than 1,452 bytes as two IPv6 packets.

@@ -4,12 +4,15 @@ use std::fs;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::receive_settings::receive_settings;
 use serde_json::Value;
 
 use crate::common::captures::{Folder, on};
 use crate::common::{alone, longhaul, object};
 use crate::rtt::Answered;
+use crate::rtt::idle::{SERVER_TEXT, cable, printed, serve};
 
 const PATH: &str = "
 name = 'narrow'
@@ -76,6 +79,39 @@ fn a_sweep_finds_the_rate_of_the_path() {
     let page = fs::read_to_string(&html).unwrap();
     let maps = page.matches("<svg").count();
     assert!(maps >= 4 && page.matches("<rect").count() == maps * 4, "{maps} maps");
+}
+
+/// A plain veth whose sender has no TSO: its packets pass NAPI. 625 packets a second, one each 1.6 ms, of which NAPI takes six together every 10 ms.
+#[test]
+fn deferral_lets_packets_arrive_together_and_is_put_back() {
+    const DEFERRED_NS: u64 = 10_000_000;
+    let _alone = alone();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root");
+        return;
+    }
+    let (client, server) = cable();
+    printed(&client, &["ethtool", "-K", "cable", "tso", "off"]);
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let words = [longhaul, "serve", "--no-auth", "--bind", SERVER_TEXT, "--host-settings", "allow"];
+    let _server = serve(&server, &words, 5_210);
+    let settings = || server.enter(|| receive_settings("cable")).unwrap();
+    let before = settings();
+    assert_eq!((before.gro_flush_timeout_ns, before.napi_defer_hard_irqs), (Some(0), Some(0)));
+    let asked = ["sweep", SERVER_TEXT, "--no-auth", "--sizes", "200", "-b", "1M", "--gro", "on", "--defer", "0,10ms"];
+    let swept = printed(&client, &[&[longhaul], &asked[..], &["-t", "1s", "--repeat", "1", "--json"]].concat());
+    assert_eq!(settings(), before, "all is as it was");
+    let swept = object(swept.as_bytes());
+    let apart = |timer_ns: u64| {
+        let points = swept["result"]["points"].as_array().unwrap().iter();
+        let set = |point: &&Value| point["tests"][0]["figures"]["receive_settings"]["gro_flush_timeout_ns"] == timer_ns;
+        let point = points.clone().find(set).unwrap_or_else(|| panic!("none with {timer_ns}: {swept:#}"));
+        assert_eq!(point["means"]["lost"]["mean"], 0.0, "{point:#}");
+        point["means"]["spacing_out_ns"]["mean"].as_f64().unwrap()
+    };
+    let (singly, together) = (apart(0), apart(DEFERRED_NS));
+    println!("median between arrivals: {singly} ns, with deferral {together} ns");
+    assert!((1.2e6..2e6).contains(&singly) && together < 100_000.0, "{singly} {together}");
 }
 
 #[test]

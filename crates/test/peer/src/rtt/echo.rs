@@ -68,8 +68,8 @@ pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoS
     let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
     let opened = EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]]));
     let mut socket = opened.map_err(|error| match error {
-        UdpOpenError::Step { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
-        // These say what to do.
+        UdpOpenError::NoEcho { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
+        // Others say what to do, or the kernel lacks something.
         error => SessionError::new("data_socket", error.to_string(), ""),
     })?;
     // Without the TTL a change of the way back shows by the round trip alone.

@@ -41,7 +41,7 @@ impl EchoSocket {
     /// socket.
     ///
     /// # Errors
-    /// [`UdpOpenError::Step`] where neither is allowed; any other [`UdpOpenError`].
+    /// [`UdpOpenError::NoEcho`] where neither is allowed; any other [`UdpOpenError`].
     pub fn open(peer: IpAddr, from: Option<IpAddr>, identifier: u16) -> Result<Self, UdpOpenError> {
         let (family, protocol) = match peer {
             IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
@@ -50,10 +50,13 @@ impl EchoSocket {
         let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(io::Error::from);
         let (fd, raw) = match open(SocketType::RAW) {
             Ok(fd) => (fd, true),
-            Err(_) => (open(SocketType::DGRAM).map_err(UdpOpenError::step("socket(ICMP)"))?, false),
+            Err(raw) => {
+                let datagram = open(SocketType::DGRAM);
+                (datagram.map_err(|datagram| UdpOpenError::NoEcho { raw, datagram })?, false)
+            }
         };
         if let Some(own) = from.map(|own| SocketAddr::new(own, 0)) {
-            bind(&fd, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
+            bind(&fd, &own).map_err(|source| UdpOpenError::bind("ICMP", own, source.into()))?;
         }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         let peer = SocketAddr::new(peer, 0);

@@ -3,12 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a UDP socket could not be opened.
+/// Why a socket for UDP, ICMP echo or SYNs could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpOpenError {
     /// Another socket has the address.
-    #[error("another program has UDP address {address}; choose another port")]
+    #[error("another program has {protocol} address {address}; choose another port")]
     AddressInUse {
+        /// `UDP` or `TCP`.
+        protocol: &'static str,
         /// What was to be bound.
         address: SocketAddr,
     },
@@ -32,8 +34,16 @@ pub enum UdpOpenError {
         /// The address.
         address: SocketAddr,
     },
+    /// The caller may open no socket for ICMP echo.
+    #[error("no socket for ICMP echo may be opened, neither a raw one ({raw}) nor a datagram one ({datagram})")]
+    NoEcho {
+        /// Why no raw one: it takes `CAP_NET_RAW`.
+        raw: io::Error,
+        /// Why no datagram one: it takes a group in `net.ipv4.ping_group_range`.
+        datagram: io::Error,
+    },
     /// The kernel lacks something.
-    #[error("UDP socket: {step} failed: {source}")]
+    #[error("{step} failed: {source}")]
     Step {
         /// What was being done, such as `setsockopt UDP_GRO`.
         step: &'static str,
@@ -47,9 +57,9 @@ impl UdpOpenError {
         move |source| Self::Step { step, source }
     }
 
-    pub(super) fn bind(address: SocketAddr, source: io::Error) -> Self {
+    pub(super) fn bind(protocol: &'static str, address: SocketAddr, source: io::Error) -> Self {
         match source.raw_os_error() {
-            Some(libc::EADDRINUSE) => Self::AddressInUse { address },
+            Some(libc::EADDRINUSE) => Self::AddressInUse { protocol, address },
             Some(libc::EADDRNOTAVAIL) => Self::NoSuchAddress { address },
             Some(libc::EACCES | libc::EPERM) => Self::Denied { step: "bind", address },
             _ => Self::Step { step: "bind", source },

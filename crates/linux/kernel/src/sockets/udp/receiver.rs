@@ -70,7 +70,7 @@ impl UdpReceiver {
             set_int(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
                 .map_err(UdpOpenError::step("setsockopt SO_REUSEPORT"))?;
         }
-        bind(&fd, &local).map_err(|source| UdpOpenError::bind(local, source.into()))?;
+        bind(&fd, &local).map_err(|source| UdpOpenError::bind("UDP", local, source.into()))?;
         let local = local_address(&fd)?;
         Ok(Self { fd, local, receive_buffer })
     }

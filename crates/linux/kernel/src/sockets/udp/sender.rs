@@ -98,7 +98,7 @@ impl UdpSender {
     pub fn connect(local: Option<SocketAddr>, peer: SocketAddr, options: &SenderOptions) -> Result<Self, UdpOpenError> {
         let fd = open(peer)?;
         if let Some(local) = local {
-            bind(&fd, &local).map_err(|source| UdpOpenError::bind(local, source.into()))?;
+            bind(&fd, &local).map_err(|source| UdpOpenError::bind("UDP", local, source.into()))?;
         }
         connect(&fd, &peer).map_err(|source| UdpOpenError::connect(peer, source.into()))?;
         Self::of(fd, options)

@@ -38,14 +38,14 @@ impl SynSocket {
         let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(ipproto::TCP)).map_err(io::Error::from);
         let raw = open(SocketType::RAW).map_err(UdpOpenError::step("socket(TCP, raw)"))?;
         if let Some(own) = from.map(|own| SocketAddr::new(own.ip(), 0)) {
-            bind(&raw, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
+            bind(&raw, &own).map_err(|source| UdpOpenError::bind("TCP", own, source.into()))?;
         }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         // A raw socket has no port.
         let socket = UdpReceiver::of(raw, &options)?.probing(SocketAddr::new(peer.ip(), 0))?;
         let own = SocketAddr::new(socket.local_address().ip(), from.map_or(0, |from| from.port()));
         let holder = open(SocketType::STREAM).map_err(UdpOpenError::step("socket(TCP)"))?;
-        bind(&holder, &own).map_err(|source| UdpOpenError::bind(own, source.into()))?;
+        bind(&holder, &own).map_err(|source| UdpOpenError::bind("TCP", own, source.into()))?;
         let own_port = local_address(&holder)?.port();
         Ok(Self { socket, peer, own_port, _holder: holder })
     }
