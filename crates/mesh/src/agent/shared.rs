@@ -9,7 +9,7 @@ use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
 use longhaul_mesh_model::schedule::{Round, Schedule};
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::Options;
 use super::day_files::DayFiles;
