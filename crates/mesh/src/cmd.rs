@@ -78,6 +78,10 @@ enum Action {
         /// oldest days make room [default: keep none]
         #[arg(long, value_name = "BYTES", conflicts_with = "coordinator")]
         keep_losses: Option<Bytes>,
+        /// Keep TCP_INFO of TCP tests over time, as Parquet files by day below samples in the folder, of so many bytes at most; the oldest days
+        /// make room [default: keep none]
+        #[arg(long, value_name = "BYTES", conflicts_with = "coordinator")]
+        keep_samples: Option<Bytes>,
         #[command(flatten)]
         page: web::PageOptions,
         #[command(flatten)]
@@ -124,13 +128,13 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
             coordinator::run(&folder, &bind)
         }
-        Action::Run { folder, bind, allow, sync, keep_losses, .. } => {
+        Action::Run { folder, bind, allow, sync, keep_losses, keep_samples, .. } => {
             let mut limits = Limits::default();
             for text in &allow {
                 limits.allow(text).map_err(|error| Failure::new(format_args!("--allow {error}")))?;
             }
             let sync = Duration::from(sync).max(Duration::from_millis(100));
-            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep_losses };
+            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep_losses, keep_samples };
             agent::run(&Folder::new(&folder), options)
         }
         Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),

@@ -76,20 +76,16 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
     let members = folder.members()?;
     let mut archive = Archive::open(folder.store()?)?;
     let alarms = Judging::default().open(&mesh, &mut archive)?;
-    let mut last: BTreeMap<String, (i64, u64)> = BTreeMap::new();
-    let day = now() - DAY_NS;
-    archive.each(day.div_euclid(HOUR_NS)..i64::MAX, |[_, sender, receiver], one| {
-        for site in [sender, receiver].into_iter().filter(|_| one.at_ns >= day) {
-            let (at, tests) = last.entry(site.clone()).or_default();
-            (*at, *tests) = ((*at).max(one.at_ns), *tests + 1);
-        }
-    })?;
-    let of = |site: &str| last.get(site).copied().unwrap_or_default();
+    let last_day = archive.took_part(now() - DAY_NS)?;
     if as_json {
         let site = |site: &Site| {
-            let (at, tests) = of(&site.name);
-            let joined = members.contains_key(&site.name);
-            SiteStatus { name: site.name.clone(), joined, tests, last_at: (tests > 0).then(|| utc(at)) }
+            let took_part = last_day.get(&site.name);
+            SiteStatus {
+                name: site.name.clone(),
+                joined: members.contains_key(&site.name),
+                tests: took_part.map_or(0, |(tests, _)| *tests),
+                last_at: took_part.map(|(_, at)| utc(*at)),
+            }
         };
         let sites = mesh.sites.iter().map(site).collect();
         let alarms = alarms.iter().map(|alarm| open_alarm(&mesh, alarm)).collect();
@@ -103,11 +99,8 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
             (false, _) => "has not joined".to_owned(),
             (true, None) => "no test yet".to_owned(),
             (true, Some(at)) => {
-                format!(
-                    "{} UDP tests in the last day; the last test of any kind began at {}",
-                    of(&site.name).1,
-                    utc(*at)
-                )
+                let tests = last_day.get(&site.name).map_or(0, |(tests, _)| *tests);
+                format!("{tests} tests in the last day; the last one began at {}", utc(*at))
             }
         };
         say!("  {:<20} {state}", site.name);

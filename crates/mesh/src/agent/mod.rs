@@ -1,9 +1,9 @@
 //! A site: fetches the mesh, begins the tests that the schedule gives it, answers those of its partners, delivers what came of them.
 
 mod asking;
+mod day_files;
 mod diagnosing;
 mod listening;
-mod loss_lists;
 mod outgoing;
 mod rounds;
 mod shared;
@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) sync: Duration,
     /// How much lists of lost packets may take on the disk; `None`: none are kept.
     pub(crate) keep_losses: Option<Bytes>,
+    /// The same of samples of TCP tests.
+    pub(crate) keep_samples: Option<Bytes>,
 }
 
 /// Runs a site, for ever.
@@ -169,6 +171,7 @@ fn shared_for_tests(folder: &Folder, site: &str, identity: &longhaul_channel::Id
         longhaul: PathBuf::from("/nonexistent"),
         sync: Duration::from_secs(10),
         keep_losses: None,
+        keep_samples: None,
     };
     let outbox = Outbox::open(&folder.file("outbox"))?;
     let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);

@@ -7,11 +7,12 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Agenda, RequestId};
 use longhaul_mesh_model::file::TestPlan;
+use longhaul_report::parquet::write_losses;
 use longhaul_units::{BitRate, Nanos};
 
 use super::asking;
 use super::shared::{Shared, View};
-use super::testing::{self, Found, Head, Job};
+use super::testing::{self, Beside, Found, Head, Job};
 use crate::error::Failure;
 use crate::folder::random;
 use crate::store::Kept;
@@ -114,14 +115,23 @@ pub(super) fn begin(
     done
 }
 
-/// What is kept of a test: its result, and which packets it lost.
+/// What is kept of a test: its result, and beside it which packets it lost, or its samples.
 fn kept(shared: &Shared, mut found: Found, head: Head) -> Result<Kept, Failure> {
-    let runs = found.take_runs();
+    let beside = found.take_beside();
     let kept = found.into_result(head)?;
-    if let (Some(lists), Kept::Udp(test)) = (&shared.loss_lists, &kept)
-        && let Err(failure) = lists.keep(test, runs)
-    {
-        eprintln!("losses: {failure}");
+    let of = match &kept {
+        Kept::Udp(test) => (test.id.as_str(), test.at_ns),
+        Kept::Measurement(one) => (one.id.as_str(), one.at_ns),
+    };
+    let done = match (beside, &shared.losses, &shared.samples) {
+        (Beside::Losses(runs), Some(losses), _) if !runs.is_empty() => {
+            losses.keep(of, |file| write_losses(file, runs.into_iter()))
+        }
+        (Beside::Samples(samples), _, Some(files)) => files.keep(of, |file| samples.copy(file)),
+        _ => Ok(()),
+    };
+    if let Err(failure) = done {
+        eprintln!("{failure}");
     }
     Ok(kept)
 }

@@ -9,10 +9,10 @@ use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
 use longhaul_mesh_model::schedule::{Round, Schedule};
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::Options;
-use super::loss_lists::LossLists;
+use super::day_files::DayFiles;
 use super::outgoing::Outgoing;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
@@ -30,7 +30,9 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) outgoing: Outgoing,
     /// `None`: no lists of lost packets are kept.
-    pub(super) loss_lists: Option<LossLists>,
+    pub(super) losses: Option<DayFiles>,
+    /// `None`: no samples of TCP are kept.
+    pub(super) samples: Option<DayFiles>,
     gate: Mutex<Gate>,
     view: RwLock<Option<Arc<View>>>,
     wanted: RwLock<Vec<Wanted>>,
@@ -94,7 +96,9 @@ impl Shared {
         let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
         let now = monotonic();
         let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
-        let loss_lists = options.keep_losses.map(|most| LossLists::new(folder.file("losses"), most));
+        let files = |name, most: Option<Bytes>, option| most.map(|most| DayFiles::new(folder.file(name), most, option));
+        let losses = files("losses", options.keep_losses, "--keep-losses");
+        let samples = files("samples", options.keep_samples, "--keep-samples");
         Self {
             folder,
             site,
@@ -102,7 +106,8 @@ impl Shared {
             coordinator,
             options,
             outgoing: Outgoing::new(outbox),
-            loss_lists,
+            losses,
+            samples,
             gate: Mutex::new(gate),
             view: RwLock::default(),
             wanted: RwLock::default(),

@@ -1,5 +1,6 @@
 //! What the coordinator keeps: every result once, and sums.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sqlx::any::AnyRow;
@@ -77,18 +78,11 @@ impl Archive {
     /// # Errors
     /// Where the disk is full or fails, PostgreSQL does not answer, or an id is no 32 hexadecimal digits.
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
-        self.take_at(i64::MAX, results)
+        self.take_within(i64::MAX, results, |_| i64::MAX)
     }
 
-    /// The same at a time, in nanoseconds since 1970. A result that is later, by the clock of its site, counts as one of this time.
-    ///
-    /// # Errors
-    /// As [`Archive::take`].
-    pub fn take_at(&mut self, now_ns: i64, results: &[TestResult]) -> Result<usize, StoreError> {
-        self.take_within(now_ns, results, |_| i64::MAX)
-    }
-
-    /// The same, as long as a pair has fewer results of a test in an hour than `most`, which is given the test's name.
+    /// The same at a time, in nanoseconds since 1970: a result that is later, by the clock of its site, counts as one of this time. Of a pair in an
+    /// hour it takes as many results of a test as `most` says, which is given the test's name.
     ///
     /// # Errors
     /// As [`Archive::take`].
@@ -98,10 +92,19 @@ impl Archive {
         results: &[TestResult],
         most: impl Fn(&str) -> i64,
     ) -> Result<usize, StoreError> {
+        self.take_each(results, async |to, flows, one| take(to, flows, one, (now_ns, most(&one.test))).await)
+    }
+
+    /// Does `take` with each of `all` in one transaction; how many were new.
+    fn take_each<T>(
+        &mut self,
+        all: &[T],
+        take: impl AsyncFn(&mut AnyConnection, &mut Flows, &T) -> Result<bool, sqlx::Error>,
+    ) -> Result<usize, StoreError> {
         self.transact(async |transaction, flows| {
             let mut new = 0;
-            for result in results {
-                new += usize::from(take(transaction, flows, result, (now_ns, most(&result.test))).await?);
+            for one in all {
+                new += usize::from(take(transaction, flows, one).await?);
             }
             Ok(new)
         })
@@ -170,18 +173,10 @@ impl Archive {
     /// # Errors
     /// As [`Archive::take`].
     pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
-        self.take_measurements_at(i64::MAX, all)
+        self.take_measurements_within(i64::MAX, all, |_| i64::MAX)
     }
 
-    /// The same at a time, as [`Archive::take_at`].
-    ///
-    /// # Errors
-    /// As [`Archive::take`].
-    pub fn take_measurements_at(&mut self, now_ns: i64, all: &[Measurement]) -> Result<usize, StoreError> {
-        self.take_measurements_within(now_ns, all, |_| i64::MAX)
-    }
-
-    /// The same, as [`Archive::take_within`].
+    /// The same at a time and up to a number, as [`Archive::take_within`].
     ///
     /// # Errors
     /// As [`Archive::take`].
@@ -191,13 +186,7 @@ impl Archive {
         all: &[Measurement],
         most: impl Fn(&str) -> i64,
     ) -> Result<usize, StoreError> {
-        self.transact(async |transaction, flows| {
-            let mut new = 0;
-            for one in all {
-                new += usize::from(measurements::take(transaction, flows, one, (now_ns, most(&one.test))).await?);
-            }
-            Ok(new)
-        })
+        self.take_each(all, async |to, flows, one| measurements::take(to, flows, one, (now_ns, most(&one.test))).await)
     }
 
     /// Measurements of all kinds since `from_ns`: round trips, TCP, diagnoses, each in order of time.
@@ -206,6 +195,14 @@ impl Archive {
     /// Where the store cannot be read.
     pub fn measurements(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
         self.0.run(async |open| measurements::since(&mut open.connection, from_ns).await)
+    }
+
+    /// Of each site by its name: how many tests of any kind it was part of since `from_ns`, and when the last of them began, nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn took_part(&mut self, from_ns: i64) -> Result<BTreeMap<String, (u64, i64)>, StoreError> {
+        self.0.run(async |open| measurements::took_part(&mut open.connection, from_ns).await)
     }
 
     /// When each site was last part of a test of any kind, by its name: nanoseconds since 1970.

@@ -149,6 +149,15 @@ mod tests {
         assert_eq!(Figures::of(&[]), Figures::default());
     }
 
+    /// Each part is one that a site may deliver: together they are more than a number holds.
+    #[test]
+    fn sums_of_the_greatest_parts_stay_the_greatest_number() {
+        let (tests, sent, lost, outages) = (i64::MAX, i64::MAX - 1, i64::MAX / 2 + 1, i64::MAX);
+        let part = Figures { tests, sent, lost, outages, longest_outage_ns: i64::MAX, median: Some(1), beside: None };
+        let all = Figures { sent: i64::MAX, lost: i64::MAX, ..part };
+        assert_eq!(Figures::of(&[part, part]), all);
+    }
+
     #[test]
     fn values_come_back_from_their_text() {
         assert_eq!(text([7, -1, i64::MAX].into_iter()).as_deref(), Some("7,-1,9223372036854775807"));

@@ -1,10 +1,12 @@
 //! Results of the kinds `rtt`, `tcp` and `diagnose`: a table each.
 
+use std::collections::BTreeMap;
+
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use super::figures::Metric;
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, digits};
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
 use super::series;
 use super::summary;
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
@@ -64,6 +66,46 @@ fn has_run(measured: &Measured) -> bool {
         Measured::Diagnose(diagnosis) => diagnosis.failed.is_none(),
         Measured::Unknown => false,
     }
+}
+
+/// How many tests of a flow began since an hour and a time, and when the last of them did.
+macro_rules! by_flow {
+    ($those_of:literal) => {
+        concat!(
+            "SELECT flow, count(*), max(hour * 3600000000000 + after_ns) FROM ",
+            $those_of,
+            " hour >= $1 AND hour * 3600000000000 + after_ns >= $2 GROUP BY flow"
+        )
+    };
+}
+
+/// Of each site: how many tests of any kind it was part of since `from_ns`, and when the last of them began.
+pub(super) async fn took_part(
+    from: &mut AnyConnection,
+    from_ns: i64,
+) -> Result<BTreeMap<String, (u64, i64)>, sqlx::Error> {
+    let mut sites = BTreeMap::<String, (u64, i64)>::new();
+    let mut add = |[_, sender, receiver]: &Names, tests: i64, at_ns: i64| {
+        for site in [sender, receiver] {
+            let (all, last) = sites.entry(site.clone()).or_default();
+            (*all, *last) = (all.saturating_add(tests.unsigned_abs()), (*last).max(at_ns));
+        }
+    };
+    let mut named = Named::default();
+    let counted =
+        [by_flow!("results WHERE"), by_flow!("round_trips WHERE p50_ns IS NOT NULL AND"), by_flow!("tcp WHERE")];
+    for query in counted {
+        let rows = sqlx::query(query).bind(from_ns.div_euclid(HOUR_NS)).bind(from_ns).fetch_all(&mut *from).await?;
+        for row in rows {
+            add(named.of(from, row.try_get(0)?).await?, row.try_get(1)?, row.try_get(2)?);
+        }
+    }
+    let diagnoses = diagnoses_since(from, from_ns).await?;
+    for Measurement { test, sender, receiver, at_ns, .. } in diagnoses.into_iter().filter(|one| has_run(&one.measured))
+    {
+        add(&[test, sender, receiver], 1, at_ns);
+    }
+    Ok(sites)
 }
 
 /// Measurements of all kinds since `from_ns`, kind by kind, each in order of time.

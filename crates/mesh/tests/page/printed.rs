@@ -40,13 +40,13 @@ fn status_and_show_print_what_the_schemas_say() {
     bad["result"]["alarms"][0]["loss"] = json!("much");
     assert!(!problems(&bad).is_empty());
 
-    // In words: the last test of any kind. A site has joined that has a key.
+    // In words. A site has joined that has a key.
     fs::write(hub.join("members.json"), json!({ "tokyo": "0".repeat(64) }).to_string()).unwrap();
     let said = Command::new(MESH).arg("status").arg("--folder").arg(&hub).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     let last = Archive::open(&hub.join("archive")).unwrap().measurements(0).unwrap().into_iter();
     let last = last.filter(|one| one.sender == "tokyo" || one.receiver == "tokyo").map(|one| one.at_ns).max().unwrap();
-    let line = format!("the last test of any kind began at {}", utc(last));
+    let line = format!("the last one began at {}", utc(last));
     assert!(said.lines().any(|one| one.contains("tokyo") && one.ends_with(&line)), "{line}: {said}");
 
     // As `| head -1` does, sooner or later.

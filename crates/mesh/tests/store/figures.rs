@@ -12,6 +12,7 @@ on_both! {
     figures_are_those_of_the_results,
     a_store_without_units_of_30_days_gets_them,
     single_results_come_back,
+    tests_of_all_kinds_count,
 }
 
 const SITES: [&str; 3] = ["geneva", "chicago", "ithaca"];
@@ -200,6 +201,28 @@ fn a_store_without_units_of_30_days_gets_them(place: &Place) {
     runtime.block_on(follow(&series));
     runtime.block_on(is_right(&series, &all));
     assert_eq!(place.open().measurements(0).unwrap().len(), all.len());
+}
+
+/// Those that came, as `longhaul mesh status` counts them: without probes that nobody answered and diagnoses that failed.
+fn tests_of_all_kinds_count(place: &Place) {
+    let (tested, mut all) = ((0..40).map(result).collect::<Vec<_>>(), (0..200).map(one).collect::<Vec<_>>());
+    all.extend(measurements().into_iter().map(|one| Measurement { id: format!("a{}", &one.id[1..]), ..one }));
+    let failed = |one: &Measurement| matches!(&one.measured, Measured::Diagnose(found) if found.failed.is_some());
+    let mut archive = place.open();
+    archive.take(&tested).unwrap();
+    archive.take_measurements(&all).unwrap();
+    for from_ns in [0, BEGIN_NS + 15_000_000_000, BEGIN_NS + 3 * DAY_NS + 7, BEGIN_NS + 1000 * DAY_NS] {
+        let mut expected = BTreeMap::<String, (u64, i64)>::new();
+        let own = tested.iter().map(|one| (&one.sender, &one.receiver, one.at_ns));
+        let others = all.iter().filter(|one| has_run(one) && !failed(one));
+        for (sender, receiver, at_ns) in own.chain(others.map(|one| (&one.sender, &one.receiver, one.at_ns))) {
+            for site in [sender, receiver].into_iter().filter(|_| at_ns >= from_ns) {
+                let (tests, last) = expected.entry(site.clone()).or_default();
+                (*tests, *last) = (*tests + 1, at_ns.max(*last));
+            }
+        }
+        assert_eq!(archive.took_part(from_ns).unwrap(), expected, "since {from_ns}");
+    }
 }
 
 fn single_results_come_back(place: &Place) {

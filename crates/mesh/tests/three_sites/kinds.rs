@@ -103,6 +103,11 @@ fn a_change_of_the_path_shows(lab: &Lab) {
 }
 
 fn shown(lab: &Lab) {
+    // No test of this mesh is of kind udp.
+    let status: Value = serde_json::from_str(&lab.run("chicago", &["status", "--folder", "hub", "--json"])).unwrap();
+    for site in status["result"]["sites"].as_array().unwrap() {
+        assert!(site["tests"].as_u64().unwrap() > 0 && site["last_at"].is_string(), "{site}");
+    }
     let text = lab.run("chicago", &["show", "--folder", "hub"]);
     println!("{text}");
     for part in ["Round trips", "TCP", "paced to", "congestion_window"] {

@@ -1,8 +1,8 @@
-//! Which packets were lost, as Parquet files beside the results.
+//! Which packets were lost, and samples of TCP, as Parquet files beside the results.
 
 use std::fs::{self, File};
 
-use longhaul_mesh::store::TestResult;
+use longhaul_mesh::store::{Measured, TestResult};
 use longhaul_units::utc;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -63,4 +63,57 @@ fn a_site_keeps_which_packets_were_lost() {
     // Nothing was lost in the other direction, and so nothing is kept.
     assert!(own(results, "chicago").iter().all(|test| test.lost == 0));
     assert!(fs::read_dir(lab.path("chicago/losses")).is_err());
+}
+
+const TCP: &str = "\
+[[test]]
+name = 'bulk'
+kind = 'tcp'
+every = '20s'
+time = '2s'
+share = '5%'
+";
+
+/// Ten samples a second of both ends, in files that are bounded as those of losses. Nothing else is left of the test.
+#[test]
+fn a_site_keeps_samples_of_tcp() {
+    let Some(lab) = Lab::up("samples", PATH) else { return };
+    let hosts = ["ithaca", "chicago"];
+    let _coordinator = lab.mesh("chicago", &hosts, TCP);
+    // chicago keeps none.
+    let keep = ["--keep-samples", "1M"];
+    let run = |host: &str| {
+        let allow = ["--allow", "tcp=100M", "--allow", "time=2s", "--allow", "busy=100%"];
+        let keep: &[&str] = if host == "ithaca" { &keep } else { &[] };
+        lab.start(host, &[&["run", "--folder", host, "--sync", "1s"], &allow[..], keep].concat())
+    };
+    let _sites = hosts.map(run);
+    let mut archive = lab.archive();
+    let results = lab.wait("no TCP in both directions", || {
+        let all = archive.measurements(0).unwrap();
+        hosts.iter().all(|host| all.iter().any(|one| one.sender == *host)).then_some(all)
+    });
+    let file = |host: &str, id: &str, at_ns: i64| {
+        let day = utc(at_ns);
+        lab.path(&format!("{host}/samples")).join(format!("day={}/{id}.parquet", &day[..10]))
+    };
+    let kept: Vec<_> = results.iter().filter(|one| file("ithaca", &one.id, one.at_ns).is_file()).collect();
+    assert!(!kept.is_empty(), "{results:?}");
+    for one in kept {
+        let path = file("ithaca", &one.id, one.at_ns);
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let ends: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().get_string(0).unwrap().clone()).collect();
+        let count = |end: &str| ends.iter().filter(|one| *one == end).count();
+        for end in ["sender", "receiver"] {
+            assert!((10..=40).contains(&count(end)), "{} samples of the {end}", count(end));
+        }
+        assert!(fs::metadata(&path).unwrap().len() < 200_000);
+        assert!(matches!(one.measured, Measured::Tcp(_)), "{one:?}");
+    }
+    assert!(fs::read_dir(lab.path("chicago/samples")).is_err());
+    let left = fs::read_dir(lab.path("ithaca")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("tcp-")).collect();
+    // One may run now.
+    assert!(left.len() <= 1, "{left:?}");
 }

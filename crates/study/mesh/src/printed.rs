@@ -32,7 +32,7 @@ pub struct SiteStatus {
     pub name: String,
     /// Whether it has used its token.
     pub joined: bool,
-    /// UDP tests of the last day that it was part of, as far as they were delivered.
+    /// Tests of any kind of the last day that it was part of, as far as they were delivered.
     pub tests: u64,
     /// When the last of them began, in UTC, in the form of RFC 3339; `None` if there was none.
     pub last_at: Option<String>,

@@ -178,6 +178,11 @@ impl Place {
         matches!(self, Self::Server { .. })
     }
 
+    /// Whose datagrams are of the test, where the socket takes those of anybody: a client's is connected.
+    pub(crate) fn client(self) -> Option<IpAddr> {
+        if let Self::Server { peer, .. } = self { Some(peer) } else { None }
+    }
+
     /// Whether a test may change settings of this host. At the client its user asked for them.
     pub(crate) fn may_change_host(self) -> bool {
         !matches!(self, Self::Server { host_settings: false, .. })

@@ -247,7 +247,10 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
             session.handle_connection_lost(now, error);
         }
         (Event::Control(ControlEvent::Interrupt), _) => session.handle_interrupt(now),
-        (Event::Probe { stream, from, bytes }, _) => session.handle_data_probe(now, stream, from, &bytes),
+        (Event::Probe { stream, from, bytes, waits }, _) => {
+            drop(waits);
+            session.handle_data_probe(now, stream, from, &bytes);
+        }
         (Event::Observed(observed), _) => session.handle_observed(*observed),
         (Event::TakenOver, _) => session.handle_taken_over(),
         (Event::AskAgain, _) => session.handle_admission(now, None),

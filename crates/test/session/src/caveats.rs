@@ -11,4 +11,6 @@ caveat_codes! {
     PACKETS_NOT_SAVED = "packets_not_saved";
     /// There are too many losses to list in a result without a folder.
     LOSSES_NOT_LISTED = "losses_not_listed";
+    /// The server has more caveats than are shown; of each kind there is one.
+    CAVEATS_LEFT_OUT = "caveats_left_out";
 }

@@ -1,5 +1,7 @@
 //! The messages of the control protocol. A version ignores unknown fields, but rejects messages of unknown types.
 
+use std::collections::BTreeSet;
+
 use longhaul_channel::shown;
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpCookie;
@@ -8,6 +10,7 @@ use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 use serde::{Deserialize, Serialize};
 
+use super::caveats;
 pub use super::error::SessionError;
 use super::kind::TestParameters;
 use super::limits::Caps;
@@ -137,10 +140,23 @@ pub struct Refusal {
     pub retry_after: Option<Nanos>,
 }
 
-/// The caveats of the other end, safe to show: limited in number and length, without control characters.
+/// Caveats of the other end that are shown.
+const CAVEATS_MOST: usize = 16;
+
+/// The caveats of the other end, safe to show: limited in number and length, without control characters. Of many the first of each kind stays
+/// before others, as each flow may raise the same one; the last then says how many are left out.
 pub(crate) fn caveats_of_peer(caveats: Vec<Caveat>) -> Vec<Caveat> {
     let one = |c: Caveat| Caveat::of_error(&shown(&c.code), shown(&c.message), shown(&c.remedy));
-    caveats.into_iter().take(16).map(one).collect()
+    let (count, mut kinds) = (caveats.len(), BTreeSet::new());
+    let (first, more): (Vec<_>, Vec<_>) =
+        caveats.into_iter().enumerate().partition(|(_, caveat)| kinds.insert(caveat.code.clone()));
+    let mut kept: Vec<_> = first.into_iter().chain(more).take(CAVEATS_MOST).collect();
+    kept.sort_unstable_by_key(|(place, _)| *place);
+    let left_out = (count > CAVEATS_MOST).then(|| {
+        let message = format!("{} more caveats of the server are left out", count - CAVEATS_MOST);
+        Caveat::new(caveats::CAVEATS_LEFT_OUT, message, "test with fewer `streams` to see all")
+    });
+    kept.into_iter().map(|(_, caveat)| one(caveat)).chain(left_out).collect()
 }
 
 #[cfg(test)]
@@ -166,6 +182,23 @@ mod tests {
             }
             assert_eq!(got, sent);
         }
+    }
+
+    #[test]
+    fn no_kind_of_caveat_of_a_peer_is_lost_behind_many_of_another() {
+        let caveat = |code: &str, flow: usize| Caveat::of_error(code, format!("flow {flow}"), "");
+        let mut sent: Vec<_> = (0..64).map(|flow| caveat("not_drained", flow)).collect();
+        sent.push(caveat("samples_thinned", 0));
+        sent.extend((0..64).map(|flow| caveat("not_paced", flow)));
+        let kept = caveats_of_peer(sent.clone());
+        let codes: Vec<_> = kept.iter().map(|caveat| caveat.code.as_str()).collect();
+        assert_eq!(codes[..14], ["not_drained"; 14]);
+        assert_eq!(codes[14..], ["samples_thinned", "not_paced", "caveats_left_out"]);
+        assert!(kept[16].message.starts_with("113 more"), "{}", kept[16].message);
+        // Few stay as they are.
+        assert_eq!(caveats_of_peer(sent[..16].to_vec()), sent[..16]);
+        let hostile = (0..100_000).map(|kind| caveat(&format!("code_{kind}"), 0)).collect();
+        assert_eq!(caveats_of_peer(hostile).len(), 17);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod programs;
 mod results;
+mod samples;
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use super::shared::Shared;
 use crate::error::Failure;
 use programs::KeyFile;
 pub(super) use programs::clean;
-pub(super) use results::{Found, Head, failed};
+pub(super) use results::{Beside, Found, Head, failed};
+use samples::Samples;
 
 /// How long after its time a test may end.
 const GRACE: Nanos = Nanos::from_secs(20);
@@ -68,12 +70,19 @@ pub(super) fn run(shared: &Shared, job: &Job) -> Result<Found, Failure> {
     let key = KeyFile::write(&shared.folder.file(""), &key.to_text())?;
     let mut command = programs::longhaul(shared)?;
     command.args(job.arguments()).arg("--key").arg(key.path());
+    let samples = match job.test.kind {
+        Kind::Tcp if shared.samples.is_some() => Some(Samples::to_come(&shared.folder.file(""))?),
+        _ => None,
+    };
+    if let Some(samples) = &samples {
+        command.args(["--sample", samples::EVERY, "--output"]).arg(samples.path());
+    }
     let within = match job.test.kind {
         Kind::Diagnose => job.test.holds(),
         Kind::Udp { .. } | Kind::Tcp | Kind::Rtt => job.test.time.saturating_add(GRACE),
     };
     let text = programs::output(shared, &mut command, Duration::from(within))?;
-    results::read(job, &text)
+    results::read(job, &text, samples)
 }
 
 /// Starts `longhaul serve` for one test of a partner and waits until it listens; its port. It takes no more than the test: `rate` as [`Job::rate`].

@@ -10,6 +10,7 @@ use std::time::Duration;
 use longhaul_channel::Key;
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
 
+use super::samples;
 use crate::agent::shared::Shared;
 use crate::beside;
 use crate::error::Failure;
@@ -48,11 +49,17 @@ impl Drop for KeyFile {
     }
 }
 
-/// Removes the keys of tests that a killed agent left.
+/// Removes the keys and samples of tests that a killed agent left.
 pub(in crate::agent) fn clean(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let keys = entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_string_lossy().starts_with("key-"));
-    keys.for_each(|entry| drop(std::fs::remove_file(entry.path())));
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let _ = match name.to_string_lossy() {
+            key if key.starts_with("key-") => std::fs::remove_file(entry.path()),
+            samples if samples.starts_with(samples::PREFIX) => std::fs::remove_dir_all(entry.path()),
+            _ => continue,
+        };
+    }
 }
 
 /// A program that ends with this value.

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Job;
+use super::samples::Samples;
 use crate::error::Failure;
 use crate::folder::random;
 use crate::store::Kept;
@@ -29,7 +30,17 @@ pub(in crate::agent) struct Head {
 /// What a test found.
 pub(in crate::agent) enum Found {
     Udp(Losses),
+    /// TCP, with samples where they are kept.
+    Tcp(TcpFlow, Option<Samples>),
     Other(Measured),
+}
+
+/// What is kept beside a result, if anything.
+pub(in crate::agent) enum Beside {
+    Nothing,
+    /// Each run of lost packets, if the result lists them.
+    Losses(Vec<Loss>),
+    Samples(Samples),
 }
 
 /// What UDP probes found.
@@ -43,11 +54,12 @@ pub(in crate::agent) struct Losses {
 }
 
 impl Found {
-    /// Takes the runs of lost packets out of it.
-    pub(in crate::agent) fn take_runs(&mut self) -> Vec<Loss> {
+    /// Takes out of it what has no place in a result.
+    pub(in crate::agent) fn take_beside(&mut self) -> Beside {
         match self {
-            Self::Udp(losses) => mem::take(&mut losses.runs),
-            Self::Other(_) => Vec::new(),
+            Self::Udp(losses) => Beside::Losses(mem::take(&mut losses.runs)),
+            Self::Tcp(_, samples) => samples.take().map_or(Beside::Nothing, Beside::Samples),
+            Self::Other(_) => Beside::Nothing,
         }
     }
 
@@ -55,21 +67,25 @@ impl Found {
         let id: [u8; 16] = random()?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let Head { test, sender, receiver, at_ns } = head;
-        Ok(match self {
-            Self::Other(measured) => Kept::Measurement(Measurement { id, test, sender, receiver, at_ns, measured }),
-            Self::Udp(losses) => Kept::Udp(TestResult {
-                id,
-                test,
-                sender,
-                receiver,
-                at_ns,
-                sent: losses.sent,
-                lost: losses.lost,
-                at_sender: losses.placed.map(|(at_sender, _)| at_sender),
-                at_receiver: losses.placed.map(|(_, at_receiver)| at_receiver),
-                received_rate_bps: losses.received_rate_bps,
-            }),
-        })
+        let measured = match self {
+            Self::Tcp(flow, _) => Measured::Tcp(flow),
+            Self::Other(measured) => measured,
+            Self::Udp(losses) => {
+                return Ok(Kept::Udp(TestResult {
+                    id,
+                    test,
+                    sender,
+                    receiver,
+                    at_ns,
+                    sent: losses.sent,
+                    lost: losses.lost,
+                    at_sender: losses.placed.map(|(at_sender, _)| at_sender),
+                    at_receiver: losses.placed.map(|(_, at_receiver)| at_receiver),
+                    received_rate_bps: losses.received_rate_bps,
+                }));
+            }
+        };
+        Ok(Kept::Measurement(Measurement { id, test, sender, receiver, at_ns, measured }))
     }
 }
 
@@ -91,14 +107,14 @@ fn clean(text: &str) -> String {
 }
 
 /// Reads what the command of a test printed.
-pub(super) fn read(job: &Job, text: &[u8]) -> Result<Found, Failure> {
+pub(super) fn read(job: &Job, text: &[u8], samples: Option<Samples>) -> Result<Found, Failure> {
     let name = job.test.kind.name();
     Ok(match job.test.kind {
         Kind::Udp { .. } => Found::Udp(result::<UdpResult>(name, text)?.into_losses()),
         Kind::Rtt => Found::Other(Measured::Rtt(result::<RttResult>(name, text)?.round_trips())),
         Kind::Tcp => {
             let paced_bps = number(job.rate.0);
-            Found::Other(Measured::Tcp(TcpFlow { paced_bps, ..result::<TcpResult>(name, text)?.flow() }))
+            Found::Tcp(TcpFlow { paced_bps, ..result::<TcpResult>(name, text)?.flow() }, samples)
         }
         Kind::Diagnose => Found::Other(Measured::Diagnose(result::<DiagnoseResult>(name, text)?.diagnosis(job.alarm))),
     })

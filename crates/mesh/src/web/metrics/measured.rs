@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{Labels, Share, Shown, of_pair, of_site};
-use crate::store::{DAY_NS, Figures, Metric, OfPair, Series, Span, StoreError};
+use super::{Labels, Share, Shown, counters, of_pair, of_site};
+use crate::store::{DAY_NS, Metric, OfPair, Series, Span, StoreError};
 
 /// Round trips are those of the hour and the two before: results come every few minutes.
 const ROUND_TRIPS_NS: i64 = DAY_NS / 8;
@@ -44,7 +43,7 @@ fn round_trips(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     let (medians, p99) = (Family::<Labels, Share>::default(), Family::<Labels, Share>::default());
     let seconds = |ns: i64| ns as f64 / 1e9;
     let mut of_sites = BTreeMap::<&str, Vec<i64>>::new();
-    for ((sender, receiver), figures) in found.iter().filter(|(pair, _)| shown.has(pair)) {
+    for ((sender, receiver), figures) in found.iter().filter(|((sender, receiver), _)| shown.has(sender, receiver)) {
         let labels = of_pair(sender, receiver);
         for (family, ns) in [(&medians, figures.median), (&p99, figures.beside)] {
             if let Some(ns) = ns.filter(|_| shown.pairs) {
@@ -70,51 +69,21 @@ fn round_trips(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     registry.register("site_round_trip_median_seconds", help, sites);
 }
 
-/// Probes, lost probes and outages, each by some labels.
-#[derive(Default)]
-struct Probes {
-    sent: Family<Labels, Counter>,
-    lost: Family<Labels, Counter>,
-    outages: Family<Labels, Counter>,
-}
-
-impl Probes {
-    fn add(&self, labels: &Labels, figures: &Figures) {
-        for (family, count) in
-            [(&self.sent, figures.sent), (&self.lost, figures.lost), (&self.outages, figures.outages)]
-        {
-            family.get_or_create(labels).inc_by(u64::try_from(count).unwrap_or(0));
-        }
-    }
-
-    fn register(self, registry: &mut Registry, of: &str) {
-        registry.register(format!("{of}_probes"), "Probes of round trips that were sent", self.sent);
-        registry.register(format!("{of}_lost_probes"), "Probes that were not answered", self.lost);
-        let help = "Runs of lost probes that lasted a second or more";
-        registry.register(format!("{of}_outages"), help, self.outages);
-    }
-}
-
 fn probes(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
-    let (pairs, sites) = (Probes::default(), Probes::default());
-    for ((sender, receiver), figures) in found.iter().filter(|(pair, _)| shown.has(pair)) {
-        if shown.pairs {
-            pairs.add(&of_pair(sender, receiver), figures);
-        }
-        for site in [sender, receiver] {
-            sites.add(&vec![("site", site.clone())], figures);
-        }
-    }
-    if shown.pairs {
-        pairs.register(registry, "pair");
-    }
-    sites.register(registry, "site");
+    let kinds = [
+        ("probes", "Probes of round trips that were sent"),
+        ("lost_probes", "Probes that were not answered"),
+        ("outages", "Runs of lost probes that lasted a second or more"),
+    ];
+    let all = found.iter().map(|((sender, receiver), of)| (&**sender, &**receiver, [of.sent, of.lost, of.outages]));
+    let of_sites = |sender: &str, receiver: &str| [sender, receiver].map(|site| vec![("site", site.to_owned())]);
+    counters(registry, shown, kinds, all, of_sites);
 }
 
 fn goodput(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     let (carried, paced) = (Family::<Labels, Share>::default(), Family::<Labels, Share>::default());
     let mut of_sites = BTreeMap::<(&str, &'static str), Vec<i64>>::new();
-    for ((sender, receiver), figures) in found.iter().filter(|(pair, _)| shown.has(pair)) {
+    for ((sender, receiver), figures) in found.iter().filter(|((sender, receiver), _)| shown.has(sender, receiver)) {
         let labels = of_pair(sender, receiver);
         for (family, bps) in [(&carried, figures.median), (&paced, figures.beside)] {
             if let Some(bps) = bps.filter(|_| shown.pairs) {

@@ -80,8 +80,8 @@ impl<'a> Shown<'a> {
         Self { sites, pairs }
     }
 
-    fn has(&self, (sender, receiver): &(String, String)) -> bool {
-        self.sites.contains(sender.as_str()) && self.sites.contains(receiver.as_str())
+    fn has(&self, sender: &str, receiver: &str) -> bool {
+        self.sites.contains(sender) && self.sites.contains(receiver)
     }
 }
 
@@ -93,43 +93,43 @@ fn of_site(site: &str, direction: &str) -> Labels {
     vec![("site", site.to_owned()), ("direction", direction.to_owned())]
 }
 
-/// Tests, packets and lost packets, each by some labels.
-#[derive(Default)]
-struct Sums {
-    tests: Family<Labels, Counter>,
-    packets: Family<Labels, Counter>,
-    lost: Family<Labels, Counter>,
-}
-
-impl Sums {
-    fn add(&self, labels: &Labels, sum: &PairSum) {
-        let count = |count: i64| u64::try_from(count).unwrap_or(0);
-        self.tests.get_or_create(labels).inc_by(count(sum.tests));
-        self.packets.get_or_create(labels).inc_by(count(sum.sent));
-        self.lost.get_or_create(labels).inc_by(count(sum.lost));
+/// Counters of pairs and of their sites: the end of each one's name with its help, and what `all` have of each. `of_sites` says how the two sites
+/// of a pair are labelled.
+fn counters<'a, const N: usize>(
+    registry: &mut Registry,
+    shown: &Shown,
+    kinds: [(&str, &str); N],
+    all: impl Iterator<Item = (&'a str, &'a str, [i64; N])>,
+    of_sites: fn(&str, &str) -> [Labels; 2],
+) {
+    let [pairs, sites] = [(); 2].map(|()| kinds.map(|_| Family::<Labels, Counter>::default()));
+    let add = |to: &[Family<Labels, Counter>; N], labels: &Labels, counts: [i64; N]| {
+        for (family, count) in to.iter().zip(counts) {
+            family.get_or_create(labels).inc_by(u64::try_from(count).unwrap_or(0));
+        }
+    };
+    for (sender, receiver, counts) in all.filter(|(sender, receiver, _)| shown.has(sender, receiver)) {
+        if shown.pairs {
+            add(&pairs, &of_pair(sender, receiver), counts);
+        }
+        of_sites(sender, receiver).iter().for_each(|labels| add(&sites, labels, counts));
     }
-
-    fn register(self, registry: &mut Registry, of: &str) {
-        registry.register(format!("{of}_tests"), "Tests whose results have arrived", self.tests);
-        registry.register(format!("{of}_packets"), "Packets that tests sent", self.packets);
-        registry.register(format!("{of}_lost_packets"), "Packets that tests lost", self.lost);
+    for (of, families) in [("pair", pairs), ("site", sites)].into_iter().skip(usize::from(!shown.pairs)) {
+        for ((name, help), family) in kinds.into_iter().zip(families) {
+            registry.register(format!("{of}_{name}"), help, family);
+        }
     }
 }
 
 fn sums(registry: &mut Registry, shown: &Shown, totals: &[PairSum]) {
-    let (pairs, sites) = (Sums::default(), Sums::default());
-    for sum in totals.iter().filter(|sum| shown.sites.contains(&*sum.sender) && shown.sites.contains(&*sum.receiver)) {
-        if shown.pairs {
-            pairs.add(&of_pair(&sum.sender, &sum.receiver), sum);
-        }
-        for (site, direction) in [(&sum.sender, "sent"), (&sum.receiver, "received")] {
-            sites.add(&of_site(site, direction), sum);
-        }
-    }
-    if shown.pairs {
-        pairs.register(registry, "pair");
-    }
-    sites.register(registry, "site");
+    let kinds = [
+        ("tests", "Tests whose results have arrived"),
+        ("packets", "Packets that tests sent"),
+        ("lost_packets", "Packets that tests lost"),
+    ];
+    let all = totals.iter().map(|sum| (&*sum.sender, &*sum.receiver, [sum.tests, sum.sent, sum.lost]));
+    let of_sites = |sender: &str, receiver: &str| [of_site(sender, "sent"), of_site(receiver, "received")];
+    counters(registry, shown, kinds, all, of_sites);
 }
 
 fn alarms(registry: &mut Registry, judged: &Judged) {

@@ -1,17 +1,14 @@
-//! A panel of stacked bars as SVG: one bar for each point, one piece for each location of losses, the sender's end lowest.
+//! A panel of stacked bars as SVG: one bar for each point, one piece for each place of losses.
 
 use std::fmt::Write;
 
-use longhaul_result::Location;
-
 use crate::html::axis::{grid, height, short, step};
-use crate::html::colour::fill;
 use crate::html::page::escape;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
 /// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [52.0, 22.0, 396.0, 212.0];
+const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Of the room that a bar has.
 const BAR_SHARE: f64 = 0.62;
 /// How much higher than the highest bar the axis is at least.
@@ -25,19 +22,34 @@ const LETTER_WIDE: f64 = 7.5;
 pub(crate) struct Bar {
     /// The text below it.
     pub(crate) label: String,
-    /// For programs: the rate in bits a second.
-    pub(crate) rate_bps: u64,
-    /// Percent of the sent packets lost at each location, from sender to receiver; `None` if not measured.
-    pub(crate) percent: Option<Vec<(Location, f64)>>,
+    /// For programs: the rate in bits a second, where that is what differs.
+    pub(crate) rate_bps: Option<u64>,
+    /// What was lost at each place, from below; `None` if not measured.
+    pub(crate) pieces: Option<Vec<Piece>>,
     /// Half of the interval of their sum, percent; `None` if not known.
     pub(crate) half_width: Option<f64>,
     /// It should not be trusted: pale.
     pub(crate) doubtful: bool,
 }
 
+/// A place of losses.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) place: &'static str,
+    /// The value of `fill` in SVG.
+    pub(crate) fill: String,
+    /// Percent of what was sent.
+    pub(crate) percent: f64,
+}
+
 impl Bar {
     pub(crate) fn total(&self) -> f64 {
-        self.percent.iter().flatten().map(|(_, percent)| percent).sum()
+        self.pieces.iter().flatten().map(|piece| piece.percent).sum()
+    }
+
+    /// What was lost somewhere.
+    fn lossy(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().flatten().filter(|piece| piece.percent > 0.0)
     }
 
     /// The upper end of its interval.
@@ -46,7 +58,8 @@ impl Bar {
     }
 }
 
-/// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` label the axes.
+/// The panel, with an axis from 0 to at least `highest` percent. `x_title` and `y_title` label the axes. Without `x_title` there is room for a
+/// second row of labels.
 pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_title: &str) -> String {
     let [left, top, right, bottom] = EDGES;
     // The totals are above the bars and below the uppermost line.
@@ -66,35 +79,36 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
     let wide = room * BAR_SHARE;
     // If labels would overlap, some are left out in turn; the table has all.
     let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or_default();
-    let every = ((longest as f64 * LETTER_WIDE).max(44.0) / room).ceil().max(1.0) as usize;
+    let apart = ((longest as f64 * LETTER_WIDE).max(44.0) / room).ceil().max(1.0) as usize;
+    let rows = apart.min(if x_title.is_empty() { 2 } else { 1 });
+    let every = apart.div_ceil(rows);
     for (number, bar) in bars.iter().enumerate() {
         let middle = left + room * (number as f64 + 0.5);
         let class = if bar.doubtful { "bar doubtful" } else { "bar" };
-        let _ =
-            write!(svg, "<g class=\"{class}\" data-rate=\"{}\"><title>{}</title>", bar.rate_bps, escape(&told(bar)));
+        let rate = bar.rate_bps.map_or_else(String::new, |bps| format!(" data-rate=\"{bps}\""));
+        let _ = write!(svg, "<g class=\"{class}\"{rate}><title>{}</title>", escape(&told(bar)));
         let mut below = 0.0;
-        for (location, percent) in bar.percent.iter().flatten().filter(|(_, percent)| *percent > 0.0) {
+        for Piece { place, fill, percent } in bar.lossy() {
             let (low, high) = (y(below), y(below + percent));
             below += percent;
             let _ = write!(
                 svg,
-                "<rect class=\"piece\" data-location=\"{location}\" x=\"{:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{}\"/>",
+                "<rect class=\"piece\" data-location=\"{place}\" x=\"{:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>",
                 middle - wide / 2.0,
                 low - high,
-                fill(*location).svg(*location),
             );
         }
         if let Some(half) = bar.half_width {
             svg += &error_bar(middle, y(below - half), y(below + half));
         }
-        let total = if bar.percent.is_some() { short(below) } else { "–".into() };
+        let total = if bar.pieces.is_some() { short(below) } else { "–".into() };
         if number % every == 0 {
             let _ = write!(
                 svg,
                 "<text class=\"total\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{total}</text>\
                  <text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 y(below + bar.half_width.unwrap_or_default()) - 5.0,
-                bottom + 17.0,
+                bottom + 17.0 + 14.0 * (number / every % rows) as f64,
                 escape(&bar.label)
             );
         }
@@ -123,10 +137,12 @@ pub(crate) fn error_bar(x: f64, low: f64, high: f64) -> String {
 
 /// A bar in words, for whoever points at it or cannot see it.
 fn told(bar: &Bar) -> String {
-    let Some(percent) = &bar.percent else { return format!("{}: not measured", bar.label) };
+    if bar.pieces.is_none() {
+        return format!("{}: not measured", bar.label);
+    }
     let half = bar.half_width.map_or_else(String::new, |half| format!(" ± {}", short(half)));
     let mut parts = vec![format!("{}: {}{half} % lost", bar.label, short(bar.total()))];
-    parts.extend(percent.iter().filter(|(_, p)| *p > 0.0).map(|(location, p)| format!("{location} {} %", short(*p))));
+    parts.extend(bar.lossy().map(|piece| format!("{} {} %", piece.place, short(piece.percent))));
     parts.join("; ")
 }
 
@@ -148,9 +164,16 @@ mod tests {
     /// Bars of up to 18 % have an axis to 20 %, 190 units high: the network's 5 % take 47.5, the ring's 10 % above them 95.
     #[test]
     fn pieces_stand_on_each_other_in_the_order_of_travel() {
-        let percent = vec![(Location::Network, 5.0), (Location::ReceiverRing, 10.0), (Location::ReceiverFilter, 0.0)];
-        let percent = Some(percent);
-        let bars = [Bar { label: "400".into(), rate_bps: 1, percent, half_width: Some(1.0), doubtful: false }];
+        let pieces = [("network", 5.0), ("receiver_ring", 10.0), ("receiver_filter", 0.0)];
+        let pieces = pieces.map(|(place, percent)| Piece { place, fill: "#000".into(), percent }).to_vec();
+        let bar = Bar {
+            label: "400".into(),
+            rate_bps: Some(1),
+            pieces: Some(pieces),
+            half_width: Some(1.0),
+            doubtful: false,
+        };
+        let bars = [bar];
         let svg = panel("<b>", &bars, 18.0, "", "");
         let network = svg.find("data-location=\"network\"").unwrap();
         let ring = svg.find("data-location=\"receiver_ring\"").unwrap();
@@ -161,6 +184,9 @@ mod tests {
         );
         assert!(svg[ring..].contains("y=\"69.50\"") && svg[ring..].contains("height=\"95.00\""), "{svg}");
         assert!(svg.contains(">15</text>"), "the total is above");
+        let narrow: Vec<Bar> = (0..12).map(|_| bars[0].clone()).collect();
+        let labels = |x_title: &str| panel("", &narrow, 18.0, x_title, "").matches(">400</text>").count();
+        assert_eq!([labels("Mbit/s"), labels("")], [6, 12], "without a title of the axis in two rows");
         assert!(svg.contains("V79.00M") && svg.contains(": 15 ± 1 % lost"), "from 14 to 16 %: {svg}");
     }
 }

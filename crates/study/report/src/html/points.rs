@@ -88,32 +88,41 @@ pub trait Run {
     const MAIN: Quantity;
 
     /// Whether there is a result.
-    fn has_result(&self) -> bool;
+    fn has_result(&self) -> bool {
+        true
+    }
 
     /// Why there is no result, or no whole one.
-    fn error(&self) -> Option<&Caveat>;
+    fn error(&self) -> Option<&Caveat> {
+        None
+    }
 
     /// What speaks against trusting it.
-    fn caveats(&self) -> &[Caveat];
+    fn caveats(&self) -> &[Caveat] {
+        &[]
+    }
 
     /// Adds what else speaks against trusting it.
-    fn add_caveats(&mut self, more: Vec<Caveat>);
+    fn add_caveats(&mut self, _more: Vec<Caveat>) {}
 
     /// What is averaged over runs: names with units, and values. Empty without a result.
     fn quantities(&self) -> Vec<(&'static str, f64)>;
 
     /// Its parameters in words, but for the label.
-    fn setting(&self) -> Vec<String>;
+    fn setting(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The commands that make the same test, a line each.
-    fn commands(&self) -> Vec<String>;
+    fn commands(&self) -> Vec<String> {
+        Vec::new()
+    }
 
-    /// What explains the mean of `point`, in a few words; empty for nothing.
-    fn circumstances(point: &Point<Self>) -> String
+    /// What explains the mean of a point, in a few words; empty for nothing.
+    fn circumstances(_point: &Point<Self>) -> String
     where
         Self: Sized,
     {
-        let _ = point;
         String::new()
     }
 }
@@ -244,24 +253,8 @@ pub(crate) mod tests {
     impl Run for Small {
         const MAIN: Quantity = Quantity { name: "size", title: "size", unit: 1.0, decimals: 1 };
 
-        fn has_result(&self) -> bool {
-            true
-        }
-        fn error(&self) -> Option<&Caveat> {
-            None
-        }
-        fn caveats(&self) -> &[Caveat] {
-            &[]
-        }
-        fn add_caveats(&mut self, _: Vec<Caveat>) {}
         fn quantities(&self) -> Vec<(&'static str, f64)> {
             vec![("size", self.0)]
-        }
-        fn setting(&self) -> Vec<String> {
-            Vec::new()
-        }
-        fn commands(&self) -> Vec<String> {
-            Vec::new()
         }
     }
 

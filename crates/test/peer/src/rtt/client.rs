@@ -15,13 +15,13 @@ use longhaul_rtt::{Answer, Observed, RttParameters, question, reply};
 use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
-use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers, realtime_ns};
 use super::reading::ANSWERS_BYTES;
 use crate::control::random;
 use crate::data::{Data, Opening, Place, Source};
-use crate::event::Event;
+use crate::event::{Event, ProofQueue};
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
@@ -56,8 +56,8 @@ impl ProbingData {
         let socket = Arc::new(socket_to(peer, source.of_data(0, server)).map_err(failed)?);
         let over = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (socket, over, events) = (socket.clone(), over.clone(), events.clone());
-            let receive = move || receive_proof(&socket, peer, &over, &events);
+            let (socket, over, probes) = (socket.clone(), over.clone(), ProofQueue::new(0, None, events));
+            let receive = move || receive_proof(&socket, peer, &over, &probes);
             let io = |error: std::io::Error| SessionError::new("data_socket", error.to_string(), "");
             Builder::new().name("proof".into()).spawn(receive).map_err(io)?
         };
@@ -96,16 +96,13 @@ fn socket_to(peer: SocketAddr, from: Option<SocketAddr>) -> Result<UdpReceiver, 
     Ok(socket)
 }
 
-fn receive_proof(socket: &UdpReceiver, from: SocketAddr, over: &AtomicBool, events: &Sender<Event>) {
+fn receive_proof(socket: &UdpReceiver, from: SocketAddr, over: &AtomicBool, probes: &ProofQueue) {
     let mut slots = ReceiveSlots::new(SLOTS, 64, false);
     while !over.load(Ordering::Relaxed) {
         if !matches!(socket.receive_until(&mut slots, monotonic() + LOOK), Ok(1..)) {
             continue;
         }
-        for packet in slots.packets().filter(|packet| packet.bytes.len() == HEADER_LEN) {
-            // The driver may have ended already.
-            let _ = events.send(Event::Probe { stream: 0, from, bytes: packet.bytes.to_vec() });
-        }
+        slots.packets().for_each(|packet| probes.hand_over(Some(from), packet.bytes));
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -15,20 +14,18 @@ use longhaul_rtt::{Responder, ResponderStamps, RttEndReport, RttParameters};
 use longhaul_session::{EndReport, Progress, SessionError};
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
-use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use super::client::received;
 use super::own_clock::clock_state;
 use super::probing::realtime_ns;
 use crate::data::{Data, Opening, Place};
-use crate::event::Event;
+use crate::event::ProofQueue;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
 /// How often to look whether the measurement is over.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// Datagrams of the proof that are handed over: those of the longest, and room for duplicates.
-const PROBES_MOST: usize = 256;
 
 /// The server's end.
 pub(crate) struct AnsweringData {
@@ -82,8 +79,8 @@ impl AnsweringData {
             state: shared.clone(),
             responder: Responder::new(plan.cookie, parameters.payloads(), parameters.interval_ns),
             payload: Vec::with_capacity(parameters.payload_bytes as usize),
-            events: events.clone(),
-            probes_left: PROBES_MOST,
+            cookie: plan.cookie.of(false, 0),
+            probes: ProofQueue::new(0, place.client(), events),
         };
         // Longer datagrams arrive cut, and are no probes.
         let mut slots = ReceiveSlots::new(SLOTS, parameters.payload_bytes as usize + 1, true);
@@ -110,8 +107,8 @@ struct Answering {
     state: Arc<State>,
     responder: Responder,
     payload: Vec<u8>,
-    events: Sender<Event>,
-    probes_left: usize,
+    cookie: Cookie,
+    probes: ProofQueue,
 }
 
 impl Answering {
@@ -129,12 +126,10 @@ impl Answering {
 
     fn take(&mut self, packet: &SuperPacket<'_>, proven: Option<SocketAddr>) {
         let Some(from) = packet.source else { return };
-        let reserved = Probe::parse(packet.bytes).is_some_and(|probe| probe.sequence >= FIRST_RESERVED);
-        if reserved && packet.bytes.len() == HEADER_LEN {
-            if let Some(left) = self.probes_left.checked_sub(1) {
-                self.probes_left = left;
-                // The driver may have ended already.
-                let _ = self.events.send(Event::Probe { stream: 0, from, bytes: packet.bytes.to_vec() });
+        let reserved = Probe::parse(packet.bytes).filter(|probe| probe.sequence >= FIRST_RESERVED);
+        if let Some(probe) = reserved.filter(|_| packet.bytes.len() == HEADER_LEN) {
+            if probe.cookie == self.cookie {
+                self.probes.hand_over(Some(from), packet.bytes);
             }
             return;
         }

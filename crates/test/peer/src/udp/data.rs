@@ -33,7 +33,7 @@ use crate::counters::{Before, Changed};
 use crate::cpu_use::CpuWatch;
 use crate::cpus::pin;
 use crate::data::{Data, DataPort, Opening, Place, buffer, no_drop_events, not_granted};
-use crate::event::Event;
+use crate::event::{Event, ProofQueue};
 
 /// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
 const UNIT_PACKETS_MOST: u64 = 128;
@@ -213,7 +213,8 @@ impl UdpData {
             return Ok(());
         }
         let (units, bytes) = (self.unit_packets_most(), self.parameters.payload_bytes);
-        match Watch::start(flows, self.parameters.streams, self.place.is_server(), units, bytes) {
+        let accounts = self.streams.iter().map(|stream| stream.account.clone()).collect();
+        match Watch::start(flows, accounts, self.place.is_server(), units, bytes) {
             Ok(watch) => self.watches.push(watch),
             Err(error) => self.caveats.push(no_drop_events(collect, &error)?),
         }
@@ -239,13 +240,14 @@ impl UdpData {
             let cookie = session.of(backward, number);
             let (socket, account, source) =
                 (Arc::clone(&stream.receiver), stream.account.clone(), stream.source.clone());
-            let (stop, events) = (Arc::clone(&self.stop_receiving), self.events.clone());
+            let stop = Arc::clone(&self.stop_receiving);
+            let probes = ProofQueue::new(number, self.place.client(), &self.events);
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
             let rows = each_packet.then(|| PacketRows::new(rows_bytes));
             let receive = move || {
                 pin(&cpus);
                 let of = Receiving { socket: &socket, cookie, source: &source, account: &account };
-                receive_stream(&of, &mut stamping, &stop, &events, rows)
+                receive_stream(&of, &mut stamping, &stop, &probes, rows)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
         }

@@ -19,6 +19,9 @@ use longhaul_udp::account::MAX_SEQUENCES;
 use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
+use super::missing::Missing;
+use super::receiving::Account;
+
 /// Places where a packet can be lost.
 const LOCATIONS: usize = Location::ALL.len();
 /// How often events are read.
@@ -69,6 +72,7 @@ type DroppedProof = Arc<Mutex<BTreeMap<(Location, String), u64>>>;
 #[derive(Debug, Default)]
 struct SoFar {
     sent: [AtomicU64; LOCATIONS],
+    /// Those of them that are [`Missing`].
     received: [AtomicU64; LOCATIONS],
 }
 
@@ -82,14 +86,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches `flows` of a test with `streams` streams. `backward_is_ours`: this end is the server, whose packets go backward.
+    /// Watches `flows` of a test whose streams have these `accounts`. `backward_is_ours`: this end is the server, whose packets go backward.
     /// `unit_packets_most`: packets that may travel together. `payload_bytes`: of each packet.
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
     pub(super) fn start(
         flows: &[Flow],
-        streams: u8,
+        accounts: Vec<Account>,
         backward_is_ours: bool,
         unit_packets_most: u64,
         payload_bytes: u32,
@@ -113,10 +117,11 @@ impl Watch {
             backward_is_ours,
             unit_packets_most,
             payload_bytes,
+            missing: Missing::new(accounts),
         };
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
-        let thread = Builder::new().name("drops".into()).spawn(move || watch.run(streams, &stopped)).ok();
+        let thread = Builder::new().name("drops".into()).spawn(move || watch.run(&stopped)).ok();
         Ok(Self { stop, proof, so_far, thread })
     }
 
@@ -155,10 +160,12 @@ struct Watching {
     backward_is_ours: bool,
     unit_packets_most: u64,
     payload_bytes: u32,
+    missing: Missing,
 }
 
 impl Watching {
-    fn run(mut self, streams: u8, stop: &AtomicBool) -> Seen {
+    fn run(mut self, stop: &AtomicBool) -> Seen {
+        let streams = self.missing.streams();
         let none = || SeenOfDirection {
             evidence: (0..streams).map(|_| EvidenceRecorder::default()).collect(),
             ..SeenOfDirection::default()
@@ -185,9 +192,13 @@ impl Watching {
                         *proof.entry((location, why.clone())).or_default() += 1;
                     }
                     if event.fragment.is_none() {
-                        let so_far = if placing.is_sent(cookie) { &self.so_far.sent } else { &self.so_far.received };
-                        let packets = event.sequences().filter(|sequence| *sequence < FIRST_RESERVED).count() as u64;
-                        so_far[location as usize].fetch_add(packets, Ordering::Relaxed);
+                        let of_data = event.sequences().filter(|sequence| *sequence < FIRST_RESERVED);
+                        if placing.is_sent(cookie) {
+                            self.so_far.sent[location as usize].fetch_add(of_data.count() as u64, Ordering::Relaxed);
+                        } else {
+                            let stream = usize::from(cookie.stream());
+                            each_run(of_data, |first, count| self.missing.dropped(stream, first, count, location));
+                        }
                     }
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);
@@ -201,6 +212,7 @@ impl Watching {
                     }
                 }
             });
+            self.missing.settle(&self.so_far.received);
             if stopping {
                 refused.place(u64::from(self.payload_bytes) + UDP_HEADER, &placing, &mut seen);
                 seen.complete = self.add_unrecorded(&mut seen, &placing).is_ok();
@@ -327,19 +339,20 @@ fn add(evidence: &mut EvidenceRecorder, event: &DropEvent<'_>, location: Locatio
         event.sequences().for_each(|sequence| evidence.add_fragment(sequence, location, why));
         return;
     }
+    each_run(event.sequences(), |first, count| evidence.add(first, count, location, why, event.unit_packets));
+}
+
+/// Hands over the runs of consecutive numbers: the first of each, and how many.
+fn each_run(sequences: impl Iterator<Item = u64>, mut take: impl FnMut(u64, u64)) {
     let mut run: Option<(u64, u64)> = None;
-    for sequence in event.sequences() {
+    for sequence in sequences {
         run = match run {
             Some((first, count)) if first + count == sequence => Some((first, count + 1)),
             before => {
-                if let Some((first, count)) = before {
-                    evidence.add(first, count, location, why, event.unit_packets);
-                }
+                before.into_iter().for_each(|(first, count)| take(first, count));
                 Some((sequence, 1))
             }
         };
     }
-    if let Some((first, count)) = run {
-        evidence.add(first, count, location, why, event.unit_packets);
-    }
+    run.into_iter().for_each(|(first, count)| take(first, count));
 }

@@ -2,6 +2,7 @@
 
 mod data;
 mod drops;
+mod missing;
 mod receiving;
 mod report;
 mod sending;

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_kernel::clock::monotonic;
@@ -12,11 +11,11 @@ use longhaul_terms::ThreadCpu;
 use longhaul_udp::account::{PacketRows, SequenceTracker};
 use longhaul_udp::locate::{Evidence, EvidenceRecorder};
 use longhaul_units::Nanos;
-use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 
 use super::stamping::{Arrival, Stamping};
 use crate::cpu_use::ThreadWatch;
-use crate::event::Event;
+use crate::event::ProofQueue;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
@@ -24,9 +23,6 @@ const SLOTS: usize = 32;
 const SLOT_BYTES: usize = 65_536;
 /// How often to look whether the test is over.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// Datagrams of the proof that a stream accepts: those of the longest proof, 40 rounds of 3.5, and room for duplicates. No more, as anyone
-/// may send them.
-const PROBES_MOST: usize = 256;
 /// How long to read what lies unread.
 const UNREAD_MOST: Nanos = Nanos::from_secs(1);
 
@@ -104,12 +100,11 @@ pub(super) fn receive_stream(
     of: &Receiving<'_>,
     stamping: &mut Stamping,
     stop: &Arc<AtomicBool>,
-    events: &Sender<Event>,
+    probes: &ProofQueue,
     mut rows: Option<PacketRows>,
 ) -> StreamIn {
     let mut cpu = None;
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
-    let mut probes = Probes { stream: of.cookie.stream(), events, left: PROBES_MOST };
     while !stop.load(Ordering::Relaxed) {
         let received = of.socket.receive_until(&mut slots, monotonic() + LOOK);
         if !matches!(received, Ok(1..)) {
@@ -121,7 +116,7 @@ pub(super) fn receive_stream(
         of.account.with(|tracker| {
             for packet in slots.packets() {
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, of, arrival, tracker, rows.as_mut(), &mut probes);
+                take(&packet, of, arrival, tracker, rows.as_mut(), probes);
             }
         });
     }
@@ -154,24 +149,6 @@ pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie) -> Evidence {
     evidence.recorded()
 }
 
-/// Hands the datagrams of the proof to the driver.
-struct Probes<'a> {
-    stream: u8,
-    events: &'a Sender<Event>,
-    left: usize,
-}
-
-impl Probes<'_> {
-    fn hand_over(&mut self, source: Option<SocketAddr>, datagram: &[u8]) {
-        let (Some(from), Some(left)) = (source, self.left.checked_sub(1)) else { return };
-        if datagram.len() == HEADER_LEN {
-            self.left = left;
-            // The driver may have ended already.
-            let _ = self.events.send(Event::Probe { stream: self.stream, from, bytes: datagram.to_vec() });
-        }
-    }
-}
-
 /// Accounts for the datagrams of one super-packet. One that GRO made may have gaps, so each header is read.
 fn take(
     packet: &SuperPacket<'_>,
@@ -179,7 +156,7 @@ fn take(
     arrival: Arrival,
     tracker: &mut SequenceTracker,
     mut rows: Option<&mut PacketRows>,
-    probes: &mut Probes<'_>,
+    probes: &ProofQueue,
 ) {
     let now = arrival.at;
     let mut run: Option<(u64, u32)> = None;

@@ -9,7 +9,10 @@ use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_session::{Accept, BusyPolicy, EndReport, Hello, Message, Progress, SessionError};
+use longhaul_rtt::RttParameters;
+use longhaul_session::{
+    Accept, BusyPolicy, EndReport, Hello, Message, PacketsByLocation, Progress, SessionError, TestParameters,
+};
 use longhaul_terms::{Amount, StreamSent, TestDirection};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
@@ -277,7 +280,10 @@ impl ByHand {
 
     /// Proposes a test until it is granted.
     fn granted(&mut self, direction: TestDirection) -> Accept {
-        let asked = UdpParameters { direction, ..parameters(10_000) };
+        self.granted_of(UdpParameters { direction, ..parameters(10_000) })
+    }
+
+    fn granted_of(&mut self, asked: impl Into<TestParameters>) -> Accept {
         self.say(&Message::Propose { parameters: asked.into() });
         loop {
             match self.hear().expect("an answer") {
@@ -295,7 +301,7 @@ impl ByHand {
 fn datagrams_of_strangers_are_not_of_the_test() {
     let (_server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
     let mut control = ByHand::connect(address);
-    let accept = control.granted(TestDirection::Forward);
+    let accept = control.granted_of(UdpParameters { interval_ns: Some(100_000_000), ..parameters(10_000) });
     let data = SocketAddr::new(LOOPBACK, accept.data_ports[0]);
     let cookie = accept.session_cookie().of(false, 0);
     let datagram = |sequence, sent_ns, bytes| {
@@ -324,15 +330,22 @@ fn datagrams_of_strangers_are_not_of_the_test() {
     control.say(&Message::Start);
     for sequence in 0..100 {
         if sequence == 50 {
+            forge(20);
             forge(2_000);
         }
+        // Three intervals in all.
+        std::thread::sleep(Duration::from_millis(3));
         client.send_to(&datagram(sequence, 1, 500), data).unwrap();
     }
     client.send_to(&datagram(3_000, 1, 500), data).unwrap();
     control.say(&Message::Finished { streams: vec![StreamSent { sent_packets: 100, ..StreamSent::default() }] });
-    let mut report = String::new();
+    let (mut report, mut looks) = (String::new(), 0);
     loop {
         match control.hear().expect("a report") {
+            Message::Progress(progress) => {
+                looks += 1;
+                assert_eq!(progress.dropped_packets, PacketsByLocation::default(), "a live line with forged losses");
+            }
             Message::Report { text, last } => {
                 report += &text;
                 if last {
@@ -343,6 +356,7 @@ fn datagrams_of_strangers_are_not_of_the_test() {
             _ => {}
         }
     }
+    assert!(looks > 0, "no live line");
     let report: EndReport = serde_json::from_str(&report).unwrap();
     let receiver = report.udp.unwrap().receiver.unwrap();
     let stream = &receiver.streams[0];
@@ -350,6 +364,46 @@ fn datagrams_of_strangers_are_not_of_the_test() {
     assert_eq!((sent, lost, stream.counts.received_packets), (100, 0, 100), "{:?}", stream.counts);
     // Those before the proof, and the number that nobody sent; of the others the kernel has no socket.
     assert_eq!(stream.counts.out_of_range_packets, 21, "{:?}", stream.counts);
+}
+
+/// Forged datagrams of the proof, which who guesses the cookie can send from any address, do not count against the client: a thousand of them,
+/// also from the client's address, and it still proves its own.
+#[test]
+fn who_guesses_the_cookie_does_not_use_up_the_proof() {
+    let (_server, address) = serving_process_at(&own(), &[], LOOPBACK, None);
+    let kinds: [TestParameters; 2] = [parameters(10_000).into(), RttParameters::default().into()];
+    for (asked, name) in kinds.into_iter().zip(["udp", "rtt"]) {
+        let mut control = ByHand::connect(address);
+        let accept = control.granted_of(asked);
+        let data = SocketAddr::new(LOOPBACK, accept.data_ports[0]);
+        let datagram = |sequence, sent_ns| {
+            let mut datagram = [0; HEADER_LEN];
+            let cookie = accept.session_cookie().of(false, 0);
+            Probe { cookie, sequence, sent_ns }.emit(&mut datagram).unwrap();
+            datagram
+        };
+        let [client, other_port, other_address] =
+            ["127.0.0.1:0", "127.0.0.1:0", "127.0.0.2:0"].map(|address| UdpSocket::bind(address).unwrap());
+        for number in 0..500 {
+            for socket in [&other_port, &other_address] {
+                socket.send_to(&datagram(FIRST_RESERVED + number % 3, number), data).unwrap();
+            }
+            if number % 50 == 49 {
+                // So that the socket has room for all.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut challenge = [0; HEADER_LEN];
+        let answered = (0..25).any(|_| {
+            client.send_to(&datagram(FIRST_RESERVED, accept.token), data).unwrap();
+            client.recv(&mut challenge).is_ok()
+        });
+        assert!(answered, "{name}: forged datagrams have used up the proof");
+        let challenge = Probe::parse(&challenge).unwrap();
+        client.send_to(&datagram(FIRST_RESERVED + 2, challenge.sent_ns), data).unwrap();
+        while control.hear().expect("the proof") != Message::DataProven {}
+    }
 }
 
 #[test]

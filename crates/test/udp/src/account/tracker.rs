@@ -261,6 +261,11 @@ impl SequenceTracker {
         self.next_expected
     }
 
+    /// Whether `sequence` has not arrived although a greater one has: it is lost, or late.
+    pub fn misses(&self, sequence: u64) -> bool {
+        sequence < self.next_expected && !self.received.contains(sequence)
+    }
+
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.received.heap_bytes() + self.reordering.heap_bytes()

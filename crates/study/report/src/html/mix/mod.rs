@@ -4,7 +4,6 @@ mod plot;
 
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
 use serde::Serialize;
 
 use crate::html::findings::{Finding, section, summary};
@@ -95,34 +94,12 @@ pub struct Most {
 impl points::Run for Most {
     const MAIN: Quantity = Quantity { name: FRAMES, title: "frames a CPU second", unit: 1.0, decimals: 0 };
 
-    fn has_result(&self) -> bool {
-        true
-    }
-
-    fn error(&self) -> Option<&Caveat> {
-        None
-    }
-
-    fn caveats(&self) -> &[Caveat] {
-        &[]
-    }
-
-    fn add_caveats(&mut self, _: Vec<Caveat>) {}
-
     fn quantities(&self) -> Vec<(&'static str, f64)> {
         vec![
             (FRAMES, self.packets_per_cpu_second()),
             (NET, self.sender_ns_per_packet - self.making_ns_per_packet),
             (SENT, self.sent_packets_per_second),
         ]
-    }
-
-    fn setting(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn commands(&self) -> Vec<String> {
-        Vec::new()
     }
 }
 

@@ -9,11 +9,10 @@ use std::fmt::Write;
 use longhaul_tcp::TcpResult;
 
 use super::Run;
-use crate::html::axis::{grid, height, short, step};
-use crate::html::bars::error_bar;
+use crate::html::bars::{Bar, Piece, panel};
 use crate::html::page::escape;
 use crate::html::points::{Mean, Point};
-use crate::html::series::{Report, Series};
+use crate::html::series::Report;
 use crate::html::table::Table;
 
 /// Names of means.
@@ -41,11 +40,6 @@ const PLACES: [(&str, &str, &str); 6] = [
     ("snd_txloss", "data, leaving the sender (txloss)", "#009e73"),
     ("rcv_txloss", "ACKs, leaving the receiver", "#56b4e9"),
 ];
-
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 260.0;
-/// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 
 /// Percent of the bytes sent that were lost at each place.
 fn percent(result: &TcpResult) -> Vec<(&'static str, f64)> {
@@ -79,16 +73,10 @@ fn means(point: &Point<Run>) -> BTreeMap<&'static str, Mean> {
     point.means_of(|run| run.flows.result.as_ref().map(percent).unwrap_or_default())
 }
 
-/// All places of a point together, percent.
-fn sum(means: &BTreeMap<&'static str, Mean>) -> f64 {
-    PLACES.iter().filter_map(|(place, ..)| means.get(place)).map(|mean| mean.mean).sum()
-}
-
 impl Report<Run> {
     /// Figures and table of what was lost where; nothing where nothing was lost.
     pub(super) fn lost(&self, body: &mut String) {
-        let most = self.points().map(|(_, point)| sum(&means(point))).fold(0.0, f64::max);
-        if most <= 0.0 {
+        if self.points().all(|(_, point)| bar(point).total() <= 0.0) {
             return;
         }
         *body += "<h2>Bytes lost, by place</h2>\n<ul class=\"legend\">\n";
@@ -101,7 +89,11 @@ impl Report<Run> {
         }
         *body += "</ul>\n<div class=\"panels\">\n";
         for series in &self.series {
-            let _ = writeln!(body, "<figure><h3>{}</h3>\n{}</figure>", escape(&series.name), panel(series));
+            let bars: Vec<Bar> = series.points.iter().map(bar).collect();
+            let highest = bars.iter().map(Bar::top).fold(0.0, f64::max);
+            let title = format!("Bytes lost: {}", series.name);
+            let panel = panel(&title, &bars, highest, "", "lost, % of the bytes sent");
+            let _ = writeln!(body, "<figure><h3>{}</h3>\n{panel}</figure>", escape(&series.name));
         }
         *body += "</div>\n";
         self.lost_table(body);
@@ -130,67 +122,20 @@ impl Report<Run> {
     }
 }
 
-/// A bar for each point, with an axis of its own.
-fn panel(series: &Series<Run>) -> String {
-    let [left, top, right, bottom] = EDGES;
-    let all: Vec<_> = series.points.iter().map(|point| (point, means(point))).collect();
-    let highest = all.iter().map(|(_, means)| sum(means)).fold(0.0, f64::max) * 1.08;
-    let step = step(if highest > 0.0 { highest } else { 1.0 });
-    let steps = (highest / step).ceil().max(1.0);
-    let y = |percent: f64| height(EDGES, step, steps, percent);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>Bytes lost: {}</title>\n",
-        escape(&series.name)
-    );
-    grid(&mut svg, EDGES, step, steps, short);
-    let room = (right - left) / all.len().max(1) as f64;
-    let wide = room * 0.62;
-    for (number, (point, means)) in all.iter().enumerate() {
-        let middle = left + room * (number as f64 + 0.5);
-        let class = if point.doubtful { "bar doubtful" } else { "bar" };
-        // Writing to a string cannot fail.
-        let _ = write!(svg, "<g class=\"{class}\" data-test=\"{0}\"><title>{0}", escape(&point.label));
-        let pieces: Vec<(&str, &str, f64)> = (PLACES.iter())
-            .filter_map(|(place, _, colour)| Some((*place, *colour, means.get(place)?.mean)))
-            .filter(|(_, _, percent)| *percent > 0.0)
-            .collect();
-        for (place, _, percent) in &pieces {
-            let _ = write!(svg, "; {place} {} %", short(*percent));
-        }
-        svg += "</title>";
-        let mut below = 0.0;
-        for (place, colour, percent) in &pieces {
-            let (low, high) = (y(below), y(below + percent));
-            below += percent;
-            let _ = write!(
-                svg,
-                "<rect class=\"piece\" data-location=\"{place}\" x=\"{:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{colour}\"/>",
-                middle - wide / 2.0,
-                low - high,
-            );
-        }
-        let half = point.mean(RINGS_PERCENT).and_then(|mean| mean.half_width).filter(|half| *half > 0.0);
-        if let Some(half) = half {
-            svg += &error_bar(middle, y((below - half).max(0.0)), y(below + half));
-        }
-        // Labels that would overlap are in two rows.
-        let lower = if room < 70.0 && number % 2 == 1 { 14.0 } else { 0.0 };
-        let _ = writeln!(
-            svg,
-            "<text class=\"total\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-             <text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text></g>",
-            y(below + half.unwrap_or_default()) - 5.0,
-            short(below),
-            bottom + 15.0 + lower,
-            escape(&point.label)
-        );
-    }
-    let _ = writeln!(
-        svg,
-        "<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">lost, % of the bytes sent</text>\n</svg>",
-        (top + bottom) / 2.0
-    );
-    svg
+/// The bar of a point: all places and the interval of their sum.
+fn bar(point: &Point<Run>) -> Bar {
+    let means = means(point);
+    let piece = |(place, _, colour): &(&'static str, &str, &str)| {
+        Some(Piece { place, fill: (*colour).to_owned(), percent: means.get(place)?.mean })
+    };
+    let whole = |run: &Run| {
+        let is_place = |place: &str| PLACES.iter().any(|(known, ..)| *known == place);
+        let sum = |result| percent(result).into_iter().filter(|(place, _)| is_place(place)).map(|(_, part)| part).sum();
+        run.flows.result.as_ref().map(|result| ((), sum(result)))
+    };
+    let half_width = point.means_of(whole).get(&()).and_then(|mean| mean.half_width).filter(|half| *half > 0.0);
+    let pieces = Some(PLACES.iter().filter_map(piece).collect());
+    Bar { label: point.label.clone(), rate_bps: None, pieces, half_width, doubtful: point.doubtful }
 }
 
 #[cfg(test)]
@@ -221,7 +166,10 @@ mod tests {
             assert!((quantities[name] - expected).abs() < 1e-9, "{name}: {quantities:?}");
         }
         let html = report(vec![("reno × 4", lossy), ("vegas × 4", run(Some(50)))]).to_html();
-        assert!(html.contains("reno × 4; rcv_rxloss 10 %; snd_rxloss 1 %") && html.contains(">75.0<"), "{html}");
+        assert!(
+            html.contains("reno × 4: 11 % lost; rcv_rxloss 10 %; snd_rxloss 1 %") && html.contains(">75.0<"),
+            "{html}"
+        );
         assert!(!report(vec![("reno", run(Some(100)))]).to_html().contains("Bytes lost"), "nothing was lost");
     }
 }

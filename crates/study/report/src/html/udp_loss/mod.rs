@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::about::spaced;
 use crate::html::axis::short;
-use crate::html::bars::{Bar, panel};
+use crate::html::bars::{Bar, Piece, panel};
 use crate::html::colour::{fill, patterns};
 use crate::html::page::page;
 use crate::html::points::{self, Mean, Point, Quantity};
@@ -106,12 +106,17 @@ impl Run {
 /// The bar of a point.
 fn bar(point: &Point<Run>) -> Bar {
     let rate_bps = point.shown().next().map_or(0, |run| run.rate_bps);
-    let percent = point.means_of(Run::percent).into_iter().map(|(location, mean)| (location, mean.mean)).collect();
+    let piece = |(location, mean): (Location, Mean)| Piece {
+        place: location.name(),
+        fill: fill(location).svg(location),
+        percent: mean.mean,
+    };
+    let pieces = point.means_of(Run::percent).into_iter().map(piece).collect();
     let lost = point.mean(LOST);
     Bar {
         label: point.label.clone(),
-        rate_bps,
-        percent: lost.is_some().then_some(percent),
+        rate_bps: Some(rate_bps),
+        pieces: lost.is_some().then_some(pieces),
         half_width: lost.and_then(|lost| lost.half_width),
         doubtful: point.doubtful,
     }
