@@ -130,12 +130,17 @@ while True:
     let rests = diagnosed("time.sleep(0.02)");
     assert_eq!(first(&rests), ("sender_application", "sender"), "{rests:#}");
     // The token bucket of this host, of which no packet and no round trip tells.
-    let tbf = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "10mbit", "burst", "64kb", "latency", "50ms"];
+    let tbf =
+        ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "10mbit", "burst", "64kb", "latency", "50ms"];
     assert!(on(&web.lab, "client", &tbf).status().unwrap().success());
     let shaped = diagnosed("");
     let _ = sink.kill();
     sink.wait().unwrap();
-    assert_eq!((first(&shaped), &shaped["causes"][0]["place"]), (("shaper", "sender"), &Value::from("sender_qdisc")), "{shaped:#}");
+    assert_eq!(
+        (first(&shaped), &shaped["causes"][0]["place"]),
+        (("shaper", "sender"), &Value::from("sender_qdisc")),
+        "{shaped:#}"
+    );
 }
 
 #[test]

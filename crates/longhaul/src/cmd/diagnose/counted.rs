@@ -41,7 +41,8 @@ impl Counted {
         let changes = now.since(&self.counters).into_iter().filter(|change| change.scope != Scope::ControlGroup);
         let mut changes: ChangedCounters =
             changes.map(|change| (format!("{}: {}", change.scope, change.name), change.by)).collect();
-        let (before, groups) = (&self.host.group_limits, self.process.map_or_else(GroupLimits::read, GroupLimits::read_of));
+        let (before, groups) =
+            (&self.host.group_limits, self.process.map_or_else(GroupLimits::read, GroupLimits::read_of));
         for (name, now, before) in [
             ("cpu.throttled_ns", groups.throttled_ns, before.throttled_ns),
             ("memory.limit_hits", groups.memory_limit_hits, before.memory_limit_hits),

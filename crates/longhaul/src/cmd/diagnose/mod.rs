@@ -274,7 +274,10 @@ fn measure(
         {
             repeats -= 1;
             evidence.runs.pop();
-            say(format!("    void: a hypervisor gave {:.0} % of a host's CPU time to others. Once more", share * 100.0));
+            say(format!(
+                "    void: a hypervisor gave {:.0} % of a host's CPU time to others. Once more",
+                share * 100.0
+            ));
         }
     }
     Ok(evidence)

@@ -123,11 +123,11 @@ fn wants_more(cpu: CpuFacts) -> bool {
     used >= BUSY || delayed >= WAITING && used + delayed >= BUSY
 }
 
-/// A program that was too slow for `share` of the time, and waited for a CPU at least as long, or used all of one: it is not to blame.
+/// A program that was too slow for `share` of the time, and waited for a CPU at least as long, or never rested: its CPU is to blame.
 fn starved(run: &TcpFacts, role: Role, share: f64) -> Option<Bound> {
     let cpu = if role == Role::Sender { run.sender_cpu } else { run.receiver_cpu }?;
-    let (_, delayed) = shares(cpu);
-    (delayed >= share && delayed >= WAITING || wants_more(cpu)).then(|| of_cpu(run, role, cpu))
+    let (used, delayed) = shares(cpu);
+    (delayed >= share && delayed >= WAITING || used + delayed >= BUSY).then(|| of_cpu(run, role, cpu))
 }
 
 fn of_cpu(run: &TcpFacts, role: Role, cpu: CpuFacts) -> Bound {

@@ -436,7 +436,10 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
 /// Whether too few losses were seen for a price.
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
     // The flow, or the same without the limit of a host, met the losses. What UDP's losses leave is an interval already.
-    let mut runs = [Purpose::Default, Purpose::LargeBuffers, Purpose::Observed].map(|purpose| known.tcp(purpose)).into_iter().flatten();
+    let mut runs = [Purpose::Default, Purpose::LargeBuffers, Purpose::Observed]
+        .map(|purpose| known.tcp(purpose))
+        .into_iter()
+        .flatten();
     let measured = bound.bound_bps.basis == Basis::Measured;
     matches!(bound.code, Code::Loss | Code::EcmpMember | Code::Queue) && measured && runs.all(is_no_mean_yet)
 }

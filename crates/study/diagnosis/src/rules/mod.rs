@@ -266,7 +266,10 @@ fn unknowns(known: &Known<'_>) -> Vec<Unknown> {
     }
     if let Some(share) = known.evidence.runs.iter().filter_map(Run::stolen).reduce(f64::max) {
         push(
-            &format!("what the hosts carry: a hypervisor gave {:.0} % of the CPU time of one to others during a test", share * 100.0),
+            &format!(
+                "what the hosts carry: a hypervisor gave {:.0} % of the CPU time of one to others during a test",
+                share * 100.0
+            ),
             "run again when the machine has its CPUs; vmstat 1: st",
         );
     }

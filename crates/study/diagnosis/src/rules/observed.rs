@@ -6,8 +6,8 @@ use longhaul_units::{Bytes, Nanos};
 
 use super::{Known, about, loss, marks, measured};
 use crate::diagnosis::{Basis, Bound, Code, Line, Remedy, Role, Unknown};
-use crate::evidence::{Observed, PacketShares, Purpose, TcpFacts, Vantage};
 use crate::events::ShapingQdisc;
+use crate::evidence::{Observed, PacketShares, Purpose, TcpFacts, Vantage};
 
 /// Segments of the first round trip (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
@@ -46,17 +46,20 @@ pub(super) fn limit(known: &Known<'_>, run: &TcpFacts, observed: Observed) -> Op
     if let Some(bound) = marks::early(run, lost) {
         return Some(bound);
     }
+    let rate_based_control = run.congestion_control.starts_with(RATE_BASED);
     match observed.from {
-        Vantage::Sender if run.congestion_control.starts_with(RATE_BASED) => Some(rate_based(run, lost)),
         // Why the sender sends no more is not seen from here.
         Vantage::Receiver => None,
-        _ if lost > 0 => Some(lossy(known, run, lost)),
-        Vantage::Sender if loss::dropped_at_sender(run).is_some() => {
-            loss::dropped_at_sender(run).map(|dropped| loss::random(known, run, dropped))
+        Vantage::Sender if lost == 0 || rate_based_control => {
+            let at_this_host = shaper(run, observed).map(|qdisc| own_shaper(run, qdisc));
+            Some(at_this_host.unwrap_or_else(|| match loss::dropped_at_sender(run) {
+                _ if rate_based_control => rate_based(run, lost),
+                Some(dropped) => loss::random(known, run, dropped),
+                None => loss::control_alone(known, run),
+            }))
         }
-        Vantage::Sender if shaper(run, observed).is_some() => shaper(run, observed).map(|qdisc| own_shaper(run, qdisc)),
-        Vantage::Sender => Some(loss::control_alone(known, run)),
-        Vantage::Packets => None,
+        _ if lost > 0 => Some(lossy(known, run, lost)),
+        _ => None,
     }
 }
 

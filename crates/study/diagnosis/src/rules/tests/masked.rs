@@ -48,7 +48,8 @@ fn loss_behind_a_connection_without_selective_acknowledgements() {
     let step = UdpFacts { sent_packets: 40_000, ..udp(Purpose::Rate, 100 * MBIT, 100 * MBIT, 0) };
     let found = |packets| {
         let mut evidence = with(run.clone(), vec![Run::Udp(lost(step.clone(), packets, Location::Network))]);
-        (evidence.sender, evidence.receiver) = (host(&[("net.ipv4.tcp_sack", "1")]), host(&[("net.ipv4.tcp_sack", "1")]));
+        (evidence.sender, evidence.receiver) =
+            (host(&[("net.ipv4.tcp_sack", "1")]), host(&[("net.ipv4.tcp_sack", "1")]));
         named(&evidence)
     };
     let middlebox = (Code::MiddleboxOptions, None, None);

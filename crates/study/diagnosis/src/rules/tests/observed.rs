@@ -133,7 +133,7 @@ fn a_flow_that_carries_the_target_has_no_cause() {
 
 #[test]
 fn a_program_is_short_of_cpu_only_where_tcp_waits_for_it() {
-    let busy = CpuFacts { cpu_time_ns: 97, run_delay_ns: 1, elapsed_ns: 100 };
+    let busy = CpuFacts { cpu_time_ns: 77, run_delay_ns: 21, elapsed_ns: 100 };
     let waits = LimitedBy { application: 0.8, congestion_window: 0.2, ..LimitedBy::default() };
     let idle = TcpFacts { limited_by: waits, ..flow(Vantage::Sender) };
     assert_eq!(first(idle.clone()), Some(Code::SenderApplication));
@@ -149,12 +149,17 @@ fn a_program_is_short_of_cpu_only_where_tcp_waits_for_it() {
 
 #[test]
 fn the_senders_own_shaper_and_its_drops_are_not_the_congestion_control() {
-    let shaper = |overlimits, passed_bytes| {
+    let shaped = |overlimits, passed_bytes, run: TcpFacts| {
         let (interface, kind) = ("eth0".into(), "tbf".into());
         let qdisc = ShapingQdisc { interface, kind, overlimits, passed_bytes };
-        named(&at_200(TcpFacts { sender_shaper: Some(Box::new(qdisc)), ..flow(Vantage::Sender) }))
+        named(&at_200(TcpFacts { sender_shaper: Some(Box::new(qdisc)), ..run }))
     };
+    let shaper = |overlimits, passed_bytes| shaped(overlimits, passed_bytes, flow(Vantage::Sender));
     assert_eq!(shaper(900, 51_000_000), [(Code::Shaper, Some(Location::SenderQdisc), Some(Role::Sender))]);
+    // BBR measures the rate of the shaper, whatever is lost. Another control that loses packets is held back by that.
+    let bbr = TcpFacts { congestion_control: "bbr".into(), ..lost(30) };
+    assert_eq!(shaped(900, 51_000_000, bbr)[0].1, Some(Location::SenderQdisc));
+    assert_eq!(shaped(900, 51_000_000, lost(30))[0].0, Code::Loss);
     // Another interface's, or one that was in nobody's way.
     let control = [(Code::CongestionControl, None, Some(Role::Sender))];
     assert_eq!((shaper(900, 1_000_000), shaper(2, 51_000_000)), (control.to_vec(), control.to_vec()));
