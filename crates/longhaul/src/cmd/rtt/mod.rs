@@ -66,6 +66,7 @@ Example:
   longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
 
 Round trips are by the kernel's stamps of packets, else by the program's; a NIC's are not used.
+
 `longhaul docs rtt-results` explains each number of the result.";
 
 /// Measure round trips to a host: how they vary, what is lost
