@@ -110,7 +110,8 @@ fn netem_loads_the_tables_of_a_profile() {
 
 /// What `ping` printed, with round trips shorter by `ms`.
 fn less(output: &str, ms: f64) -> String {
-    let line = |line: &str| match line.split_once("time=").and_then(|(head, time)| Some((head, time.split_once(' ')?))) {
+    let line = |line: &str| match line.split_once("time=").and_then(|(head, time)| Some((head, time.split_once(' ')?)))
+    {
         Some((head, (time, unit))) => format!("{head}time={:.2} {unit}\n", time.parse::<f64>().unwrap() - ms),
         None => format!("{line}\n"),
     };

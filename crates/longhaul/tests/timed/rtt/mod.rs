@@ -234,10 +234,9 @@ fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
 /// A path whose links give each byte 800 ns each way, and hosts that send more than 1,452 bytes as two IPv6 packets.
 #[test]
 fn each_byte_and_each_fragment_adds_what_the_links_take() {
-    let Some(answered) = Answered::over("rtt-sizes", "[[both]]\nrate = '10Mbit'\nqueue = '256KiB'\ndelay = '5ms'\n")
-    else {
-        return;
-    };
+    let _machine = alone();
+    let path = "[[both]]\nrate = '10Mbit'\nqueue = '256KiB'\ndelay = '5ms'\n";
+    let Some(answered) = Answered::on_this_machine("rtt-sizes", path) else { return };
     let folder = Folder::new("rtt-sizes");
     let (page, saved) = (folder.file("page.html"), folder.file("saved"));
     let result = answered.rtt(&["--sizes", "64-2800", "-t", "10s", "--html", &page, "-o", &saved]);
