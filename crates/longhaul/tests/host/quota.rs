@@ -1,7 +1,9 @@
 //! `longhaul diagnose` names a control group's quota that keeps the sending program from its CPU.
 
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_testing::no_judge;
@@ -52,4 +54,38 @@ fn a_quota_is_named_also_where_control_groups_are_not_mounted() {
         assert!(said.unwrap().contains("quota of 0.10 CPUs"), "{cause:#}");
         assert!(remedy.unwrap().contains(group.folder().to_str().unwrap()), "{cause:#}");
     }
+}
+
+/// The watch ends as the process does, whose control group is read all the same.
+#[test]
+fn the_quota_of_a_process_that_is_watched_is_named() {
+    const SENDER: &str = "\
+import socket, time
+s = socket.create_connection(('10.96.0.1', 7004)); end = time.monotonic() + 4
+while time.monotonic() < end: s.sendall(bytes(20000)); sum(range(20000))";
+    let _alone = alone();
+    if !is_root_in_namespace() {
+        no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
+        return;
+    }
+    let Some(group) = a_tenth_of_a_cpu() else {
+        no_judge!("no control group with a quota of CPU time can be made");
+        return;
+    };
+    let world = World::new("quota-watched");
+    let sink = world.far.enter(|| TcpListener::bind("10.96.0.1:7004").unwrap()).unwrap();
+    let reading = thread::spawn(move || io::copy(&mut sink.accept().unwrap().0, &mut io::sink()).unwrap());
+    let mut program = Command::new("python3");
+    program.args(["-c", SENDER]);
+    let mut program = world.near.enter(|| group.within(&program).spawn().unwrap()).unwrap();
+    // The shell has become the program, and it has connected.
+    thread::sleep(Duration::from_secs(1));
+    let watch = ["diagnose", "--watch", &program.id().to_string(), "--rate", "5G", "-J"];
+    let output = Command::new(LONGHAUL).args(watch).output().unwrap();
+    program.wait().unwrap();
+    assert!(reading.join().unwrap() > 20_000);
+    let whole = object(&output.stdout);
+    let cause = &whole["result"]["flows"][0]["causes"][0];
+    assert_eq!((cause["code"].as_str(), cause["host"].as_str()), (Some("cpu"), Some("sender")), "{whole:#}");
+    assert!(cause["evidence"][0]["text"].as_str().unwrap().contains("quota of 0.10 CPUs"), "{cause:#}");
 }

@@ -40,6 +40,43 @@ pub struct GroupLimits {
     pub memory_limit_hits: u64,
 }
 
+/// The control groups of a process, which can be read as long as they are there: also when the process has ended.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessGroups {
+    /// `/proc/PID/cgroup`.
+    groups: String,
+    /// `/proc/PID/mountinfo` of the process, or of one above it.
+    mounts: String,
+    /// The root of its files, as this process sees it.
+    root: PathBuf,
+}
+
+impl ProcessGroups {
+    /// Those of a process by its number, or of `self`. What cannot be read is no group.
+    pub fn of(process: &str) -> Self {
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let groups = text(&Path::new("/proc").join(process).join("cgroup"));
+        // `ip netns exec` mounts a /sys of its own, without control groups: the process that started it still has them.
+        let mut process = Some(process.to_owned());
+        for _ in 0..ANCESTORS_MOST {
+            let Some(folder) = process.map(|process| Path::new("/proc").join(process)) else { break };
+            let mounts = text(&folder.join("mountinfo"));
+            if mounts.lines().any(|line| Mount::parse(line).is_some()) {
+                return Self { groups, mounts, root: folder.join("root") };
+            }
+            process = parent(&text(&folder.join("status")));
+        }
+        Self::default()
+    }
+
+    /// Their limits.
+    pub fn limits(&self) -> GroupLimits {
+        let text = |path: &Path| std::fs::read_to_string(path).ok();
+        let there = |path: &Path| text(&self.root.join(path.strip_prefix("/").ok()?)).or_else(|| text(path));
+        GroupLimits::of(&self.groups, &self.mounts, there)
+    }
+}
+
 /// A limit of CPU time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -67,29 +104,7 @@ pub struct MemoryLimit {
 impl GroupLimits {
     /// Reads those of the calling process. What cannot be read is no limit.
     pub fn read() -> Self {
-        Self::of_process("self".to_owned())
-    }
-
-    /// Reads those of another process.
-    pub fn read_of(pid: u32) -> Self {
-        Self::of_process(pid.to_string())
-    }
-
-    fn of_process(process: String) -> Self {
-        let text = |path: &Path| std::fs::read_to_string(path).ok();
-        let groups = text(&Path::new("/proc").join(&process).join("cgroup")).unwrap_or_default();
-        // `ip netns exec` mounts a /sys of its own, without control groups: the process that started it still has them.
-        let mut process = Some(process);
-        for _ in 0..ANCESTORS_MOST {
-            let Some(folder) = process.map(|process| Path::new("/proc").join(process)) else { break };
-            let mounts = text(&folder.join("mountinfo")).unwrap_or_default();
-            if mounts.lines().any(|line| Mount::parse(line).is_some()) {
-                let there = |path: &Path| text(&folder.join("root").join(path.strip_prefix("/").ok()?));
-                return Self::of(&groups, &mounts, there);
-            }
-            process = text(&folder.join("status")).and_then(|status| parent(&status));
-        }
-        Self::default()
+        ProcessGroups::of("self").limits()
     }
 
     fn of(groups: &str, mounts: &str, text: impl Fn(&Path) -> Option<String>) -> Self {

@@ -1,14 +1,15 @@
 //! What a host counts while its connections are watched.
 
-use longhaul_host::{GroupLimits, HostSnapshot};
+use longhaul_host::HostSnapshot;
 use longhaul_kernel::counters::{Scope, Snapshot};
+use longhaul_kernel::group_limits::ProcessGroups;
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_terms::ChangedCounters;
 
 /// A host at one moment: its settings and its counters, those of a process's namespace and control groups, or the caller's own.
 #[derive(Debug)]
 pub(super) struct Counted {
-    process: Option<u32>,
+    groups: ProcessGroups,
     namespace: Option<NetNamespace>,
     counters: Snapshot,
     /// The host's settings.
@@ -26,13 +27,12 @@ impl Counted {
             Some(namespace) => namespace.enter(read)?,
             None => read(),
         };
-        if let Some(process) = process {
-            host.group_limits = GroupLimits::read_of(process);
-        }
-        Ok(Self { process, namespace, counters, host })
+        let groups = ProcessGroups::of(&process.map_or_else(|| "self".into(), |process| process.to_string()));
+        host.group_limits = groups.limits();
+        Ok(Self { groups, namespace, counters, host })
     }
 
-    /// What changed since. A process that has ended has no control groups any more: what withheld its CPU or memory is not known then.
+    /// What changed since, also if the process has ended meanwhile.
     pub(super) fn changes(&self) -> ChangedCounters {
         let now = match &self.namespace {
             Some(namespace) => namespace.enter(Snapshot::take).unwrap_or_else(|_| self.counters.clone()),
@@ -41,8 +41,7 @@ impl Counted {
         let changes = now.since(&self.counters).into_iter().filter(|change| change.scope != Scope::ControlGroup);
         let mut changes: ChangedCounters =
             changes.map(|change| (format!("{}: {}", change.scope, change.name), change.by)).collect();
-        let (before, groups) =
-            (&self.host.group_limits, self.process.map_or_else(GroupLimits::read, GroupLimits::read_of));
+        let (before, groups) = (&self.host.group_limits, self.groups.limits());
         for (name, now, before) in [
             ("cpu.throttled_ns", groups.throttled_ns, before.throttled_ns),
             ("memory.limit_hits", groups.memory_limit_hits, before.memory_limit_hits),
