@@ -16,23 +16,24 @@ const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// As `ip netns exec` does it: control groups cannot be seen from there.
 const OTHER_SYS: &str = "umount -l /sys && mount -t sysfs sysfs /sys && ";
 
-/// A tenth of a CPU: 10 ms of each 100 ms, in microseconds.
+/// A group with a tenth of a CPU: 10 ms of each 100 ms, in microseconds. `None`, which is told, where nobody can judge.
 fn a_tenth_of_a_cpu() -> Option<Group> {
+    if !is_root_in_namespace() {
+        no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
+        return None;
+    }
     let one = ("cpu", "cpu.cfs_quota_us", "10000".to_owned());
-    Group::new("quota", &Limit { one, two: ("cpu.max", "10000 100000".to_owned()) })
+    let group = Group::new("quota", &Limit { one, two: ("cpu.max", "10000 100000".to_owned()) });
+    if group.is_none() {
+        no_judge!("no control group with a quota of CPU time can be made");
+    }
+    group
 }
 
 #[test]
 fn a_quota_is_named_also_where_control_groups_are_not_mounted() {
     let _alone = alone();
-    if !is_root_in_namespace() {
-        no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
-        return;
-    }
-    let Some(group) = a_tenth_of_a_cpu() else {
-        no_judge!("no control group with a quota of CPU time can be made");
-        return;
-    };
+    let Some(group) = a_tenth_of_a_cpu() else { return };
     let world = World::new("quota");
     for (other_sys, port) in [("", "7002"), (OTHER_SYS, "7003")] {
         let script = format!("echo $$ >{}/cgroup.procs && {other_sys}exec \"$0\" \"$@\"", group.folder().display());
@@ -64,14 +65,7 @@ import socket, time
 s = socket.create_connection(('10.96.0.1', 7004)); end = time.monotonic() + 4
 while time.monotonic() < end: s.sendall(bytes(20000)); sum(range(20000))";
     let _alone = alone();
-    if !is_root_in_namespace() {
-        no_judge!("needs CAP_SYS_ADMIN and CAP_NET_ADMIN (run as root)");
-        return;
-    }
-    let Some(group) = a_tenth_of_a_cpu() else {
-        no_judge!("no control group with a quota of CPU time can be made");
-        return;
-    };
+    let Some(group) = a_tenth_of_a_cpu() else { return };
     let world = World::new("quota-watched");
     let sink = world.far.enter(|| TcpListener::bind("10.96.0.1:7004").unwrap()).unwrap();
     let reading = thread::spawn(move || io::copy(&mut sink.accept().unwrap().0, &mut io::sink()).unwrap());
