@@ -50,24 +50,25 @@ pub fn fragments(part: Fragment, header_bytes: u32, frame_bytes: u32) -> Option<
 }
 
 /// Makes `frame`, a packet whose checksums are complete and whose IPv4 header ends at `header_bytes`, into its `fragment`. `None`: it is no such
-/// packet.
+/// packet, and stays as it is.
 pub fn keep_fragment(frame: &mut Vec<u8>, header_bytes: usize, fragment: Fragment) -> Option<()> {
-    let network = Frame::new_checked(&frame[..]).and_then(|frame| frame.network())?;
+    let network = Frame::new_checked(&frame[..])?.network().filter(|network| network.ether_type == ether_type::IPV4)?;
+    let header_len = header_bytes.checked_sub(network.offset)?;
+    ipv4::Packet::new_checked(frame.get(network.offset..)?).filter(|ip| ip.header_len() == header_len)?;
     let payload = frame.len().checked_sub(header_bytes)?;
     let (from, bytes) = (fragment.offset as usize, fragment.bytes as usize);
     let to = from.checked_add(bytes).filter(|to| *to <= payload)?;
     frame.truncate(header_bytes + to);
     frame.drain(header_bytes..header_bytes + from);
-    let ip = frame.get_mut(network.offset..)?;
-    let header_len = header_bytes.checked_sub(network.offset)?;
+    let ip = &mut frame[network.offset..];
     // A fragment that is cut again keeps its own place, and what follows it follows still.
     let field = be16(ip, 6);
-    let offset = (field & OFFSET) + (fragment.offset / 8) as u16;
+    let offset = (field & OFFSET).wrapping_add((fragment.offset / 8) as u16);
     let more = if to < payload { MORE_FRAGMENTS } else { field & MORE_FRAGMENTS };
     put16(ip, 6, (field & !(MORE_FRAGMENTS | OFFSET)) | more | (offset & OFFSET));
     if from > 0 {
         // As Linux does: the header keeps its length.
-        leave_out_options(ip.get_mut(ipv4::MIN_HEADER_LEN..header_len)?);
+        leave_out_options(&mut ip[ipv4::MIN_HEADER_LEN..header_len]);
     }
     let mut ip = ipv4::Packet::new_checked(ip)?;
     ip.set_total_len((header_len + bytes) as u16);
@@ -152,6 +153,16 @@ mod tests {
         assert_eq!((&parts[0][34..42], &parts[1][34..42]), (&options[..], &[1, 1, 1, 148, 4, 0, 0, 1][..]));
     }
 
+    #[test]
+    fn a_header_that_ends_elsewhere_is_refused() {
+        let whole = frame(100, &[148, 4, 0, 0], 0);
+        for end in (0..=whole.len() + 1).filter(|end| *end != 38) {
+            let mut same = whole.clone();
+            assert_eq!(keep_fragment(&mut same, end, Fragment { offset: 0, bytes: 0 }), None, "{end}");
+            assert_eq!(same, whole);
+        }
+    }
+
     proptest! {
         /// Cut once, or each piece once more, the payload comes together again; every checksum holds.
         #[test]
@@ -178,6 +189,14 @@ mod tests {
         fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), head in 0_usize..300, offset in 0_u32..300, length in 0_u32..300) {
             cut_behind(&bytes, None);
             keep_fragment(&mut bytes, head, Fragment { offset, bytes: length });
+            // The bytes of an IPv4 packet, which random bytes hardly ever are.
+            if bytes.len() > 34 {
+                bytes[12..14].copy_from_slice(&[8, 0]);
+                bytes[14] = 0x40 | bytes[14] & 0xf;
+                keep_fragment(&mut bytes, head, Fragment { offset, bytes: length });
+                let head = 14 + usize::from(bytes[14] & 0xf) * 4;
+                keep_fragment(&mut bytes, head, Fragment { offset, bytes: length });
+            }
         }
     }
 }
