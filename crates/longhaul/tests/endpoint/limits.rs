@@ -1,4 +1,4 @@
-//! What `longhaul diagnose` says of a limit that belongs to a whole machine, in a guest: its table of connections.
+//! What `longhaul diagnose` says of limits that belong to a whole machine, in a guest: its table of connections, its memory for TCP.
 
 use longhaul_testing::guest::{Exit, Guest, Kernel};
 use longhaul_testing::no_judge;
@@ -12,9 +12,9 @@ const HOSTS: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
 const SERVE: &str = "/usr/bin/ip netns exec far sh -c 'longhaul serve --bind 10.1.1.2 --no-auth >/tmp/serve 2>&1 &'; sleep 1; cat /tmp/serve";
 
 fn guest() -> Result<Guest, String> {
-    let modules = ["veth", "nf_tables", "nft_ct", "nf_conntrack"];
+    let modules = ["veth", "nf_tables", "nft_ct", "nf_conntrack", "sch_netem"];
     let guest = modules.iter().fold(Guest::new(Kernel::Linux6_12)?, |guest, module| guest.with_module(module));
-    let programs = [env!("CARGO_BIN_EXE_longhaul"), "/usr/sbin/ip", "/usr/sbin/nft"];
+    let programs = [env!("CARGO_BIN_EXE_longhaul"), "/usr/sbin/ip", "/usr/sbin/nft", "/usr/sbin/tc"];
     Ok(programs.iter().fold(guest, |guest, program| guest.with_program(program)))
 }
 
@@ -57,4 +57,42 @@ fn a_full_table_of_connections_is_told() {
     let told = findings.iter().find(|finding| finding["code"] == "conntrack").unwrap_or_else(|| panic!("{result:#}"));
     assert_eq!(told["host"], "receiver", "{told:#}");
     assert!(told["remedy"].as_str().unwrap().contains("nf_conntrack_max"), "{told:#}");
+}
+
+/// 100 Mbit/s over 80 ms takes 1 MB in flight at each end, and what the kernel keeps with each packet: 1.6 MB are too few. The server is in the
+/// guest's first namespace: `net.ipv4.tcp_mem` is there alone.
+#[test]
+fn too_little_memory_for_tcp_is_told() {
+    const DIAGNOSE: &str = "/usr/bin/ip netns exec far longhaul diagnose 10.1.1.1 --no-auth --rate 100M -t 20s -J";
+    let guest = match guest() {
+        Ok(guest) => guest,
+        Err(why) => return no_judge!("{why}"),
+    };
+    let commands = [
+        HOSTS,
+        "/usr/bin/tc qdisc add dev eth0 root netem delay 40ms limit 10000
+         /usr/bin/ip netns exec far tc qdisc add dev eth1 root netem delay 40ms rate 100mbit limit 10000",
+        "longhaul serve --bind 10.1.1.1 --no-auth >/tmp/serve 2>&1 & sleep 1; cat /tmp/serve",
+        "echo 300 350 400 >/proc/sys/net/ipv4/tcp_mem",
+        DIAGNOSE,
+        "sysctl -w net.ipv4.tcp_mem=\"1200 1400 1600\"",
+        DIAGNOSE,
+    ];
+    let exits = run(&guest, &commands);
+    let result = diagnosis(&exits[4]);
+    let cause = &result["causes"][0];
+    assert_eq!((&cause["code"], &cause["host"]), (&"memory_limit".into(), &"receiver".into()), "{}", result["causes"]);
+    let [text, remedy] =
+        [&cause["evidence"][0]["text"], &cause["remedies"][0]["command"]].map(|said| said.as_str().unwrap());
+    assert!(text.contains("was short of memory for"), "{text}");
+    assert_eq!(remedy, "sysctl -w net.ipv4.tcp_mem=\"1200 1400 1600\"");
+    // It is the one that mends it.
+    let mended = diagnosis(&exits[6]);
+    let goodput = |result: &Value| result["goodput_bps"].as_f64().unwrap();
+    println!("{:.1} and {:.1} Mbit/s", goodput(&result) / 1e6, goodput(&mended) / 1e6);
+    assert!(
+        mended["causes"].as_array().unwrap().is_empty() && goodput(&mended) > 2.0 * goodput(&result),
+        "{}",
+        mended["causes"]
+    );
 }

@@ -12,7 +12,8 @@ pub struct HostEvents {
     pub throttled_ns: u64,
     /// Times that a control group met its limit of memory.
     pub memory_limit_hits: u64,
-    /// Time in which TCP had more memory than `tcp_mem` lets it have without pressure (`TCPMemoryPressuresChrono`).
+    /// Time in which TCP had more memory than `tcp_mem` lets it have without pressure, as seen during the test, or as counted when it was over
+    /// (`TCPMemoryPressuresChrono`).
     pub tcp_memory_pressure_ns: u64,
     /// Packets or connections that connection tracking dropped.
     pub conntrack_drops: u64,
@@ -102,8 +103,9 @@ impl HostEvents {
         Self {
             throttled_ns: sum(&["control group: cpu.throttled_ns"]),
             memory_limit_hits: sum(&["control group: memory.limit_hits"]),
-            // The kernel counts milliseconds.
-            tcp_memory_pressure_ns: sum(&["TcpExt.TCPMemoryPressuresChrono"]).saturating_mul(1_000_000),
+            // The kernel counts milliseconds, and only what is over.
+            tcp_memory_pressure_ns: (sum(&["TcpExt.TCPMemoryPressuresChrono"]).saturating_mul(1_000_000))
+                .max(sum(&["machine: tcp_memory_pressure_ns"])),
             conntrack_drops: sum(&["Conntrack.drop", "Conntrack.early_drop"]),
             pause_frames_received: sum(&[": pause_frames_received"]),
             pause_frames_sent: sum(&[": pause_frames_sent"]),
@@ -158,6 +160,8 @@ mod tests {
             ..HostEvents::default()
         };
         assert_eq!(HostEvents::of(&counters), expected);
+        let lasting = ChangedCounters::from([("machine: tcp_memory_pressure_ns".into(), 8_000_000)]);
+        assert_eq!(HostEvents::of(&lasting).tcp_memory_pressure_ns, 8_000_000);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How busy this machine's CPUs were while data moved, and what a thread used of its CPU.
+//! How busy this machine's CPUs were while data moved, how long its TCP was short of memory, and what a thread used of its CPU.
 //!
 //! A thread looks every [`LOOK`] and keeps two readings, the first and the last between which packets kept arriving. So the quiet before
 //! and after a test does not dilute its load.
@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
-use longhaul_kernel::procfs::{CpuTime, cpu_times, thread_run_delay};
+use longhaul_kernel::procfs::{CpuTime, cpu_times, tcp_memory_pressure, thread_run_delay};
 use longhaul_result::Caveat;
 use longhaul_terms::{ChangedCounters, ThreadCpu};
 use longhaul_udp::Binding;
@@ -50,6 +50,8 @@ impl CpuWatch {
         let watch = move || {
             let (mut first, mut last, mut newest) = (None, None, None);
             let mut known = 0;
+            // Each look stands for the time since the one before.
+            let (mut looked, mut pressed) = (monotonic(), Nanos::ZERO);
             while !stopped.load(Ordering::Relaxed) {
                 let count = moved();
                 if count > known {
@@ -59,9 +61,15 @@ impl CpuWatch {
                     first.get_or_insert_with(|| reading.clone());
                 }
                 known = count;
+                let now = monotonic();
+                if tcp_memory_pressure() {
+                    pressed = pressed.saturating_add(now.saturating_sub(looked));
+                }
+                looked = now;
                 sleep(LOOK);
             }
-            first.zip(last).map(|(first, last)| CpuUse::between(&first, &last)).unwrap_or_default()
+            let cpus = first.zip(last).map(|(first, last)| CpuUse::between(&first, &last)).unwrap_or_default();
+            CpuUse { pressed, ..cpus }
         };
         // Without a thread nothing is known of the CPUs.
         Self { stop, thread: Builder::new().name("cpu use".into()).spawn(watch).ok() }
@@ -110,6 +118,8 @@ impl ThreadWatch {
 pub(crate) struct CpuUse {
     span: Nanos,
     cpus: Vec<CpuTime>,
+    /// How long TCP was short of memory, from the first look to the last.
+    pressed: Nanos,
 }
 
 impl CpuUse {
@@ -123,15 +133,18 @@ impl CpuUse {
                 steal: after.steal.saturating_sub(before.steal),
             })
         });
-        Self { span: after.at.saturating_sub(before.at), cpus: cpus.collect() }
+        Self { span: after.at.saturating_sub(before.at), cpus: cpus.collect(), pressed: Nanos::ZERO }
     }
 
     /// Adds them to the counters, which have whole numbers only.
     pub(crate) fn add_to(&self, counters: &mut ChangedCounters) {
+        let mut add = |name: String, time: Nanos| _ = counters.insert(name, i64::try_from(time.0).unwrap_or(i64::MAX));
+        if self.pressed > Nanos::ZERO {
+            add("machine: tcp_memory_pressure_ns".into(), self.pressed);
+        }
         if self.cpus.is_empty() || self.span == Nanos::ZERO {
             return;
         }
-        let mut add = |name: String, time: Nanos| _ = counters.insert(name, i64::try_from(time.0).unwrap_or(i64::MAX));
         add("machine: cpu_watched_ns".into(), self.span);
         for cpu in &self.cpus {
             add(format!("machine, CPU {}: busy_ns", cpu.cpu), cpu.busy);
@@ -180,7 +193,7 @@ mod tests {
             softirq: Nanos::from_millis(softirq_ms[cpu]),
             steal: Nanos::ZERO,
         };
-        CpuUse { span: Nanos::from_secs(1), cpus: vec![cpu(0), cpu(1)] }
+        CpuUse { span: Nanos::from_secs(1), cpus: vec![cpu(0), cpu(1)], pressed: Nanos::ZERO }
     }
 
     #[test]

@@ -84,6 +84,21 @@ fn parse_cpu_times(text: &str, tick: Nanos) -> Vec<CpuTime> {
     text.lines().filter_map(row).collect()
 }
 
+/// Whether TCP has more memory than `tcp_mem` lets it have without pressure: on the whole machine, in all namespaces. `false` where the
+/// kernel does not say.
+///
+/// `TCPMemoryPressuresChrono` counts such time when it is over, which may be after the next test has begun.
+pub fn tcp_memory_pressure() -> bool {
+    fs::read_to_string("/proc/thread-self/net/protocols").is_ok_and(|text| parse_pressure(&text))
+}
+
+/// A line of `/proc/net/protocols`: `TCP 2368 2 549 yes …`, where the first line names the columns.
+fn parse_pressure(text: &str) -> bool {
+    let column = text.lines().next().and_then(|names| names.split_ascii_whitespace().position(|name| name == "press"));
+    let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some("TCP"));
+    column.zip(line).is_some_and(|(column, line)| line.split_ascii_whitespace().nth(column) == Some("yes"))
+}
+
 /// How long the calling thread was ready to run and had no CPU, since it began (`run_delay`). [`crate::clock::thread_cpu_time`] has how long
 /// it ran.
 ///
@@ -171,5 +186,19 @@ mod tests {
                     00000000 00000005 00000000 00000000\n";
         assert_eq!(parse_softnet(rows), [Softnet { cpu: 5, processed: 10, dropped: 1, time_squeezed: 2 }]);
         assert_eq!(parse_softnet("nonsense\n"), []);
+    }
+
+    #[test]
+    fn pressure_is_a_column_of_tcp() {
+        let names = "protocol  size sockets  memory press maxhdr  slab module\n";
+        let lines = |pressed: &str| {
+            format!("{names}UDP 1 2 3 yes 0\nTCP       2368      2     549   {pressed}    256   yes  kernel\n")
+        };
+        assert!(parse_pressure(&lines("yes")) && !parse_pressure(&lines("no ")));
+        assert!(!parse_pressure("") && !parse_pressure(names) && !parse_pressure("TCP"));
+        // What this kernel writes has the column.
+        assert!(
+            fs::read_to_string("/proc/thread-self/net/protocols").unwrap().lines().next().unwrap().contains(" press ")
+        );
     }
 }

@@ -4,6 +4,7 @@ use longhaul_host::HostSnapshot;
 use longhaul_kernel::counters::{Scope, Snapshot};
 use longhaul_kernel::group_limits::ProcessGroups;
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
+use longhaul_kernel::procfs::tcp_memory_pressure;
 use longhaul_terms::ChangedCounters;
 
 /// A host at one moment: its settings and its counters, those of a process's namespace and control groups, or the caller's own.
@@ -12,6 +13,8 @@ pub(super) struct Counted {
     groups: ProcessGroups,
     namespace: Option<NetNamespace>,
     counters: Snapshot,
+    /// Whether TCP was short of memory.
+    pressed: bool,
     /// The host's settings.
     pub(super) host: HostSnapshot,
 }
@@ -29,7 +32,7 @@ impl Counted {
         };
         let groups = ProcessGroups::of(&process.map_or_else(|| "self".into(), |process| process.to_string()));
         host.group_limits = groups.limits();
-        Ok(Self { groups, namespace, counters, host })
+        Ok(Self { groups, namespace, counters, pressed: tcp_memory_pressure(), host })
     }
 
     /// What changed since, also if the process has ended meanwhile.
@@ -48,6 +51,11 @@ impl Counted {
         ] {
             let by = i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX);
             changes.insert(format!("{}: {name}", Scope::ControlGroup), by);
+        }
+        // The kernel counts pressure when it is over: one that was there at both ends, and was not over, lasted.
+        if self.pressed && tcp_memory_pressure() {
+            let lasted = now.ended_at.saturating_sub(self.counters.ended_at);
+            changes.insert("machine: tcp_memory_pressure_ns".into(), i64::try_from(lasted.0).unwrap_or(i64::MAX));
         }
         changes
     }

@@ -93,7 +93,7 @@ pub(super) fn memory(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         let (text, command, remedy) = if pressed >= 0.5 {
             (
                 format!("{full}, and TCP on this machine was short of memory for {:.0} % of it", pressed.min(1.0) * 100.0),
-                "nstat -az TcpExtTCPMemoryPressuresChrono; cat /proc/net/sockstat: mem of TCP, in pages".to_owned(),
+                "grep TCP /proc/net/protocols /proc/net/sockstat: press, and mem in pages".to_owned(),
                 Remedy::new(
                     Some(role),
                     "let TCP use more memory: minimum, pressure, maximum, in pages",
