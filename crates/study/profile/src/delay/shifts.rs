@@ -180,12 +180,42 @@ fn block_scale(sums: &[f64], block: usize) -> f64 {
     quantile / NORMAL_P90 / std::f64::consts::SQRT_2 * (block as f64).sqrt()
 }
 
-/// Each shift to the sample, by all that lies between the shifts beside it: the short interval that it was found in knows its place less well.
+/// Each shift to the sample, by all that lies between the shifts beside it: the short interval that it was found in knows its place less well. The
+/// one before has its new place already: else two could pass each other.
 fn refined(sums: &[f64], at: &[usize], block: usize) -> Vec<usize> {
-    let one = |nth: usize| {
-        let from = if nth == 0 { 0 } else { at[nth - 1] };
+    let mut refined: Vec<usize> = Vec::with_capacity(at.len());
+    for (nth, coarse) in at.iter().copied().enumerate() {
+        let from = refined.last().copied().unwrap_or(0);
         let to = at.get(nth + 1).copied().unwrap_or(sums.len() - 1);
-        highest(sums, &(from..to), from + block..to.saturating_sub(block)).map_or(at[nth], |(at, _)| at)
-    };
-    (0..at.len()).map(one).collect()
+        let places = from + block..to.saturating_sub(block);
+        refined.push(highest(sums, &(from..to), places).map_or(coarse, |(at, _)| at));
+    }
+    refined
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Levels of any lengths and heights, with some jitter.
+        #[test]
+        fn shifts_ascend(levels in proptest::collection::vec((20_usize..400, 0_u8..12), 2..12), seed in any::<u64>()) {
+            let mut state = seed | 1;
+            let mut jitter = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 11) as f64 / (1_u64 << 53) as f64
+            };
+            let delays: Vec<f64> = levels.iter().flat_map(|(probes, height)| vec![f64::from(*height); *probes])
+                .map(|level| level + 3.0 * jitter()).collect();
+            if let Shifts::At(at) = shifts(&delays, &[]) {
+                prop_assert!(at.is_sorted_by(|a, b| a < b) && at.iter().all(|at| (1..delays.len()).contains(at)), "{at:?}");
+            }
+        }
+    }
 }
