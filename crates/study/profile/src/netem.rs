@@ -18,8 +18,8 @@ use crate::path_file::Profile;
 const REACH: f64 = i16::MAX as f64;
 /// The longest jitter that the kernel draws with: it is a signed number of 32 bits.
 const JITTER_MOST_NS: f64 = i32::MAX as f64;
-/// The longest table that `tc` reads.
-const ENTRIES_MOST: usize = 16_384;
+/// The longest table that is taken: the kernel takes 16,384 numbers of two bytes, and a request of `tc` has 32 KiB for them and all options.
+const ENTRIES_MOST: usize = 16_000;
 /// L1 counts preamble, FCS and gap, netem what Linux hands the interface.
 const L1_BYTES: u64 = 24;
 /// The frame that a queue of bytes is counted in, bytes on the wire.
