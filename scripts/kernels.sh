@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# Fetches Debian's kernels 6.1 and 6.12, with their modules, into target/kernels for the tests that boot them. apt checks them by Debian's
-# signatures, in folders of its own: the system's sources and packages stay as they are. Silent where they are there.
+# Fetches Debian's kernels 6.1 (that for clouds) and 6.12 (with the drivers of NICs), with their modules, into target/kernels for the tests that
+# boot them. apt checks them by Debian's signatures, in folders of its own: the system's sources and packages stay as they are. Silent where
+# they are there.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 kernels=${CARGO_TARGET_DIR:-$root/target}/kernels
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# fetch VERSION SUITE
+# is_there VERSION FLAVOUR: by a name such as vmlinuz-6.1.0-50-cloud-amd64.
+is_there() {
+    ls "$kernels/$1/boot" 2>/dev/null | grep -qE "^vmlinuz-[^-]+(-[0-9]+)?-$2\$"
+}
+
+# fetch VERSION SUITE FLAVOUR: what Debian's package linux-image-FLAVOUR stands for.
 fetch() {
-    local folder=$kernels/$1 suite=$2 work package
-    [[ ! -d $folder ]] || return 0
+    local folder=$kernels/$1 suite=$2 flavour=$3 work package
+    ! is_there "$1" "$flavour" || return 0
     mkdir -p "$kernels"
     work=$(mktemp -d "$kernels/.$1-XXXXXX")
     mkdir -p "$work"/{lists,archives}/partial "$work/state"
@@ -34,10 +40,11 @@ CONF
     # Not by `set -e`, which means nothing in what `||` follows.
     (
         cd "$work" && export APT_CONFIG=$work/apt.conf && apt-get -qq update &&
-            package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') &&
+            package=$(apt-cache depends "linux-image-$flavour" | sed -n 's/.*Depends: //p') &&
             apt-get -qq download "$package" && mkdir files && dpkg-deb -x linux-image-*.deb files
     ) || { rm -rf "$work"; return 1; }
-    # Whole or not at all; another that did the same may have been first.
+    # Whole or not at all; another that did the same may have been first. One of another flavour makes room.
+    is_there "$1" "$flavour" || rm -rf "$folder"
     mv -T "$work/files" "$folder" 2>/dev/null || true
     rm -rf "$work"
 }
@@ -46,4 +53,4 @@ if ! command -v apt-get >/dev/null || [[ ! -e $keys ]]; then
     echo "kernels: without apt-get and Debian's keys ($keys) there are none: tests that boot them are left out" >&2
     exit 0
 fi
-fetch 6.1 bookworm && fetch 6.12 trixie || echo "kernels: could not fetch them: tests that boot them are left out" >&2
+fetch 6.1 bookworm cloud-amd64 && fetch 6.12 trixie amd64 || echo "kernels: could not fetch them: tests that boot them are left out" >&2

@@ -12,7 +12,8 @@ const HOSTS: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns
 const SERVE: &str = "/usr/bin/ip netns exec far sh -c 'longhaul serve --bind 10.1.1.2 --no-auth >/tmp/serve 2>&1 &'; sleep 1; cat /tmp/serve";
 
 fn guest() -> Result<Guest, String> {
-    let modules = ["veth", "nf_tables", "nft_ct", "nf_conntrack", "sch_netem"];
+    // The library for checksums, which connection tracking takes, asks for its algorithm by name.
+    let modules = ["crc32c_generic", "veth", "nf_tables", "nft_ct", "nf_conntrack", "sch_netem"];
     let guest = modules.iter().fold(Guest::new(Kernel::Linux6_12)?, |guest, module| guest.with_module(module));
     let programs = [env!("CARGO_BIN_EXE_longhaul"), "/usr/sbin/ip", "/usr/sbin/nft", "/usr/sbin/tc"];
     Ok(programs.iter().fold(guest, |guest, program| guest.with_program(program)))
