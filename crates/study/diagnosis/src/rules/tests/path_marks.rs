@@ -41,6 +41,18 @@ fn a_path_that_changes_marks() {
     begins(&[], &["dscp: of 20 packets with DSCP 10 and ECN none arrived, and packets without did"]);
 }
 
+#[test]
+fn wrong_checksums_are_told_where_loss_is_no_cause() {
+    let findings = |run: TcpFacts| diagnose(&with(run, clear_path())).findings;
+    let told = findings(TcpFacts { checksum_errors: 4, ..tcp(Purpose::Default, 180 * MBIT) });
+    assert_eq!(
+        told.iter().map(|finding| (finding.code.as_str(), finding.host)).collect::<Vec<_>>(),
+        [("checksum", Some(Role::Receiver))]
+    );
+    assert!(told[0].text.starts_with("4 packets came with a wrong checksum"), "{told:?}");
+    assert!(findings(tcp(Purpose::Default, 180 * MBIT)).is_empty());
+}
+
 /// `tcp_ecn` of client and server; the client sends.
 fn with_ecn(run: TcpFacts, values: [&str; 2]) -> Vec<String> {
     let mut evidence = with(run, clear_path());
