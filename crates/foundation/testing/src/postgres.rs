@@ -2,6 +2,8 @@
 //!
 //! The programs are those of Debian's `postgresql`. They refuse root: where the test is root, the user `postgres` runs them, or `nobody`.
 
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -86,14 +88,39 @@ impl Postgres {
     /// # Panics
     /// Where it does not start.
     pub fn run(&mut self) {
+        self.run_with(&["-c", "listen_addresses="]);
+    }
+
+    /// Starts it again: it listens at 127.0.0.1, too, and takes TLS with this certificate and its key, both PEM. Returns the port.
+    ///
+    /// # Panics
+    /// Where it cannot be ended or does not start.
+    pub fn run_with_tls(&mut self, certificate: &str, key: &str) -> u16 {
+        self.stop();
+        // Only its own user may read a key.
+        let owner = fs::metadata(self.folder.join("data")).unwrap();
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let file = self.folder.join("data").join(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::chown(&file, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap().port();
+        let number = port.to_string();
+        self.run_with(&["-c", "listen_addresses=127.0.0.1", "-c", "ssl=on", "-p", &number]);
+        port
+    }
+
+    fn run_with(&mut self, options: &[&str]) {
         let mut server = self.program("postgres");
-        server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder).args(["-c", "listen_addresses="]);
+        server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder).args(options);
+        let port = options.iter().skip_while(|option| **option != "-p").nth(1).unwrap_or(&"5432");
         let log = fs::File::create(self.folder.join("log")).unwrap();
         self.server = Some(server.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
         let begin = Instant::now();
         loop {
             let mut ready = Command::new(self.programs.join("pg_isready"));
-            if ready.arg("-q").arg("-h").arg(&self.folder).args(["-U", OWNER]).status().unwrap().success() {
+            if ready.arg("-q").arg("-h").arg(&self.folder).args(["-U", OWNER, "-p", port]).status().unwrap().success() {
                 return;
             }
             let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();

@@ -36,6 +36,7 @@ macro_rules! on_both {
     };
 }
 
+mod encrypted;
 mod figures;
 
 on_both! {
