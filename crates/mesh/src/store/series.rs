@@ -134,14 +134,19 @@ impl Series {
         let time = |number: usize| units.get(number).map_or((0, 0), |(_, first, after)| (*first, *after));
         let query = sqlx::query(UNITS).bind(metric.name()).bind(unit_ns);
         let query = query.bind(time(0).0).bind(time(0).1).bind(time(1).0).bind(time(1).1);
-        let mut rows = query.fetch_all(&self.0).await?;
-        for (_, first, after) in rolled_up {
-            let query = sqlx::query(ROLLED_UP).bind(metric.name()).bind(first).bind(after);
-            rows.extend(query.fetch_all(&self.0).await?);
-        }
+        let rolled_up = async {
+            match rolled_up.first() {
+                Some((_, first, after)) => {
+                    sqlx::query(ROLLED_UP).bind(metric.name()).bind(*first).bind(*after).fetch_all(&self.0).await
+                }
+                None => Ok(Vec::new()),
+            }
+        };
+        // Side by side: over a year each takes a tenth of a second.
+        let (units, rolled_up) = tokio::try_join!(query.fetch_all(&self.0), rolled_up)?;
         // In the order of the names' bytes: databases order texts in several ways.
         let mut pairs = BTreeMap::<(String, String), Gathered>::new();
-        for row in &rows {
+        for row in units.iter().chain(&rolled_up) {
             let (medians, besides): (Option<&str>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
             let gathered = pairs.entry((row.try_get(7)?, row.try_get(8)?)).or_default();
             gathered.add(&sums(row)?, values(medians), values(besides));
