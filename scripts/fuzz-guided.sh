@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs fuzz targets guided by coverage: SECONDS each, two at a time. Usage: scripts/fuzz-guided.sh SECONDS [TARGET…]
+# Runs fuzz targets guided by coverage: SECONDS each, LONGHAUL_FUZZERS (2) at a time. Usage: scripts/fuzz-guided.sh SECONDS [TARGET…]
 #
 # libFuzzer with nightly's coverage, without cargo-fuzz. A target without inputs of its own begins with those of all. Inputs that it keeps and
 # findings are in target/fuzz/TARGET.
@@ -16,7 +16,7 @@ RUSTFLAGS="$sancov --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1" \
 for target in "$@"; do
     mkdir -p "target/fuzz/$target"
     echo "$target"
-done | xargs -P 2 -I '{}' sh -c '
+done | xargs -P "${LONGHAUL_FUZZERS:-2}" -I '{}' sh -c '
     seeds=fuzz/corpus/{}
     [ -d $seeds ] || seeds=$(echo fuzz/corpus/*)
     "$1"/*/release/{} -max_total_time="$2" -timeout=5 -rss_limit_mb=512 -malloc_limit_mb=512 -close_fd_mask=3 -max_len=65536 \

@@ -179,6 +179,31 @@ impl Guest {
         self
     }
 
+    /// With a module in C that is not the kernel's: `NAME.c` in the folder `source`, built with the kernel's headers.
+    ///
+    /// # Errors
+    /// There are no headers of this kernel, or nothing to build it with.
+    ///
+    /// # Panics
+    /// Where it cannot be built.
+    pub fn with_own_module(mut self, source: &Path, name: &str) -> Result<Self, String> {
+        let headers = self.modules.join("headers");
+        if !headers.is_dir() {
+            return Err(format!("{}: not there: run scripts/kernels.sh", headers.display()));
+        }
+        let folder = Folder::create();
+        fs::copy(source.join(name).with_extension("c"), folder.0.join(name).with_extension("c")).unwrap();
+        fs::write(folder.0.join("Makefile"), format!("obj-m := {name}.o\n")).unwrap();
+        let mut make = Command::new("make");
+        make.arg("-C").arg(&headers).arg(format!("M={}", folder.0.display())).arg("modules");
+        let built = make.output().map_err(|error| format!("make: {error} (make deps)"))?;
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let image = fs::read(folder.0.join(name).with_extension("ko")).unwrap();
+        self.archive.file(&Path::new(MODULES).join(format!("{:03}-{name}", self.loaded.len())), &image);
+        self.loaded.push(name.into());
+        Ok(self)
+    }
+
     /// With two NICs of this model (`virtio-net-pci`) on one cable, `eth0` and `eth1`; their driver is a module.
     #[must_use]
     pub fn with_nics(self, model: &'static str) -> Self {

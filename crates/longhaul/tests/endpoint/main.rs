@@ -9,6 +9,7 @@ mod kernels;
 mod limits;
 mod netem;
 mod nic;
+mod nic_stamps;
 mod pace;
 mod remedies;
 mod tune;

@@ -30,6 +30,7 @@ mod cpus;
 mod data;
 mod driver;
 mod event;
+mod interface;
 mod kinds;
 pub mod listening;
 pub mod rtt;

@@ -48,18 +48,56 @@ pub struct Counts {
     pub late: u64,
     /// Datagrams that cannot be answers to what was sent.
     pub ignored: u64,
-    /// Answered probes that the kernel stamped when they were sent.
-    pub sent_by_kernel: u64,
-    /// Answered probes whose answers it stamped when they arrived.
-    pub received_by_kernel: u64,
-    /// Answered probes whose arrival the responder's kernel stamped.
-    pub responder_by_kernel: u64,
+    /// Who stamped answered probes when they were sent.
+    pub sent_by: Stampers,
+    /// Who stamped their answers when they arrived.
+    pub received_by: Stampers,
+    /// Who stamped their arrival at the responder.
+    pub responder_by: Stampers,
     /// Answered probes.
     pub answered: u64,
     /// Answered probes whose round trip is below zero, as the clock was stepped: they have none.
     pub impossible: u64,
     /// Packets that this host's socket dropped, as it was full.
     pub dropped: u64,
+}
+
+/// Time stamps that were not taken by the program, by who took them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stampers {
+    /// The kernel.
+    pub kernel: u64,
+    /// The NIC.
+    pub nic: u64,
+}
+
+impl Stampers {
+    fn count(&mut self, by: StampedBy) {
+        match by {
+            StampedBy::Program => {}
+            StampedBy::Kernel => self.kernel += 1,
+            StampedBy::Nic => self.nic += 1,
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { kernel: self.kernel + other.kernel, nic: self.nic + other.nic }
+    }
+
+    /// How many of `all` lack the best stamp that any has.
+    pub(crate) fn lacking(self, all: u64) -> u64 {
+        let best = if self.nic > 0 { self.nic } else { self.kernel };
+        if best > 0 { all.saturating_sub(best) } else { 0 }
+    }
+
+    /// Who took most of `all`.
+    fn most(self, all: u64) -> StampedBy {
+        match all / 2 {
+            half if self.nic > half => StampedBy::Nic,
+            half if self.nic + self.kernel > half => StampedBy::Kernel,
+            _ => StampedBy::Program,
+        }
+    }
 }
 
 /// Answers since somebody last asked, for live lines.
@@ -81,7 +119,8 @@ pub struct Recent {
 struct Waiting {
     program_ns: i64,
     payload_bytes: u32,
-    kernel_ns: Option<i64>,
+    /// When it left, and who says so, where it is not the program.
+    stamp: Option<(i64, StampedBy)>,
     answer: Option<Answer>,
     copies: u32,
     late_by: u32,
@@ -128,7 +167,7 @@ impl Account {
         self.window.push_back(Waiting {
             program_ns,
             payload_bytes,
-            kernel_ns: None,
+            stamp: None,
             answer: None,
             copies: 0,
             late_by: 0,
@@ -143,15 +182,21 @@ impl Account {
         self.first + self.window.len() as u64
     }
 
-    /// The kernel stamped probe `sequence` when it left. A stamp that cannot be is ignored.
-    pub fn stamp(&mut self, sequence: u64, kernel_ns: i64) {
+    /// Probe `sequence` left at `sent_ns`, by a stamp that the kernel or the NIC took. One that cannot be is ignored.
+    pub fn stamp(&mut self, sequence: u64, sent_ns: i64, by: StampedBy) {
         if let Some(waiting) = self.at(sequence) {
-            let after = kernel_ns.saturating_sub(waiting.program_ns);
-            if (0..STAMP_LATE_MOST).contains(&after) {
-                // The first is that of the packet, a further one that of a copy.
-                waiting.kernel_ns.get_or_insert(kernel_ns);
+            let after = sent_ns.saturating_sub(waiting.program_ns);
+            // The first is that of the packet, a further one that of a copy.
+            let better = waiting.stamp.is_none_or(|(_, before)| before < by);
+            if (0..STAMP_LATE_MOST).contains(&after) && better {
+                waiting.stamp = Some((sent_ns, by));
             }
         }
+    }
+
+    /// When the program sent probe `sequence`, Unix time in nanoseconds; `None` where it is not awaited.
+    pub fn program_ns(&mut self, sequence: u64) -> Option<i64> {
+        self.at(sequence).map(|waiting| waiting.program_ns)
     }
 
     fn at(&mut self, sequence: u64) -> Option<&mut Waiting> {
@@ -253,10 +298,9 @@ impl Account {
         if let Some(answer) = &waiting.answer {
             let counts = &mut self.counts;
             counts.answered += 1;
-            counts.sent_by_kernel += u64::from(waiting.kernel_ns.is_some());
-            counts.received_by_kernel += u64::from(answer.received_by == StampedBy::Kernel);
-            let by_kernel = answer.responder.is_some_and(|stamps| stamps.received_by == StampedBy::Kernel);
-            counts.responder_by_kernel += u64::from(by_kernel);
+            counts.sent_by.count(waiting.stamp.map_or(StampedBy::Program, |(_, by)| by));
+            counts.received_by.count(answer.received_by);
+            counts.responder_by.count(answer.responder.map_or(StampedBy::Program, |stamps| stamps.received_by));
             counts.impossible += u64::from(rtt_ns.is_none());
         }
         let answer = waiting.answer.filter(|_| rtt_ns.is_some());
@@ -325,7 +369,7 @@ impl Account {
 
 impl Waiting {
     fn sent_ns(&self) -> i64 {
-        self.kernel_ns.unwrap_or(self.program_ns)
+        self.stamp.map_or(self.program_ns, |(sent_ns, _)| sent_ns)
     }
 
     /// The round trip without the time inside the responder; `None` without an answer, and where it would be below zero.
@@ -338,14 +382,14 @@ impl Waiting {
 }
 
 impl Counts {
-    /// Who stamped at this host: the kernel, where it stamped most.
+    /// Who stamped most at this host.
     pub fn client(&self) -> EndStamps {
-        EndStamps { sent: self.most(self.sent_by_kernel), received: self.most(self.received_by_kernel) }
+        EndStamps { sent: self.sent_by.most(self.answered), received: self.received_by.most(self.answered) }
     }
 
     /// Who stamped at the responder.
     pub fn responder(&self) -> EndStamps {
-        EndStamps { sent: StampedBy::Program, received: self.most(self.responder_by_kernel) }
+        EndStamps { sent: StampedBy::Program, received: self.responder_by.most(self.answered) }
     }
 
     /// With the sums of `other`.
@@ -354,17 +398,13 @@ impl Counts {
         Self {
             late: self.late + other.late,
             ignored: self.ignored + other.ignored,
-            sent_by_kernel: self.sent_by_kernel + other.sent_by_kernel,
-            received_by_kernel: self.received_by_kernel + other.received_by_kernel,
-            responder_by_kernel: self.responder_by_kernel + other.responder_by_kernel,
+            sent_by: self.sent_by.plus(other.sent_by),
+            received_by: self.received_by.plus(other.received_by),
+            responder_by: self.responder_by.plus(other.responder_by),
             answered: self.answered + other.answered,
             impossible: self.impossible + other.impossible,
             dropped: self.dropped + other.dropped,
         }
-    }
-
-    fn most(&self, by_kernel: u64) -> StampedBy {
-        if by_kernel > self.answered / 2 { StampedBy::Kernel } else { StampedBy::Program }
     }
 }
 
@@ -412,7 +452,7 @@ mod tests {
     #[test]
     fn a_round_trip_leaves_out_the_responder_and_differences_are_raw() {
         let mut account = sent(2);
-        account.stamp(0, at_ms(0) + 1_000);
+        account.stamp(0, at_ms(0) + 1_000, StampedBy::Kernel);
         assert_eq!(account.answer(answer(0)), Arrival::First);
         assert!(!account.all_answered());
         let row = rows(account)[0];
@@ -425,12 +465,34 @@ mod tests {
         let mut account = sent(2);
         account.answer(answer(0));
         account.answer(answer(1));
-        account.stamp(0, at_ms(0) + 7_000);
-        account.stamp(0, at_ms(0) + 9_000);
-        account.stamp(1, at_ms(1) - 1);
-        account.stamp(99, at_ms(1));
+        account.stamp(0, at_ms(0) + 7_000, StampedBy::Kernel);
+        account.stamp(0, at_ms(0) + 9_000, StampedBy::Kernel);
+        account.stamp(1, at_ms(1) - 1, StampedBy::Kernel);
+        account.stamp(99, at_ms(1), StampedBy::Kernel);
         let rows = rows(account);
         assert_eq!((rows[0].sent_ns, rows[1].sent_ns), (at_ms(0) + 7_000, at_ms(1)));
+    }
+
+    #[test]
+    fn a_nics_stamp_counts_before_the_kernels_and_most_decide_who_stamped() {
+        let (mut account, by_nic) = (sent(3), StampedBy::Nic);
+        for sequence in 0..3 {
+            account.stamp(sequence, at_ms(sequence as i64) + 3_000, StampedBy::Kernel);
+            let responder = answer(sequence).responder.map(|stamps| ResponderStamps { received_by: by_nic, ..stamps });
+            account.answer(Answer { responder, ..answer(sequence) });
+        }
+        assert_eq!(account.program_ns(2), Some(at_ms(2)));
+        for sequence in 1..3 {
+            account.stamp(sequence, at_ms(sequence as i64) + 5_000, by_nic);
+            account.stamp(sequence, at_ms(sequence as i64) + 4_000, StampedBy::Kernel);
+        }
+        let mut sent_ns = Vec::new();
+        account.finish(|row| sent_ns.push(row.sent_ns));
+        assert_eq!(sent_ns, [at_ms(0) + 3_000, at_ms(1) + 5_000, at_ms(2) + 5_000]);
+        let (client, responder) = (account.counts().client(), account.counts().responder());
+        assert_eq!((client.sent, client.received, responder.received), (by_nic, StampedBy::Kernel, by_nic));
+        assert_eq!(Stampers { kernel: 2, nic: 1 }.most(4), StampedBy::Kernel);
+        assert_eq!(Stampers { kernel: 1, nic: 1 }.most(4), StampedBy::Program);
     }
 
     #[test]

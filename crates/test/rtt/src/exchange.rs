@@ -9,7 +9,7 @@
 //!
 //! The header's `sent_ns` is the questioner's clock, which the answer repeats: whoever does not see the question cannot make an answer that
 //! counts. `received` and `sent` are zero in a question; in an answer they are the responder's Unix time in nanoseconds. `stamped` is 1 where
-//! the kernel took `received`. The responder takes `sent` in the program: the kernel's stamp of a packet is known when it has left.
+//! the kernel took `received`, 2 where its NIC did, else 0. The responder takes `sent` in the program: the kernel's stamp of a packet is known when it has left.
 
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
@@ -64,7 +64,11 @@ pub fn reply(payload: &[u8], cookie: Cookie, length_of: impl Fn(u64) -> u32) -> 
     let stamps = ResponderStamps {
         received_ns: number(HEADER_LEN)?,
         sent_ns: number(HEADER_LEN + 8)?,
-        received_by: if *payload.get(HEADER_LEN + 16)? == 1 { StampedBy::Kernel } else { StampedBy::Program },
+        received_by: match payload.get(HEADER_LEN + 16)? {
+            1 => StampedBy::Kernel,
+            2 => StampedBy::Nic,
+            _ => StampedBy::Program,
+        },
     };
     Some(Answered { sequence: probe.sequence, echoed_ns: probe.sent_ns, stamps })
 }
@@ -117,7 +121,11 @@ impl Responder {
         let _ = Probe { cookie: self.cookie.of(true, 0), ..probe }.emit(payload);
         payload[HEADER_LEN..][..8].copy_from_slice(&stamps.received_ns.to_be_bytes());
         payload[HEADER_LEN + 8..][..8].copy_from_slice(&stamps.sent_ns.to_be_bytes());
-        payload[HEADER_LEN + 16] = u8::from(stamps.received_by == StampedBy::Kernel);
+        payload[HEADER_LEN + 16] = match stamps.received_by {
+            StampedBy::Program => 0,
+            StampedBy::Kernel => 1,
+            StampedBy::Nic => 2,
+        };
     }
 
     /// Questions that were not answered to keep to the rate.
@@ -142,9 +150,12 @@ mod tests {
         for wrong in [&payload[..63], &payload[..17], &[], &[0; 64]] {
             assert!(!responder.may_answer(Nanos(5), wrong));
         }
-        let stamps = ResponderStamps { received_ns: -5, sent_ns: 8, received_by: StampedBy::Kernel };
-        responder.answer(&mut payload, stamps);
-        assert_eq!(reply(&payload, cookie, asked), Some(Answered { sequence: 7, echoed_ns: 99, stamps }));
+        for received_by in [StampedBy::Program, StampedBy::Nic, StampedBy::Kernel] {
+            let (mut payload, stamps) = (payload, ResponderStamps { received_ns: -5, sent_ns: 8, received_by });
+            responder.answer(&mut payload, stamps);
+            assert_eq!(reply(&payload, cookie, asked), Some(Answered { sequence: 7, echoed_ns: 99, stamps }));
+        }
+        responder.answer(&mut payload, ResponderStamps { received_ns: -5, sent_ns: 8, received_by: StampedBy::Kernel });
         assert_eq!(reply(&payload[..63], cookie, asked), None);
         assert_eq!(reply(&payload, Cookie::new(1 << 8, false, 0), asked), None);
         assert!(!responder.may_answer(Nanos(5), &payload), "an answer is not answered");

@@ -293,7 +293,7 @@ impl HopAccount {
 
     /// As [`Account::stamp`].
     pub fn stamp(&mut self, sequence: u64, kernel_ns: i64) {
-        self.account.stamp(sequence, kernel_ns);
+        self.account.stamp(sequence, kernel_ns, StampedBy::Kernel);
     }
 
     /// The number of the latest probe whose low 16 bits are these; `None` before the first.

@@ -24,7 +24,9 @@ mod statistics;
 
 pub use account::{Account, Answer, Arrival, Counts, Recent};
 pub use by_size::{BySize, MOST_SIZES, OfSize, SizeLine, SizeRtt, SizeStep};
-pub use clocks::{ClockReading, ClockState, ClockWatch, Gap, GapReason, OneWayDelay, OneWayDelays};
+pub use clocks::{
+    ClockReading, ClockState, ClockWatch, Gap, GapReason, NicReading, NicTime, OneWayDelay, OneWayDelays,
+};
 pub use exchange::{Answered, Responder, ResponderStamps, question, reply};
 pub use hops::{
     HopAccount, HopAddress, HopAnswer, HopPlace, HopRtt, HopsParameters, HopsResult, LEAST_ROUND, MOST_HOPS, OfHop,

@@ -41,9 +41,17 @@ pub struct RttParameters {
     pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.
     pub timeout_ns: u64,
+    /// The NIC of each end stamps packets where it can, else the kernel.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub nic_stamps: bool,
     /// The number of the first probe, where others came before: in a session that follows another, or after a pause.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_sequence: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -60,6 +68,7 @@ impl Default for RttParameters {
             payload_bytes: 64,
             sizes: Vec::new(),
             timeout_ns: 3_000_000_000,
+            nic_stamps: false,
             first_sequence: 0,
         }
     }

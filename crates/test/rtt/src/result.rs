@@ -181,11 +181,11 @@ pub struct HistogramBucket {
 /// Doubts about the figures. `skipped_ns`: time by which the schedule of probes was put off. `remote`: the responder's report.
 pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport>) -> Vec<Caveat> {
     let mut all = Vec::new();
-    let stamps = [counts.sent_by_kernel, counts.received_by_kernel];
-    if counts.answered > 0 && stamps.iter().any(|stamped| (1..counts.answered).contains(stamped)) {
-        let [sent, received] = stamps.map(|stamped| counts.answered - stamped);
+    let [sent, received] = [counts.sent_by, counts.received_by].map(|stampers| stampers.lacking(counts.answered));
+    if sent + received > 0 {
+        let best = if counts.sent_by.nic + counts.received_by.nic > 0 { "NIC" } else { "kernel" };
         let message = format!(
-            "of {} answered probes {sent} lack the kernel's stamp of sending and {received} that of receiving",
+            "of {} answered probes {sent} lack the {best}'s stamp of sending and {received} that of receiving",
             counts.answered
         );
         all.push(Caveat::new(caveats::STAMPS_MISSING, message, "probe less often, or on a host with less load"));

@@ -65,7 +65,7 @@ Example:
   longhaul rtt example.org --tcp 443 -i 500ms
   longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
 
-Round trips are by the kernel's stamps of packets, else by the program's; a NIC's are not used.
+Round trips are by the kernel's stamps of packets, else by the program's; with --timestamps nic by those of NICs.
 
 `longhaul docs rtt-results` explains each number of the result.";
 
@@ -93,6 +93,9 @@ pub(crate) struct Args {
     /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
     sizes: Option<Sizes>,
+    /// Take the time of packets from the kernel, or from the NIC of each end that can stamp them (as root; server or --icmp)
+    #[arg(long, value_name = "WHERE", default_value = "kernel", conflicts_with_all = ["tcp", "udp", "to_each_hop"])]
+    timestamps: Timestamps,
     /// Count a probe as lost if no answer comes within this time
     #[arg(long, value_name = "TIME", default_value = "3s")]
     timeout: Nanos,
@@ -130,6 +133,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Timestamps {
+    Kernel,
+    Nic,
+}
+
 impl Args {
     fn kind(&self) -> ProbeKind {
         match (self.icmp, self.tcp, self.udp) {
@@ -164,6 +173,7 @@ impl Args {
             payload_bytes: self.sizes.as_ref().and_then(|sizes| sizes.0.last()).copied().unwrap_or(self.length),
             sizes: self.sizes.as_ref().map(|sizes| sizes.0.clone()).unwrap_or_default(),
             timeout_ns: self.timeout.0,
+            nic_stamps: self.timestamps == Timestamps::Nic,
             first_sequence: 0,
         })
     }
@@ -183,7 +193,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let kind = resumed.as_ref().map_or_else(|| args.kind(), |about| about.kind);
     let port = resumed.as_ref().map_or(args.tcp.or(args.udp), |about| about.port);
     let asked = match &resumed {
-        Some(about) => resume::parameters(about, args.amount()),
+        Some(about) => {
+            RttParameters { nic_stamps: args.timestamps == Timestamps::Nic, ..resume::parameters(about, args.amount()) }
+        }
         None => args.parameters()?,
     };
     asked.validate()?;

@@ -33,6 +33,7 @@ pub(crate) fn parameters(about: &About, amount: Amount) -> RttParameters {
         payload_bytes: about.payload_bytes,
         sizes: about.sizes.clone(),
         timeout_ns: about.timeout_ns,
+        nic_stamps: false,
         first_sequence: 0,
     }
 }

@@ -175,6 +175,7 @@ fn stamps(end: EndStamps) -> String {
     let by = |by: StampedBy| match by {
         StampedBy::Program => "program",
         StampedBy::Kernel => "kernel",
+        StampedBy::Nic => "NIC",
     };
     format!("sent by {}, received by {}", by(end.sent), by(end.received))
 }

@@ -10,15 +10,15 @@ use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver};
 use longhaul_result::Caveat;
-use longhaul_rtt::probe_log::StampedBy;
 use longhaul_rtt::{Answer, Observed, RttParameters, question, reply};
 use longhaul_session::{DataPlan, EndReport, Progress, SessionError};
 use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 
-use super::probing::{HEADERS_MOST, Probes, Probing, Shared, kernel_stamp, read_behind_headers, realtime_ns};
+use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers};
 use super::reading::ANSWERS_BYTES;
+use super::stamps::{Nic, enter_sent, received};
 use crate::control::random;
 use crate::data::{Data, Opening, Place, Source};
 use crate::event::{Event, ProofQueue};
@@ -33,6 +33,8 @@ pub(crate) struct ProbingData {
     plan: DataPlan,
     parameters: RttParameters,
     socket: Arc<UdpReceiver>,
+    /// Until it probes.
+    nic: Option<Nic>,
     peer: SocketAddr,
     proof: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
     probing: Option<Probing>,
@@ -44,7 +46,7 @@ impl ProbingData {
     /// Opens the socket and receives what belongs to the proof.
     ///
     /// # Errors
-    /// Where the kernel gives no socket or thread.
+    /// Where the kernel gives no socket or thread, and `no_nic_timestamps`.
     pub(crate) fn open(opening: Opening<'_>, parameters: RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
         let (server, source) = match place {
@@ -54,6 +56,8 @@ impl ProbingData {
         let peer = SocketAddr::new(server, plan.server_ports.first().copied().unwrap_or_default());
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
         let socket = Arc::new(socket_to(peer, source.of_data(0, server)).map_err(failed)?);
+        let own = socket.local_address().ip();
+        let nic = parameters.nic_stamps.then(|| Nic::open(own, server)).transpose()?;
         let over = Arc::new(AtomicBool::new(false));
         let thread = {
             let (socket, over, probes) = (socket.clone(), over.clone(), ProofQueue::new(0, None, events));
@@ -66,6 +70,7 @@ impl ProbingData {
             plan,
             parameters,
             socket,
+            nic,
             peer,
             proof: Some((thread, over)),
             probing: None,
@@ -122,11 +127,13 @@ impl Data for ProbingData {
     fn start_sending(&mut self, _to: &[SocketAddr]) {
         self.end_proof();
         // Without the kernel's stamps the program's are used, and the result says so.
-        let stamped = self.socket.stamp_sent().is_ok();
+        let nic = self.nic.take();
+        let stamped = self.socket.stamp_sent(nic.is_some()).is_ok();
         // Without the TTL a change of the way back shows by the round trip alone.
         let _ = self.socket.tell_hops();
         let probes = Arc::new(UdpProbes {
             socket: self.socket.clone(),
+            nic,
             peer: self.peer,
             cookie: self.plan.cookie,
             asked: self.parameters.clone(),
@@ -193,6 +200,7 @@ impl Drop for ProbingData {
 
 struct UdpProbes {
     socket: Arc<UdpReceiver>,
+    nic: Option<Nic>,
     peer: SocketAddr,
     cookie: Cookie,
     asked: RttParameters,
@@ -233,8 +241,10 @@ impl Probes for UdpProbes {
         let sent = self.socket.receive_sent(&mut slots).unwrap_or(0);
         if sent > 0 {
             account.with(|account| {
-                for (probe, at) in slots.packets().filter_map(|packet| self.stamped(&packet)) {
-                    account.stamp(probe.sequence, at);
+                for packet in slots.packets() {
+                    if let Some(sequence) = self.sent(&packet) {
+                        enter_sent(account, sequence, &packet, self.nic.as_ref());
+                    }
                 }
             });
         }
@@ -252,18 +262,17 @@ impl Probes for UdpProbes {
 }
 
 impl UdpProbes {
-    /// The probe at the end of a packet that was sent, and when that was.
-    fn stamped(&self, packet: &SuperPacket<'_>) -> Option<(Probe, i64)> {
-        let at = kernel_stamp(packet)?;
+    /// The number of the probe at the end of a packet that was sent.
+    fn sent(&self, packet: &SuperPacket<'_>) -> Option<u64> {
         let parse = |payload: &[u8]| {
             let probe = Probe::parse(payload).filter(|probe| probe.cookie == self.cookie.of(false, 0))?;
-            Some((probe.sequence, probe))
+            Some((probe.sequence, probe.sequence))
         };
-        Some((read_behind_headers(packet.bytes, &self.asked, parse)?, at))
+        read_behind_headers(packet.bytes, &self.asked, parse)
     }
 
     fn take(&self, packet: &SuperPacket<'_>, account: &mut longhaul_rtt::Account) {
-        let (received_ns, received_by) = received(packet);
+        let (received_ns, received_by) = received(packet, self.nic.as_ref());
         match reply(packet.bytes, self.cookie, |sequence| self.asked.payload_of(sequence)) {
             Some(answered) => {
                 _ = account.answer(Answer {
@@ -279,13 +288,5 @@ impl UdpProbes {
             None if Probe::parse(packet.bytes).is_some_and(|probe| probe.sequence >= FIRST_RESERVED) => {}
             None => account.ignore(),
         }
-    }
-}
-
-/// When a packet arrived, Unix time in nanoseconds, and who says so.
-pub(super) fn received(packet: &SuperPacket<'_>) -> (i64, StampedBy) {
-    match kernel_stamp(packet) {
-        Some(at) => (at, StampedBy::Kernel),
-        None => (i64::try_from(packet.received_at_app.0).unwrap_or_else(|_| realtime_ns()), StampedBy::Program),
     }
 }

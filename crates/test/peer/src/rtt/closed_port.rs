@@ -9,13 +9,14 @@ use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{
     IcmpMessage, ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver,
 };
+use longhaul_rtt::probe_log::StampedBy;
 use longhaul_rtt::{Account, Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
-use super::client::received;
 use super::content::{Content, sent_stamp};
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
+use super::stamps::received;
 use super::tcp_connect::watch;
 use crate::control::random;
 use crate::data::Source;
@@ -130,7 +131,7 @@ impl ClosedPortProbes {
     fn take(&self, packet: &SuperPacket<'_>, account: &mut Account) {
         let Some(icmp) = packet.icmp else {
             if let Some((sequence, at)) = sent_stamp(packet, self.magic, &self.asked) {
-                account.stamp(sequence, at);
+                account.stamp(sequence, at, StampedBy::Kernel);
             }
             return;
         };
@@ -142,7 +143,7 @@ impl ClosedPortProbes {
             account.ignore();
             return;
         };
-        let (received_ns, received_by) = received(packet);
+        let (received_ns, received_by) = received(packet, None);
         let echoed_ns = content.map(|content| content.program_ns);
         _ = account.answer(Answer { sequence, echoed_ns, received_ns, received_by, responder: None, hops_left: None });
     }

@@ -48,8 +48,13 @@ impl Content {
 
 /// The number of the probe of which `packet` is the copy that was sent, and when the kernel sent it.
 pub(super) fn sent_stamp(packet: &SuperPacket<'_>, magic: [u8; 8], asked: &RttParameters) -> Option<(u64, i64)> {
+    sent_number(packet, magic, asked).zip(kernel_stamp(packet))
+}
+
+/// The number of the probe of which `packet` is the copy that was sent.
+pub(super) fn sent_number(packet: &SuperPacket<'_>, magic: [u8; 8], asked: &RttParameters) -> Option<u64> {
     let parse = |payload: &[u8]| Content::parse(magic, payload).map(|content| (content.sequence, content.sequence));
-    read_behind_headers(packet.bytes, asked, parse).zip(kernel_stamp(packet))
+    read_behind_headers(packet.bytes, asked, parse)
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use longhaul_rtt::{Answer, Observed, RttParameters};
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
-use super::client::received;
-use super::content::{Content, sent_stamp};
+use super::content::{Content, sent_number};
 use super::probing::{HEADERS_MOST, Probes, Probing, Shared};
 use super::reading::ANSWERS_BYTES;
+use super::stamps::{Nic, enter_sent, received};
 use super::tcp_connect::watch;
 use crate::control::random;
 use crate::data::Source;
@@ -46,9 +46,15 @@ pub(super) fn begin(
 ) -> Result<(Probing, Receiver<Observed>), SessionError> {
     let magic = random::<8>()?;
     let socket = open(peer, source, magic)?;
+    let nic = parameters.nic_stamps.then(|| Nic::open(socket.socket().local_address().ip(), peer)).transpose()?;
+    if nic.is_some() {
+        // Else its stamps do not come, and the result says so.
+        let _ = socket.socket().stamp_sent(true);
+    }
     let length = parameters.payload_bytes as usize;
     let probes = Arc::new(EchoProbes {
         socket: RwLock::new(Arc::new(socket)),
+        nic,
         peer,
         source,
         magic,
@@ -81,6 +87,7 @@ pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoS
 
 struct EchoProbes {
     socket: RwLock<Arc<EchoSocket>>,
+    nic: Option<Nic>,
     peer: IpAddr,
     source: Source,
     /// What the answers to these probes have, and no others.
@@ -123,6 +130,7 @@ impl Probes for EchoProbes {
     fn readdress(&self) -> bool {
         // Where there is no route at the moment it is asked again with the next look. A raw socket that is disconnected receives no more.
         if let Ok(new) = open(self.peer, self.source, self.magic) {
+            let _ = new.socket().stamp_sent(self.nic.is_some());
             *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         }
         true
@@ -139,10 +147,11 @@ impl Probes for EchoProbes {
         let sent = socket.socket().receive_sent(&mut slots).unwrap_or(0);
         if sent > 0 {
             account.with(|account| {
-                let copies = slots.packets().filter(|packet| packet.icmp.is_none());
-                copies
-                    .filter_map(|packet| sent_stamp(&packet, self.magic, &self.asked))
-                    .for_each(|(sequence, at)| account.stamp(sequence, at));
+                for packet in slots.packets().filter(|packet| packet.icmp.is_none()) {
+                    if let Some(sequence) = sent_number(&packet, self.magic, &self.asked) {
+                        enter_sent(account, sequence, &packet, self.nic.as_ref());
+                    }
+                }
             });
         }
         let came = socket.receive(&mut slots).unwrap_or(0);
@@ -160,7 +169,7 @@ impl Probes for EchoProbes {
                         account.ignore();
                         continue;
                     };
-                    let (received_ns, received_by) = received(&packet);
+                    let (received_ns, received_by) = received(&packet, self.nic.as_ref());
                     _ = account.answer(Answer {
                         sequence: content.sequence,
                         echoed_ns: Some(content.program_ns),

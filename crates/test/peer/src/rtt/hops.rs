@@ -13,11 +13,11 @@ use longhaul_rtt::{HopAccount, HopAnswer, HopPlace, HopsParameters, HopsResult, 
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
-use super::client::received;
 use super::closed_port::{self, is_port_unreachable};
 use super::content::{Content, sent_stamp};
 use super::echo::{HEADER_LEN, open as open_echo};
 use super::probing::{HEADERS_MOST, kernel_stamp, realtime_ns};
+use super::stamps::received;
 use crate::control::{interrupted, random};
 use crate::data::Source;
 
@@ -228,7 +228,7 @@ impl HopProbes {
         place: HopPlace,
         account: &mut HopAccount,
     ) {
-        let (received_ns, received_by) = received(packet);
+        let (received_ns, received_by) = received(packet, None);
         account.answer(HopAnswer { sequence, from, place, echoed_ns, received_ns, received_by });
     }
 }

@@ -11,6 +11,7 @@ mod own_route;
 mod probing;
 mod reading;
 mod responder;
+mod stamps;
 mod tcp_connect;
 
 pub use beside::LatencyBeside;

@@ -16,9 +16,9 @@ use longhaul_terms::StreamSent;
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
-use super::client::received;
 use super::own_clock::clock_state;
 use super::probing::realtime_ns;
+use super::stamps::{Nic, received};
 use crate::data::{Data, Opening, Place};
 use crate::event::ProofQueue;
 
@@ -70,12 +70,19 @@ impl AnsweringData {
             Place::Client { server, .. } => (server, 0),
         };
         let failed = |error: String| SessionError::new("data_socket", error, "");
-        let options = ReceiverOptions { gro: false, timestamps: TimestampMode::Kernel, ..ReceiverOptions::default() };
+        // Where it cannot stamp, the kernel does, and the result says so.
+        let nic = match place {
+            Place::Server { peer, .. } if parameters.nic_stamps && place.may_change_host() => Nic::open(own, peer).ok(),
+            _ => None,
+        };
+        let timestamps = if nic.is_some() { TimestampMode::Nic } else { TimestampMode::Kernel };
+        let options = ReceiverOptions { gro: false, timestamps, ..ReceiverOptions::default() };
         let socket =
             UdpReceiver::bind(SocketAddr::new(own, port), &options).map_err(|error| failed(error.to_string()))?;
         let (socket, shared) = (Arc::new(socket), Arc::new(State::default()));
         let mut answering = Answering {
             socket: socket.clone(),
+            nic,
             state: shared.clone(),
             responder: Responder::new(plan.cookie, parameters.payloads(), parameters.interval_ns),
             payload: Vec::with_capacity(parameters.payload_bytes as usize),
@@ -104,6 +111,7 @@ impl Drop for AnsweringData {
 
 struct Answering {
     socket: Arc<UdpReceiver>,
+    nic: Option<Nic>,
     state: Arc<State>,
     responder: Responder,
     payload: Vec<u8>,
@@ -149,7 +157,7 @@ impl Answering {
         if !may {
             return;
         }
-        let (received_ns, received_by) = received(packet);
+        let (received_ns, received_by) = received(packet, self.nic.as_ref());
         self.payload.clear();
         self.payload.extend_from_slice(packet.bytes);
         let stamps = ResponderStamps { received_ns, sent_ns: realtime_ns().max(received_ns), received_by };

@@ -5,7 +5,6 @@
 
 use std::net::IpAddr;
 
-use longhaul_kernel::link::{LinkError, Netlink};
 use longhaul_kernel::receive_settings::{self, HeldSettings, hold, receive_settings};
 use longhaul_kernel::rps::Rps;
 use longhaul_kernel::udp::NicStamps;
@@ -16,6 +15,7 @@ use longhaul_udp::Binding;
 use longhaul_udp::{ReceiveSettings, Timestamps, UdpParameters};
 
 use crate::cpus::{all_in, allowed};
+use crate::interface::receiving_interface;
 
 /// What is set for the time of a test at the receiving end. Dropping it undoes that.
 #[derive(Debug, Default)]
@@ -141,19 +141,6 @@ fn cpus(affinity: &Affinity, allowed: &[u16]) -> Result<(Vec<u16>, Vec<u16>), Se
             }
             Ok((receiver, softirq))
         }
-    }
-}
-
-/// The interface by which packets from `peer` to `own` come in.
-fn receiving_interface(own: IpAddr, peer: IpAddr) -> Result<String, LinkError> {
-    let (own, peer) = (own.to_canonical(), peer.to_canonical());
-    let mut netlink = Netlink::open()?;
-    let addresses = netlink.addresses()?;
-    let of = |ip: IpAddr| addresses.iter().find(|address| address.ip == ip).map(|address| address.ifindex);
-    match of(own) {
-        // Between addresses of one host everything passes loopback.
-        Some(index) if of(peer).is_none() => Ok(netlink.link_by_index(index)?.name),
-        _ => Ok("lo".into()),
     }
 }
 

@@ -66,8 +66,8 @@ pub enum ProbeKind {
     ClosedPort,
 }
 
-/// Who took a time stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Who took a time stamp, the best last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StampedBy {
@@ -76,6 +76,8 @@ pub enum StampedBy {
     Program,
     /// The kernel, where the packet passes between its stack and the device.
     Kernel,
+    /// The NIC, where the packet passes the wire; told by the host's clock.
+    Nic,
 }
 
 /// Who stamps what one end sends and receives.

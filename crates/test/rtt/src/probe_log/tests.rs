@@ -165,7 +165,7 @@ fn measured(probes: u64, jitter_ns: f64, drift_ns: i64) -> (u64, RttResult) {
     for at in 0..probes {
         let program_ns = 1_790_000_000_000_000_000 + at as i64 * 10_000_000 + exponential(10_000.0) as i64;
         let sequence = account.send(program_ns, 64);
-        account.stamp(sequence, program_ns + 4_000);
+        account.stamp(sequence, program_ns + 4_000, StampedBy::Kernel);
         // One in a thousand is lost.
         if exponential(1.0) < 6.9 {
             let offset = 3_000_000_000 + at as i64 * drift_ns / 100;

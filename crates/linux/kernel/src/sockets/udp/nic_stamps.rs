@@ -1,4 +1,4 @@
-//! Having a NIC stamp what it receives, and leaving it as it was.
+//! Having a NIC stamp what passes it, and leaving it as it was.
 //!
 //! Source: `Documentation/networking/timestamping.rst` §3, `<linux/net_tstamp.h>`, `<linux/ethtool.h>` (`ethtool_ts_info`).
 
@@ -13,12 +13,16 @@ const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 /// `HWTSTAMP_FILTER_ALL`: stamp every packet that comes.
 const FILTER_ALL: u32 = 1;
+/// `HWTSTAMP_TX_ON`: stamp packets whose socket asks for it.
+const SENT_ON: u32 = 1;
 
 /// What a NIC can stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NicStampsSupport {
     /// It can stamp every packet that it receives. PTP packets alone are of no use here.
     pub every_received_packet: bool,
+    /// It can stamp packets that it sends.
+    pub sent_packets: bool,
     /// The number of its clock, `/dev/ptpN`; `None` where it has none.
     pub clock_index: Option<u32>,
 }
@@ -27,7 +31,7 @@ pub struct NicStampsSupport {
 #[derive(Debug, thiserror::Error)]
 pub enum NicStampsError {
     /// Its driver cannot.
-    #[error("the NIC of {link} cannot stamp every packet (see `ethtool -T {link}`); use kernel stamps")]
+    #[error("the NIC of {link} cannot stamp every packet (see `ethtool -T {link}`)")]
     Unsupported {
         /// The link.
         link: String,
@@ -77,22 +81,25 @@ pub fn nic_stamps_support(link: &str) -> Result<NicStampsSupport, NicStampsError
     let receives = words[1] & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0;
     Ok(NicStampsSupport {
         every_received_packet: receives && words[7] & (1 << FILTER_ALL) != 0,
+        sent_packets: words[1] & libc::SOF_TIMESTAMPING_TX_HARDWARE != 0 && words[3] & (1 << SENT_ON) != 0,
         clock_index: (words[2] as i32 >= 0).then_some(words[2]),
     })
 }
 
-/// A NIC that stamps every packet it receives, for as long as this lives; then it is set back as it was ([`crate::guard`]).
+/// A NIC that stamps packets, for as long as this lives; then it is set back as it was ([`crate::guard`]).
 #[derive(Debug)]
 pub struct NicStamps(#[expect(dead_code, reason = "it is held")] Changed);
 
 impl NicStamps {
-    /// Has the NIC of `link` stamp every packet it receives. It is so for all programs; where it was so already nothing changes.
+    /// Has the NIC of `link` stamp every packet it receives, and packets that it sends where it can: those whose socket asks for it. It is
+    /// so for all programs; where it was so already nothing changes.
     ///
     /// # Errors
     /// Any [`NicStampsError`].
     pub fn enable(link: &str) -> Result<Self, NicStampsError> {
         let error = |source| NicStampsError::new(link, source);
-        if !nic_stamps_support(link)?.every_received_packet {
+        let support = nic_stamps_support(link)?;
+        if !support.every_received_packet {
             return Err(NicStampsError::Unsupported { link: link.into() });
         }
         let claim = Claim::take(&format!("nic-stamps/{link}")).map_err(|source| match source.kind() {
@@ -102,7 +109,8 @@ impl NicStamps {
         // struct hwtstamp_config: flags, tx_type, rx_filter.
         let mut before = [0; 3];
         ask(link, SIOCGHWTSTAMP, &mut before).map_err(error)?;
-        let wanted = [before[0], before[1], FILTER_ALL];
+        let sent = if support.sent_packets { SENT_ON } else { before[1] };
+        let wanted = [before[0], sent, FILTER_ALL];
         let setting = Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted).map_err(error)?;
         let changed = Changed::apply(vec![setting], vec![claim]).map_err(|(_, source)| error(source))?;
         // The driver says what it really does.

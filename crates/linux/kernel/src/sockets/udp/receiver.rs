@@ -108,7 +108,7 @@ impl UdpReceiver {
     /// As [`UdpReceiver::connect`], [`UdpReceiver::stamp_sent`] and [`UdpReceiver::report_errors`].
     pub fn probing(mut self, peer: SocketAddr) -> Result<Self, UdpOpenError> {
         self.connect(peer)?;
-        self.stamp_sent()?;
+        self.stamp_sent(false)?;
         self.report_errors()?;
         Ok(self)
     }
@@ -186,13 +186,20 @@ impl UdpReceiver {
     }
 
     /// From now on the kernel stamps what is received and what is sent on this socket (`SO_TIMESTAMPING`, `CLOCK_REALTIME`); stamps of
-    /// packets that were sent come by [`UdpReceiver::receive_sent`].
+    /// packets that were sent come by [`UdpReceiver::receive_sent`]. With `by_nic` those of the NIC come along, on its own clock, where
+    /// [`NicStamps`](super::NicStamps) has it stamp: of a packet that was sent each stamp comes with a copy of its own.
     ///
     /// # Errors
     /// [`UdpOpenError::Step`].
-    pub fn stamp_sent(&self) -> Result<(), UdpOpenError> {
-        let wanted =
+    pub fn stamp_sent(&self, by_nic: bool) -> Result<(), UdpOpenError> {
+        let mut wanted =
             libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        if by_nic {
+            wanted |= libc::SOF_TIMESTAMPING_TX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+                | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
+        }
         set_int(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted as i32)
             .map_err(UdpOpenError::step("setsockopt SO_TIMESTAMPING"))
     }
