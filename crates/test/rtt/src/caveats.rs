@@ -3,7 +3,7 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// Some probes have the program's or the kernel's time stamps where others have the kernel's or the NIC's: their round trips are longer.
+    /// Some probes have the program's time stamps where others have the kernel's, or the kernel's where others have the NIC's: their round trips are longer.
     STAMPS_MISSING = "stamps_missing";
     /// Answers that cannot be answers to what was sent were ignored.
     ANSWERS_IGNORED = "answers_ignored";
