@@ -58,6 +58,9 @@ pub struct Cell {
     /// Whether some flows meet the fault and others do not.
     #[serde(skip)]
     some_flows: bool,
+    /// The rate of the path, bits per second on the wire.
+    #[serde(skip)]
+    rate_bps: u64,
 }
 
 /// What is asked of a diagnosis.
@@ -185,6 +188,7 @@ impl Cell {
             void_runs: 0,
             error: String::new(),
             some_flows: fault.some_flows,
+            rate_bps: fault.rate.0,
         }
     }
 
@@ -214,11 +218,7 @@ impl Cell {
         self.named = diagnosis.causes.iter().map(Named::of).collect();
         self.findings = diagnosis.findings.iter().map(|finding| finding.code.clone()).collect();
         self.goodput_bps = diagnosis.goodput_bps;
-        if self.some_flows
-            && let (Some(goodput), Some([_, mended])) = (self.goodput_bps, self.measured_bps)
-            && goodput as f64 * SCORED_RATIO > mended as f64
-        {
-            // This flow did not meet it.
+        if self.kind == Kind::Single && self.costs_too_little() {
             self.kind = Kind::Finding;
         }
         let named = |code: Code, among: usize| self.named.iter().take(among).any(|cause| cause.code == code);
@@ -248,6 +248,16 @@ impl Cell {
             cause.price_is_right(brought)
         });
         self
+    }
+
+    /// Whether the test's own goodput leaves little to mend: its flow did not meet the fault; or over this round trip, over which nothing was
+    /// measured, the path carries its rate all the same.
+    fn costs_too_little(&self) -> bool {
+        let mended = match self.measured_bps {
+            Some([_, mended]) => self.some_flows.then_some(mended),
+            None => Some(self.rate_bps),
+        };
+        self.goodput_bps.zip(mended).is_some_and(|(goodput, mended)| goodput as f64 * SCORED_RATIO > mended as f64)
     }
 
     /// The code that stands for what is wrong: the first of a pair.
@@ -428,6 +438,19 @@ mod tests {
         };
         assert_eq!((carried(88).kind, carried(88).right), (Kind::Finding, true));
         assert_eq!((carried(10).kind, carried(10).right), (Kind::Single, false));
+    }
+
+    /// A buffer that 80 ms need is no limit at 10 ms.
+    #[test]
+    fn over_another_round_trip_a_path_that_carries_its_rate_has_no_fault() {
+        let carried = |mbit: u64, causes| {
+            let cell = Cell::new(&find("receive-buffer").unwrap(), Nanos::from_millis(10), 1, None);
+            cell.judged(&Diagnosis { goodput_bps: Some(mbit * MBIT), ..diagnosis(causes) })
+        };
+        let of = |cell: Cell| (cell.kind, cell.right);
+        assert_eq!(of(carried(94, Vec::new())), (Kind::Finding, true));
+        assert_eq!(of(carried(94, vec![cause(Code::Loss, None, (1, 2))])), (Kind::Finding, false));
+        assert_eq!(of(carried(60, Vec::new())), (Kind::Single, false));
     }
 
     /// The second cause's worth has the first one's in it.
