@@ -155,9 +155,23 @@ impl Store {
             // The folder itself: there is no file to leave behind.
             let folder = File::open(&self.folder)?;
             folder.lock()?;
+            self.remove_parts()?;
             Ok(Lock(folder))
         };
         lock().map_err(|source| self.failed(source))
+    }
+
+    /// Removes what a command left that was killed while a state took the place of another. Who has the lock is the only one that writes.
+    fn remove_parts(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(".net-") && name.ends_with(".part") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// The state; `None` where nothing is changed.
@@ -206,4 +220,24 @@ pub(crate) fn write_through(path: &Path, contents: &[u8], mode: u32) -> io::Resu
 /// The name of this boot: random, and another one after each start of the machine.
 pub(crate) fn boot_id() -> Result<String, TuneError> {
     sysctl::read("kernel.random.boot_id").map_err(|error| TuneError::Boot(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_command_was_writing_goes_with_the_next_lock() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-parts-{}", std::process::id()));
+        let store = Store::open(&folder).unwrap();
+        drop(store.lock().unwrap());
+        for name in [".net-1.json.7.part", "net-1.json", ".others.part"] {
+            fs::write(folder.join(name), "{").unwrap();
+        }
+        drop(store.lock().unwrap());
+        let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, [".others.part", "net-1.json"]);
+    }
 }

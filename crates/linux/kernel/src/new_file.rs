@@ -1,7 +1,8 @@
 //! Files that get their name when they are complete: a program that is killed and a disk that is full leave nothing of them.
 //!
 //! Until then the file has no name at all (`O_TMPFILE`), so that it ends with its process. A file system without such files (NFS) has it
-//! beside its place, as `.NAME.PID.part`; there a killed process leaves that one.
+//! beside its place, as `.NAME.PID.part`; there a killed process leaves that one. So does one that is killed between the two system calls by
+//! which a file takes the place of another: Linux has none for both.
 //!
 //! Source: open(2), linkat(2), rename(2).
 
@@ -74,8 +75,10 @@ impl NewFile {
     /// # Errors
     /// The disk is full, or the folder is gone; nothing is left then, and a file that had the name is as it was.
     pub fn finish(mut self) -> io::Result<()> {
-        if let Place::Nowhere = self.place {
+        if !matches!(self.place, Place::Itself) {
             self.file.sync_all()?;
+        }
+        if let Place::Nowhere = self.place {
             match self.link(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let beside = beside(&self.path)?;
@@ -86,7 +89,6 @@ impl NewFile {
             }
         }
         let Place::Beside(beside) = &self.place else { return Ok(()) };
-        self.file.sync_all()?;
         fs::rename(beside, &self.path)
     }
 
