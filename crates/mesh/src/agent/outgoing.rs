@@ -1,10 +1,10 @@
-//! Results on their way to the coordinator: kept on the disk until it has confirmed them.
+//! Results, and files beside them, on their way to the coordinator: kept on the disk until it has confirmed them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Failure;
-use crate::store::{Kept, Measured, Outbox};
+use crate::store::{FileKind, Kept, Measured, Outbox, TestFile};
 use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
 
 /// Bytes of a delivery, unless one result is longer: half of the longest message.
@@ -24,7 +24,14 @@ impl Outgoing {
     }
 
     /// Takes a result. It is on the disk when this returns, or in memory until the next [`Outgoing::flush`].
-    pub(super) fn keep(&self, result: Kept) {
+    /// The file beside it is on the disk together with it, or goes: what the disk does not take of files has no place in memory.
+    pub(super) fn keep(&self, result: Kept, file: Option<&TestFile>) {
+        if let Some(file) = file {
+            match self.outbox().put_both(&result, Some(file)) {
+                Ok(()) => return,
+                Err(error) => eprintln!("{} of a test are not kept: {error}", file.of.name()),
+            }
+        }
         let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
         if unkept.len() >= UNKEPT_MOST {
             unkept.pop_front();
@@ -77,6 +84,28 @@ impl Outgoing {
                 _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
             }
         }
+    }
+
+    /// Delivers the files that wait, of those kinds that the coordinator keeps. Others wait until it does, or until they are too old.
+    pub(super) fn deliver_files(
+        &self,
+        kinds: &[FileKind],
+        ask: impl Fn(&Message) -> Result<Message, Failure>,
+    ) -> Result<(), Failure> {
+        let mut last = 0;
+        while !kinds.is_empty() {
+            let Some((number, file)) = self.outbox().file_after(last)? else { break };
+            last = number;
+            if !kinds.contains(&file.of) {
+                continue;
+            }
+            let id = file.id.clone();
+            match ask(&Message::DeliverFile { file })? {
+                Message::Confirmed { ids } if ids.contains(&id) => self.outbox().file_confirmed(&id)?,
+                _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
+            }
+        }
+        Ok(())
     }
 
     /// The alarms whose diagnoses wait.
