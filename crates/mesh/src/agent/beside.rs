@@ -42,13 +42,11 @@ pub(super) fn keep_beside(shared: &Shared, mut found: Found, head: Head) -> Resu
         _ => return Ok(done),
     };
     let kept = content.and_then(|content| {
-        let file = to_deliver(shared, kind, &done.result, &content);
-        keep_here(shared, kind, &done.result, &content)?;
-        Ok(file)
+        done.file = to_deliver(shared, kind, &done.result, &content);
+        keep_here(shared, kind, &done.result, &content)
     });
-    match kept {
-        Ok(file) => done.file = file,
-        Err(failure) => eprintln!("{}: {failure}", kind.name()),
+    if let Err(failure) = kept {
+        eprintln!("{}: {failure}", kind.name());
     }
     Ok(done)
 }

@@ -9,6 +9,8 @@ use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
 
 /// Bytes of a delivery, unless one result is longer: half of the longest message.
 const DELIVERY_BYTES_MOST: usize = 512 << 10;
+/// Files that are delivered one after the other, before the coordinator is asked again what changed.
+const FILES_AT_ONCE: usize = 64;
 /// Results that are kept in memory at most while the disk takes none. Then the oldest go.
 const UNKEPT_MOST: usize = 10_000;
 
@@ -92,18 +94,20 @@ impl Outgoing {
         kinds: &[FileKind],
         ask: impl Fn(&Message) -> Result<Message, Failure>,
     ) -> Result<(), Failure> {
-        let mut last = 0;
-        while !kinds.is_empty() {
-            let Some((number, file)) = self.outbox().file_after(last)? else { break };
-            last = number;
-            if !kinds.contains(&file.of) {
-                continue;
+        let (mut last, mut left) = (0, FILES_AT_ONCE);
+        for kind in kinds {
+            while left > 0 {
+                // Not in the condition: there the outbox would stay locked.
+                let next = self.outbox().file_after(last, Some(*kind))?;
+                let Some((number, file)) = next else { break };
+                (last, left) = (number, left - 1);
+                let id = file.id.clone();
+                match ask(&Message::DeliverFile { file })? {
+                    Message::Confirmed { ids } if ids.contains(&id) => self.outbox().file_confirmed(&id)?,
+                    _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
+                }
             }
-            let id = file.id.clone();
-            match ask(&Message::DeliverFile { file })? {
-                Message::Confirmed { ids } if ids.contains(&id) => self.outbox().file_confirmed(&id)?,
-                _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
-            }
+            last = 0;
         }
         Ok(())
     }

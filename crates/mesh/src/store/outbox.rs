@@ -9,7 +9,7 @@ use super::address::Address;
 use super::database::{Database, Form, transact};
 use super::error::StoreError;
 use super::summary::DAY_NS;
-use super::{Measurement, TestFile, TestResult};
+use super::{FileKind, Measurement, TestFile, TestResult};
 
 const FORM: Form = Form {
     number: 1,
@@ -21,7 +21,8 @@ const FORM: Form = Form {
 };
 /// An older longhaul knows nothing of this table and goes on without it, so it does not change the number of the form.
 const FILES: &str = "CREATE TABLE IF NOT EXISTS files \
-    (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, file TEXT NOT NULL)";
+    (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, at_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, \
+    file TEXT NOT NULL)";
 /// Results that are kept at most: a year of a mesh of 40 sites. Then the oldest go, so that a disk does not fill.
 const KEPT_MOST: i64 = 400_000;
 /// Letters of files that are kept at most, and for how long: files of a TCP test every ten minutes for a week. Then the oldest go.
@@ -137,14 +138,16 @@ impl Outbox {
         Ok(self.after(0, u32::MAX)?.into_iter().map(|(_, kept)| kept).collect())
     }
 
-    /// The oldest file after the one with the number `after`, with its number. Numbers are above 0.
+    /// The oldest file after the one with the number `after`, with its number; `None` as the kind: of any. Numbers are above 0.
     ///
     /// # Errors
     /// Where the outbox cannot be read.
-    pub fn file_after(&mut self, after: i64) -> Result<Option<(i64, TestFile)>, StoreError> {
+    pub fn file_after(&mut self, after: i64, kind: Option<FileKind>) -> Result<Option<(i64, TestFile)>, StoreError> {
         let row = self.database.run(async |open| {
-            sqlx::query("SELECT number, file FROM files WHERE number > $1 ORDER BY number LIMIT 1")
+            let question = "SELECT number, file FROM files WHERE number > $1 AND $2 IN ('', kind) ORDER BY number LIMIT 1";
+            sqlx::query(question)
                 .bind(after)
+                .bind(kind.map_or("", FileKind::name))
                 .fetch_optional(&mut open.connection)
                 .await
         })?;
@@ -193,8 +196,9 @@ async fn put_file(
     (file, text): (&TestFile, String),
     most: i64,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("INSERT INTO files (id, at_ns, bytes, file) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING")
+    sqlx::query("INSERT INTO files (id, kind, at_ns, bytes, file) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING")
         .bind(&file.id)
+        .bind(file.of.name())
         .bind(file.at_ns)
         .bind(i64::try_from(text.len()).unwrap_or(i64::MAX))
         .bind(text)

@@ -85,7 +85,7 @@ impl Seen<'_> {
         let paths = HOSTS.iter().map(|host| self.lab.path(host).join("outbox")).filter(|path| path.exists());
         for mut outbox in paths.map(|path| Outbox::open(&path).unwrap()) {
             let mut last = 0;
-            while let Some((number, file)) = outbox.file_after(last).unwrap() {
+            while let Some((number, file)) = outbox.file_after(last, None).unwrap() {
                 last = number;
                 ids.insert(file.id);
             }

@@ -169,7 +169,7 @@ fn the_coordinator_gets_what_its_sites_lost_and_sampled() {
     }
     for host in hosts {
         assert!(!lab.path(host).join("losses").exists() && !lab.path(host).join("samples").exists());
-        let waiting = || Outbox::open(&lab.path(host).join("outbox")).unwrap().file_after(0).unwrap();
+        let waiting = || Outbox::open(&lab.path(host).join("outbox")).unwrap().file_after(0, None).unwrap();
         lab.wait("a file waits for ever", || waiting().is_none().then_some(()));
     }
 }

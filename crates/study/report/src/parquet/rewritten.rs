@@ -222,7 +222,7 @@ mod tests {
         reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
     }
 
-    /// A file of one text column with this type.
+    /// A file of one row with these columns of texts.
     fn other(columns: &str) -> Bytes {
         let mut out = Vec::new();
         let mut writer = writer(&mut out, &format!("message other {{ {columns} }}")).unwrap();
@@ -250,7 +250,9 @@ mod tests {
         assert!(why(Table::Losses, Bytes::from_static(b"PAR1")).contains("damaged"));
         assert!(why(Table::Losses, tcp()).contains("no column"));
         assert!(why(Table::Samples, losses(5, "full")).contains("no column"));
-        assert!(why(Table::Losses, other("required byte_array stream (string);")).contains("no column stream"));
+        let texts = ["stream", "first_sequence", "packets", "unit_packets", "location", "reason"];
+        let texts = texts.map(|name| format!("required byte_array {name} (string);")).concat();
+        assert!(why(Table::Losses, other(&texts)).contains("no column stream"));
         assert!(why(Table::Losses, losses(0, "")).contains("0 rows"));
         assert!(why(Table::Losses, losses(10_001, "")).contains("10001 rows"));
         for reason in ["\u{1b}[2J", "two\nlines", "\u{9b}1m"] {
