@@ -128,9 +128,8 @@ impl DayFiles {
         state.most = most.0;
         state.taken = None;
         let days = days(&self.folder).map_err(|error| self.failed(&error))?;
-        let aged = days.iter().filter(|(name, _)| *name < oldest);
-        aged.map(|(name, _)| fs::remove_dir_all(self.folder.join(name)))
-            .collect::<io::Result<()>>()
+        let mut aged = days.iter().filter(|(name, _)| *name < oldest);
+        aged.try_for_each(|(name, _)| fs::remove_dir_all(self.folder.join(name)))
             .map_err(|error| self.failed(&error))?;
         // No day is after this one: also the last may go.
         state.taken = Some(self.make_room(0, most.0, "day=~").map_err(|error| self.failed(&error))?);

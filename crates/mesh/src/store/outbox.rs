@@ -144,7 +144,8 @@ impl Outbox {
     /// Where the outbox cannot be read.
     pub fn file_after(&mut self, after: i64, kind: Option<FileKind>) -> Result<Option<(i64, TestFile)>, StoreError> {
         let row = self.database.run(async |open| {
-            let question = "SELECT number, file FROM files WHERE number > $1 AND $2 IN ('', kind) ORDER BY number LIMIT 1";
+            let question =
+                "SELECT number, file FROM files WHERE number > $1 AND $2 IN ('', kind) ORDER BY number LIMIT 1";
             sqlx::query(question)
                 .bind(after)
                 .bind(kind.map_or("", FileKind::name))
@@ -196,14 +197,16 @@ async fn put_file(
     (file, text): (&TestFile, String),
     most: i64,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query("INSERT INTO files (id, kind, at_ns, bytes, file) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING")
-        .bind(&file.id)
-        .bind(file.of.name())
-        .bind(file.at_ns)
-        .bind(i64::try_from(text.len()).unwrap_or(i64::MAX))
-        .bind(text)
-        .execute(&mut *transaction)
-        .await?;
+    sqlx::query(
+        "INSERT INTO files (id, kind, at_ns, bytes, file) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(&file.id)
+    .bind(file.of.name())
+    .bind(file.at_ns)
+    .bind(i64::try_from(text.len()).unwrap_or(i64::MAX))
+    .bind(text)
+    .execute(&mut *transaction)
+    .await?;
     sqlx::query(
         "DELETE FROM files WHERE at_ns < $1 OR number <= (SELECT coalesce(max(number), 0) FROM \
          (SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS letters FROM files) AS sums WHERE letters > $2)",

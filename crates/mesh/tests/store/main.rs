@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use longhaul_mesh::store::{
-    Address, Archive, Cause, Diagnosis, FileKind, Kept, Measured, Measurement, Outbox, PairSum, Point, Quantiles, Reader,
-    RoundTrips, Span, TcpFlow, TestFile, TestResult, Tested, Wanted,
+    Address, Archive, Cause, Diagnosis, FileKind, Kept, Measured, Measurement, Outbox, PairSum, Point, Quantiles,
+    Reader, RoundTrips, Span, TcpFlow, TestFile, TestResult, Tested, Wanted,
 };
 use longhaul_testing::postgres::Postgres;
 use sqlx::sqlite::SqliteConnectOptions;

@@ -222,7 +222,7 @@ fn lists(lab: &Lab, seen: &mut Seen) {
         taken.len(),
         waiting.len()
     );
-    assert!(lossy.len() >= 3, "{udp:?}");
+    assert!(lossy.len() >= 2, "{udp:?}");
     for id in lossy {
         match taken.get(id) {
             Some(list) => assert_eq!(runs(list).iter().sum::<u64>(), udp[id].unsigned_abs(), "{id}"),
