@@ -42,6 +42,9 @@ pub(crate) const WANTED_NS: i64 = 24 * 3_600_000_000_000;
 const PART: usize = 250;
 const REST_MOST: Duration = Duration::from_millis(200);
 
+/// How often files that are too old are removed.
+const SWEEP: Duration = Duration::from_secs(600);
+
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
 
@@ -63,7 +66,7 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     }
     let identity = folder.identity()?;
     let files = Arc::new(KeptFiles::new(folder, keep));
-    files.sweep(folder)?;
+    sweep(folder, &files)?;
     let coordinator = Arc::new(answering(folder, files)?);
     let listener = TcpListener::bind(bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
@@ -71,6 +74,25 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
     link::listen(&listener, &identity, &coordinator);
     Ok(())
+}
+
+/// Removes files that are too old, for ever, in a thread.
+fn sweep(folder: &Folder, files: &Arc<KeptFiles>) -> Result<(), Failure> {
+    let (folder, files) = (folder.clone(), Arc::clone(files));
+    let sweep = move || {
+        while !files.kinds().is_empty() {
+            let done = mesh(&folder).and_then(|(_, mesh)| files.sweep(&site_names(&mesh), now()));
+            done.unwrap_or_else(|failure| eprintln!("{failure}"));
+            thread::sleep(SWEEP);
+        }
+    };
+    thread::Builder::new().name("sweep".into()).spawn(sweep).map_err(Failure::new)?;
+    Ok(())
+}
+
+/// All sites.
+fn site_names(mesh: &Mesh) -> BTreeSet<String> {
+    mesh.sites.iter().map(|site| site.name.clone()).collect()
 }
 
 /// What answers them.
@@ -198,7 +220,7 @@ impl Coordinator {
         let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
         let names = [file.test.as_str(), &file.sender, &file.receiver];
         let is_own = file.is_sound() && is_own(&mesh, &mut self.archive(), site, names)?;
-        let sites = mesh.sites.iter().map(|site| site.name.clone()).collect();
+        let sites = site_names(&mesh);
         let not_kept = match is_own {
             true => self.files.take((site, &sites), file, now())?.err().map(|no_room| no_room.0.to_string()),
             false => Some("it is not its own, or makes no sense".to_owned()),

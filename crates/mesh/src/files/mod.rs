@@ -10,7 +10,7 @@
 
 mod day_files;
 #[cfg(test)]
-mod hostile;
+mod tests;
 
 pub(crate) use day_files::{DayFiles, NoRoom, day_of};
 
@@ -18,9 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,13 +28,10 @@ use longhaul_mesh_model::result::{FILE_BYTES_MOST, FileKind, TestFile};
 use longhaul_report::parquet::{Table, rewrite};
 use longhaul_units::Bytes;
 
-use crate::coordinator::{mesh, now};
 use crate::error::Failure;
 use crate::folder::Folder;
 use crate::store::DAY_NS;
 
-/// How often old days are removed.
-const SWEEP: Duration = Duration::from_secs(600);
 /// How far a site's clock may be ahead of the coordinator's.
 const AHEAD_NS: i64 = DAY_NS;
 
@@ -97,29 +92,12 @@ impl KeptFiles {
         self.0.keys().copied().collect()
     }
 
-    /// Removes what is too old, for ever, in a thread.
+    /// Removes what is too old at `now_ns`: also of sites that deliver nothing any more.
     ///
     /// # Errors
-    /// Where there can be no thread.
-    pub(crate) fn sweep(self: &Arc<Self>, folder: &Folder) -> Result<(), Failure> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let (files, folder) = (Arc::clone(self), folder.clone());
-        let sweep = move || {
-            loop {
-                let done = mesh(&folder).and_then(|(_, mesh)| {
-                    let names = mesh.sites.iter().map(|site| site.name.clone()).collect();
-                    files.0.values().try_for_each(|of| of.sweep(&names, now()))
-                });
-                if let Err(failure) = done {
-                    eprintln!("{failure}");
-                }
-                thread::sleep(SWEEP);
-            }
-        };
-        thread::Builder::new().name("sweep".into()).spawn(sweep).map_err(Failure::new)?;
-        Ok(())
+    /// Where a folder cannot be read, or a file cannot be removed.
+    pub(crate) fn sweep(&self, sites: &BTreeSet<String>, now_ns: i64) -> Result<(), Failure> {
+        self.0.values().try_for_each(|of| of.sweep(sites, now_ns))
     }
 
     /// Keeps the file that `site` delivers, which is one of `sites`. It is on the disk as a whole when this returns.
