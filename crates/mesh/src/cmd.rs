@@ -7,9 +7,10 @@ use clap::{Parser, Subcommand};
 use longhaul_channel::Key;
 use longhaul_mesh_model::file::Limits;
 use longhaul_mesh_model::schedule::Schedule;
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::Nanos;
 
 use crate::error::Failure;
+use crate::files::KeepOptions;
 use crate::folder::{Belonging, Folder, random};
 use crate::link::{self, As};
 use crate::{agent, alarm, coordinator, shown, web};
@@ -74,14 +75,8 @@ enum Action {
         /// Talk to the coordinator this often
         #[arg(long, value_name = "TIME", default_value = "10s")]
         sync: Nanos,
-        /// Keep which packets UDP tests lost, as Parquet files by day below losses in the folder, of so many bytes at most, such as 1G; the
-        /// oldest days make room [default: keep none]
-        #[arg(long, value_name = "BYTES", conflicts_with = "coordinator")]
-        keep_losses: Option<Bytes>,
-        /// Keep TCP_INFO of TCP tests over time, as Parquet files by day below samples in the folder, of so many bytes at most; the oldest days
-        /// make room [default: keep none]
-        #[arg(long, value_name = "BYTES", conflicts_with = "coordinator")]
-        keep_samples: Option<Bytes>,
+        #[command(flatten)]
+        keep: KeepOptions,
         #[command(flatten)]
         page: web::PageOptions,
         #[command(flatten)]
@@ -121,20 +116,20 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     match cli.action {
         Action::Init { mesh, folder } => init(&mesh, &Folder::new(&folder)),
         Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),
-        Action::Run { folder, coordinator: true, bind, page, alarms, .. } => {
+        Action::Run { folder, coordinator: true, bind, keep, page, alarms, .. } => {
             let folder = Folder::new(&folder);
             coordinator::mesh(&folder)?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
-            coordinator::run(&folder, &bind)
+            coordinator::run(&folder, &bind, &keep)
         }
-        Action::Run { folder, bind, allow, sync, keep_losses, keep_samples, .. } => {
+        Action::Run { folder, bind, allow, sync, keep, .. } => {
             let mut limits = Limits::default();
             for text in &allow {
                 limits.allow(text).map_err(|error| Failure::new(format_args!("--allow {error}")))?;
             }
             let sync = Duration::from(sync).max(Duration::from_millis(100));
-            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep_losses, keep_samples };
+            let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep };
             agent::run(&Folder::new(&folder), options)
         }
         Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),

@@ -16,9 +16,10 @@ use longhaul_units::Nanos;
 
 use crate::delivery::{Delivered, most_of_hour};
 use crate::error::Failure;
+use crate::files::{KeepOptions, KeptFiles};
 use crate::folder::{Folder, site_of};
 use crate::link::{self, Answering};
-use crate::store::{Archive, Measured, Measurement, TestResult};
+use crate::store::{Archive, Measured, Measurement, TestFile, TestResult};
 use longhaul_mesh_model::message::Message;
 
 /// What the coordinator answers with.
@@ -28,6 +29,7 @@ struct Coordinator {
     archive: Mutex<Archive>,
     /// Sites that deliver. One delivery of a site at a time: the others have their turn.
     delivering: Mutex<BTreeSet<String>>,
+    files: Arc<KeptFiles>,
     /// What is leased of each shared link, by its name and direction.
     leases: Mutex<BTreeMap<(String, usize), Leases>>,
     started: Nanos,
@@ -39,6 +41,9 @@ pub(crate) const WANTED_NS: i64 = 24 * 3_600_000_000_000;
 /// Results that are taken at once, and the longest rest after them: a site waits 10 s for its answer.
 const PART: usize = 250;
 const REST_MOST: Duration = Duration::from_millis(200);
+
+/// How often files that are too old are removed.
+const SWEEP: Duration = Duration::from_secs(600);
 
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
@@ -53,14 +58,16 @@ pub(crate) fn mesh(folder: &Folder) -> Result<(String, Mesh), Failure> {
 }
 
 /// Answers the sites, for ever.
-pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
+pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(), Failure> {
     let (_, mesh) = mesh(folder)?;
     let schedule = Schedule::make(&mesh).map_err(Failure::new)?;
     for line in schedule.in_words(&mesh) {
         eprintln!("{line}");
     }
     let identity = folder.identity()?;
-    let coordinator = Arc::new(answering(folder)?);
+    let files = Arc::new(KeptFiles::new(folder, keep));
+    sweep(folder, &files)?;
+    let coordinator = Arc::new(answering(folder, files)?);
     let listener = TcpListener::bind(bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
@@ -69,11 +76,30 @@ pub(crate) fn run(folder: &Folder, bind: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Removes files that are too old, for ever, in a thread.
+fn sweep(folder: &Folder, files: &Arc<KeptFiles>) -> Result<(), Failure> {
+    let (folder, files) = (folder.clone(), Arc::clone(files));
+    let sweep = move || {
+        while !files.kinds().is_empty() {
+            let done = mesh(&folder).and_then(|(_, mesh)| files.sweep(&site_names(&mesh), now()));
+            done.unwrap_or_else(|failure| eprintln!("{failure}"));
+            thread::sleep(SWEEP);
+        }
+    };
+    thread::Builder::new().name("sweep".into()).spawn(sweep).map_err(Failure::new)?;
+    Ok(())
+}
+
+/// All sites.
+fn site_names(mesh: &Mesh) -> BTreeSet<String> {
+    mesh.sites.iter().map(|site| site.name.clone()).collect()
+}
+
 /// What answers them.
-pub(crate) fn answering(folder: &Folder) -> Result<impl Answering, Failure> {
+pub(crate) fn answering(folder: &Folder, files: Arc<KeptFiles>) -> Result<impl Answering + use<>, Failure> {
     let archive = Mutex::new(Archive::open(folder.store()?)?);
     let (delivering, leases) = (Mutex::default(), Mutex::default());
-    Ok(Coordinator { folder: folder.clone(), archive, delivering, leases, started: monotonic() })
+    Ok(Coordinator { folder: folder.clone(), archive, delivering, files, leases, started: monotonic() })
 }
 
 /// Nanoseconds since 1970.
@@ -119,11 +145,15 @@ impl Coordinator {
                 let changed = state != have;
                 let (file, members) = if changed { (Some(text), Some(members)) } else { (None, None) };
                 let wanted = self.archive().wanted(&site, now().saturating_sub(WANTED_NS))?;
-                Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted })
+                Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted, files: self.files.kinds() })
             }
             Message::Deliver { results, measurements } => {
                 let _one = Delivery::begin(self, &site)?;
                 self.take(&site, results, measurements)
+            }
+            Message::DeliverFile { file } => {
+                let _one = Delivery::begin(self, &site)?;
+                self.take_file(&site, &file)
             }
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
             Message::Release { number } => {
@@ -183,6 +213,23 @@ impl Coordinator {
         }
         // Also what is not kept is confirmed: it would come again for ever.
         Ok(Message::Confirmed { ids })
+    }
+
+    /// Takes the file of a test, if the site was part of that and may write of it.
+    fn take_file(&self, site: &str, file: &TestFile) -> Result<Message, Failure> {
+        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let names = [file.test.as_str(), &file.sender, &file.receiver];
+        let is_own = file.is_sound() && is_own(&mesh, &mut self.archive(), site, names)?;
+        let sites = site_names(&mesh);
+        let not_kept = match is_own {
+            true => self.files.take((site, &sites), file, now())?.err().map(|no_room| no_room.0.to_string()),
+            false => Some("it is not its own, or makes no sense".to_owned()),
+        };
+        if let Some(why) = not_kept {
+            eprintln!("{site}: a file of {} is not kept: {why}", file.of.name());
+        }
+        // Also what is not kept is confirmed: it would come again for ever.
+        Ok(Message::Confirmed { ids: vec![file.id.clone()] })
     }
 
     /// Does a part of a delivery. Where more follows, it rests for as long as that took: others have their turn at the store.

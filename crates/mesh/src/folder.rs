@@ -7,6 +7,8 @@
 //! coordinator.json   at a site: its own name, where the coordinator is, and its public key
 //! tokens/SITE        at the coordinator: tokens for sites that have not joined
 //! outbox, archive    the stores
+//! losses, samples    Parquet files beside the results
+//! files.json         at a site: the kinds of files that the coordinator keeps
 //! store              at the coordinator: the address of a PostgreSQL database, where results are there and not in archive (mode 0600)
 //! ```
 

@@ -19,6 +19,7 @@ mod coordinator;
 mod delivery;
 mod diagnoses;
 mod error;
+mod files;
 mod folder;
 mod judging;
 mod link;

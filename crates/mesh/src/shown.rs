@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Mesh, Site};
 use longhaul_mesh_model::place::{Alarm, Place, Suspect};
-use longhaul_mesh_model::printed::{Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked};
+use longhaul_mesh_model::printed::{
+    Files, Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked,
+};
 use longhaul_result::Envelope;
 use longhaul_units::utc;
 use serde::Serialize;
 
 use crate::coordinator::{mesh, now};
 use crate::error::Failure;
+use crate::files;
 use crate::folder::Folder;
 use crate::judging::Judging;
 use crate::store::{Archive, HOUR_NS, Hour, Measured, Measurement};
@@ -132,10 +135,11 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
     hours.retain(|hour| is_shown(&hour.sender, &hour.receiver));
     let mut measurements = archive.measurements(from_ns)?;
     measurements.retain(|one| is_shown(&one.sender, &one.receiver) || is_shown(&one.receiver, &one.sender));
+    let files = files::found(folder);
     if as_json {
         let (from, to) = pair.unzip();
         let asked = ShowAsked { folder: folder.name(), from, to, days };
-        return print("longhaul.mesh.show/1", asked, printed(mesh.name, &hours, measurements));
+        return print("longhaul.mesh.show/1", asked, printed(mesh.name, &hours, measurements, files));
     }
     if pair.is_some() {
         table::hours(&hours)
@@ -143,13 +147,14 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
         table::pairs(&hours)
     }
     table::measurements(&measurements, pair.is_some());
+    table::files(&files);
     Ok(())
 }
 
 /// All that `show` shows, as JSON has it.
-fn printed(mesh: String, hours: &[Hour], measurements: Vec<Measurement>) -> Shown {
+fn printed(mesh: String, hours: &[Hour], measurements: Vec<Measurement>, files: Vec<Files>) -> Shown {
     let hours = hours.iter().map(hour_sum).collect();
-    let mut shown = Shown { mesh, hours, round_trips: Vec::new(), tcp: Vec::new(), diagnoses: Vec::new() };
+    let mut shown = Shown { mesh, hours, round_trips: Vec::new(), tcp: Vec::new(), diagnoses: Vec::new(), files };
     for Measurement { test, sender, receiver, at_ns, measured, .. } in measurements {
         let begun = utc(at_ns);
         match measured {

@@ -45,13 +45,13 @@ kind = 'rtt'
 ";
 
 /// A coordinator's folder with three members, whose keys are all known here.
-struct Mesh {
-    folder: Folder,
+pub(crate) struct Mesh {
+    pub(crate) folder: Folder,
     identities: BTreeMap<&'static str, Identity>,
 }
 
 impl Mesh {
-    fn make(name: &str) -> Self {
+    pub(crate) fn make(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("longhaul-mesh-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let folder = Folder::new(&path);
@@ -65,7 +65,7 @@ impl Mesh {
     }
 
     /// Somebody who listens at loopback with this identity; how a question of `site` is answered.
-    fn listen(&self, identity: Identity, answering: impl Answering) -> impl Fn(&str, Message) -> Message {
+    pub(crate) fn listen(&self, identity: Identity, answering: impl Answering) -> impl Fn(&str, Message) -> Message {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let public = identity.public();
@@ -105,7 +105,7 @@ fn measurement(sender: &str, receiver: &str) -> Measurement {
 #[test]
 fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     let mesh = Mesh::make("stolen-hub");
-    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
     let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
 
@@ -145,7 +145,7 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     }
     // Somebody who is no member learns nothing.
     let stranger = Identity::from_random(random().unwrap()).unwrap();
-    let other = coordinator::answering(&mesh.folder).unwrap();
+    let other = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     let fetch = Message::Fetch { have: String::new() };
     assert!(matches!(other.answer(stranger.public(), fetch), Message::Refused { .. }));
 }
@@ -155,7 +155,7 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
 #[test]
 fn a_stolen_key_fills_no_hour_of_its_pair() {
     let mesh = Mesh::make("stolen-full");
-    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
     let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
     let hour = |hour: i64, receiver: &str| TestResult { at_ns: hour * 3_600_000_000_000, ..result("ithaca", receiver) };
@@ -186,7 +186,7 @@ fn a_stolen_key_fills_no_hour_of_its_pair() {
 #[test]
 fn a_long_delivery_keeps_nobody_waiting() {
     let mesh = Mesh::make("stolen-busy");
-    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
     let ask = &ask;
     let results: Vec<_> =
@@ -246,7 +246,7 @@ fn strangers_keep_no_member_out() {
     let address = listener.local_addr().unwrap();
     let identity = mesh.folder.identity().unwrap();
     let public = identity.public();
-    let coordinator = coordinator::answering(&mesh.folder).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
     let strangers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
     let known = As::Known(&mesh.identities["ithaca"], public);
@@ -262,7 +262,8 @@ fn a_stranger_that_dawdles_is_closed() {
     let mesh = Mesh::make("stolen-slow");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (identity, coordinator) = (mesh.folder.identity().unwrap(), coordinator::answering(&mesh.folder).unwrap());
+    let (identity, coordinator) =
+        (mesh.folder.identity().unwrap(), coordinator::answering(&mesh.folder, Arc::default()).unwrap());
     thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
     let mut stranger = TcpStream::connect(address).unwrap();
     let begin = Instant::now();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_units::{BitRate, utc};
+use longhaul_mesh_model::printed::Files;
+use longhaul_units::{BitRate, Bytes, utc};
 
 use crate::store::{Diagnosis, Hour, Measured, Measurement, RoundTrips, TcpFlow};
 
@@ -28,15 +29,26 @@ pub(crate) fn hours(hours: &[Hour]) {
     }
 }
 
+/// Counts that others reported, added up: no sum passes the end of its type.
+fn sum(counts: impl Iterator<Item = i64>) -> i64 {
+    counts.fold(0, i64::saturating_add)
+}
+
+/// Tests, packets sent and packets lost of each pair.
+fn sums(hours: &[Hour]) -> BTreeMap<(&str, &str), [i64; 3]> {
+    let mut pairs: BTreeMap<_, [i64; 3]> = BTreeMap::new();
+    for hour in hours {
+        let sums = pairs.entry((hour.sender.as_str(), hour.receiver.as_str())).or_default();
+        let more = [hour.tests, hour.sent, hour.lost];
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+    pairs
+}
+
 /// Loss of UDP tests, pair by pair.
 pub(crate) fn pairs(hours: &[Hour]) {
-    let mut pairs: BTreeMap<(&str, &str), (i64, i64, i64)> = BTreeMap::new();
-    for hour in hours {
-        let (tests, sent, lost) = pairs.entry((&hour.sender, &hour.receiver)).or_default();
-        (*tests, *sent, *lost) = (*tests + hour.tests, *sent + hour.sent, *lost + hour.lost);
-    }
     say!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
-    for ((from, to), (tests, sent, lost)) in pairs {
+    for ((from, to), [tests, sent, lost]) in sums(hours) {
         say!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
     }
 }
@@ -61,6 +73,16 @@ pub(crate) fn measurements(all: &[Measurement], each: bool) {
         say!("\nDiagnoses");
     }
     diagnoses.into_iter().for_each(|(one, found)| diagnosis(one, found));
+}
+
+/// Where the files beside the results are.
+pub(crate) fn files(all: &[Files]) {
+    if !all.is_empty() {
+        say!("\nFiles of all sites and days");
+    }
+    for Files { kind, files, bytes, paths } in all {
+        say!("{kind:<10}{files:>8} files, {}: {paths}", Bytes(*bytes).rounded());
+    }
 }
 
 /// When, if each is a line, and between whom.
@@ -99,8 +121,11 @@ fn round_trips(trips: &BTreeMap<Key, Vec<&RoundTrips>>) {
         let half = shown(median(quantiles().map(|of| of.p50_ns).collect()));
         // Of several results the greatest: it cannot be said of all their probes.
         let p99 = shown(quantiles().map(|of| of.p99_ns).max());
-        let (sent, lost) = all.iter().fold((0, 0), |sum, trips| (sum.0 + trips.sent, sum.1 + trips.lost));
-        let outages: i64 = all.iter().map(|trips| trips.outages).sum();
+        let [sent, lost, outages] = [
+            sum(all.iter().map(|trips| trips.sent)),
+            sum(all.iter().map(|trips| trips.lost)),
+            sum(all.iter().map(|trips| trips.outages)),
+        ];
         let loss = percent(lost, sent);
         say!("{}{least:>16}{half:>16}{p99:>16}{sent:>16}{loss:>16}{outages:>16}", between(key));
     }
@@ -111,7 +136,7 @@ fn tcp(flows: &BTreeMap<Key, Vec<&TcpFlow>>) {
     for (key, all) in flows {
         let goodput = median(all.iter().map(|flow| flow.goodput_bps).collect()).map_or_else(String::new, rate);
         let paced = median(all.iter().map(|flow| flow.paced_bps).collect()).map_or_else(String::new, rate);
-        let retransmits: i64 = all.iter().map(|flow| flow.retransmits).sum();
+        let retransmits = sum(all.iter().map(|flow| flow.retransmits));
         let mut limits: BTreeMap<&str, f64> = BTreeMap::new();
         all.iter().for_each(|flow| *limits.entry(&flow.limited_by).or_default() += flow.limited_share);
         let most = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map_or("-", |(name, _)| name);
@@ -151,5 +176,55 @@ mod tests {
         assert_eq!(milliseconds(74_600_000), "74.600 ms");
         assert_eq!(median(vec![5, 1, 3]), Some(3));
         assert_eq!(median(Vec::<i64>::new()), None);
+    }
+
+    /// What a database says may be anything: tables are printed, not panics.
+    #[test]
+    fn counts_without_room_stay_at_the_end() {
+        let hour = |lost: i64| Hour {
+            test: "probes".into(),
+            sender: "ithaca".into(),
+            receiver: "geneva".into(),
+            begin_ns: 0,
+            tests: i64::MAX,
+            sent: i64::MAX,
+            lost,
+        };
+        let all = [hour(1), hour(2), hour(i64::MAX)];
+        assert_eq!(sums(&all)[&("ithaca", "geneva")], [i64::MAX; 3]);
+        pairs(&all);
+        hours(&all);
+        let (max, quantiles) = (i64::MAX, None);
+        let trips = RoundTrips {
+            duration_ns: max,
+            sent: max,
+            lost: max,
+            quantiles,
+            outages: max,
+            longest_outage_ns: max,
+            gaps_ns: max,
+        };
+        let flow = TcpFlow {
+            duration_ns: max,
+            bytes: max,
+            goodput_bps: max,
+            paced_bps: max,
+            retransmits: max,
+            retransmitted_bytes: None,
+            min_rtt_ns: None,
+            congestion_control: "cubic".into(),
+            limited_by: "application".into(),
+            limited_share: 1.0,
+        };
+        let one = |measured| Measurement {
+            id: String::new(),
+            test: "delay".into(),
+            sender: "ithaca".into(),
+            receiver: "geneva".into(),
+            at_ns: 0,
+            measured,
+        };
+        let [trips, flow] = [Measured::Rtt(trips), Measured::Tcp(flow)].map(one);
+        measurements(&[trips.clone(), trips, flow.clone(), flow], false);
     }
 }

@@ -67,6 +67,7 @@ export interface OneTest {
     round_trips?: RoundTrips;
     tcp?: Tcp;
     diagnosis?: Diagnosis;
+    files?: string[];
 }
 export interface TestOfPair { sender: string; receiver: string; result: OneTest }
 export interface Losses {

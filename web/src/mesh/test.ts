@@ -15,12 +15,24 @@ export async function drawTest(id: string, at: string | undefined): Promise<() =
             element("p", "", link(to(["pair", sender, receiver]), `${sender} and ${receiver}`), " · ", link(to([]), "All pairs")),
             facts([["Began (UTC)", second(result.at)], ["Test", result.test], ...summary(result)]),
             ...details(result),
+            ...files(result),
             element("p", "quiet id", "Id: ", element("code", "", result.id)),
         ];
     } catch (error) {
         if (!(error instanceof NotFound)) throw error;
         return () => [element("p", "alert", "The coordinator has no test with this id. ", link(to([]), "All pairs"))];
     }
+}
+
+const FILES: Record<string, string> = { losses: "Which packets were lost", samples: "The kernel's TCP_INFO of both ends over time" };
+
+/** What the coordinator keeps beside the test, to be saved. */
+function files({ id, at, files }: OneTest): Node[] {
+    return (files ?? []).map(kind => {
+        const made = link(`/api/v1/tests/${encodeURIComponent(id)}/files/${kind}?at=${encodeURIComponent(at)}`, FILES[kind] ?? kind);
+        made.download = "";
+        return element("p", "", made, " (Parquet)");
+    });
 }
 
 const known = (bps: number | null) => bps === null ? "none" : rate(bps);

@@ -282,6 +282,7 @@ targets! {
     mesh_file: targets::mesh_file;
     mesh_message: targets::mesh_message;
     mesh_request: pages::mesh_request;
+    mesh_test_file: targets::mesh_test_file;
     mix_file + "mixes": targets::mix_file;
     capture: targets::capture;
     dissected: targets::dissected;

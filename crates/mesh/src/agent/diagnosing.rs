@@ -9,11 +9,12 @@ use longhaul_mesh_model::schedule::initiator;
 use longhaul_units::Nanos;
 
 use super::asking;
+use super::beside::Done;
 use super::rounds::{Begun, UNREACHED, begin, part};
 use super::shared::{Shared, View};
 use super::testing;
 use crate::error::Failure;
-use crate::store::{Kept, Wanted};
+use crate::store::Wanted;
 
 /// Attempts that fail, before that is the answer.
 const ATTEMPTS: u32 = 3;
@@ -35,7 +36,7 @@ impl Diagnosing {
     }
 
     /// Begins what is wanted; the diagnosis, or why there is none.
-    pub(super) fn go_on(&mut self, shared: &Arc<Shared>, view: &View) -> Option<Kept> {
+    pub(super) fn go_on(&mut self, shared: &Arc<Shared>, view: &View) -> Option<Done> {
         let wanted = shared.wanted();
         let is_wanted = |alarm: &String| wanted.iter().any(|wanted| wanted.alarm == *alarm);
         self.done.retain(is_wanted);
@@ -84,9 +85,9 @@ impl Diagnosing {
 }
 
 /// The answer where there is none; `None` if the mesh does not have the test any more.
-fn nothing(wanted: &Wanted, view: &View, shared: &Shared, why: &str) -> Option<Kept> {
+fn nothing(wanted: &Wanted, view: &View, shared: &Shared, why: &str) -> Option<Done> {
     let pair = view.mesh.site(&wanted.sender).zip(view.mesh.site(&wanted.receiver))?;
     let plan = view.mesh.tests.iter().find(|plan| plan.name == wanted.test)?;
     let head = asking::head(shared, &view.mesh, plan, pair);
-    testing::failed(&wanted.alarm, why).into_result(head).ok()
+    testing::failed(&wanted.alarm, why).into_result(head).ok().map(Done::from)
 }

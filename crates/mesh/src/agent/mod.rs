@@ -1,7 +1,7 @@
 //! A site: fetches the mesh, begins the tests that the schedule gives it, answers those of its partners, delivers what came of them.
 
 mod asking;
-mod day_files;
+mod beside;
 mod diagnosing;
 mod listening;
 mod outgoing;
@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use longhaul_channel::shown;
 use longhaul_mesh_model::file::{Limits, Mesh, MeshError};
-use longhaul_units::Bytes;
 
 use crate::coordinator::now_ns;
 use crate::error::Failure;
+use crate::files::KeepOptions;
 use crate::folder::Folder;
 use crate::link;
 use crate::store::Outbox;
@@ -44,10 +44,8 @@ pub(crate) struct Options {
     pub(crate) longhaul: PathBuf,
     /// How often it talks to the coordinator.
     pub(crate) sync: Duration,
-    /// How much lists of lost packets may take on the disk; `None`: none are kept.
-    pub(crate) keep_losses: Option<Bytes>,
-    /// The same of samples of TCP tests.
-    pub(crate) keep_samples: Option<Bytes>,
+    /// How much lists of lost packets and samples of TCP may take on the disk, and how long.
+    pub(crate) keep: KeepOptions,
 }
 
 /// Runs a site, for ever.
@@ -59,8 +57,8 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     let outbox = Outbox::open(&folder.file("outbox"))?;
     // What was last fetched: a site begins without its coordinator, too.
     let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options, outbox));
-    if let Err(failure) = shared.load() {
-        eprintln!("{failure}");
+    for loaded in [shared.load(), shared.load_kinds()] {
+        loaded.unwrap_or_else(|failure| eprintln!("{failure}"));
     }
     let mut heard = String::new();
     while shared.view().is_none() {
@@ -88,7 +86,7 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
         if let Some(view) = shared.view() {
             standing.follow(&shared, &view);
             let result = diagnosing.go_on(&shared, &view).or_else(|| rounds.go_on(&shared, &view));
-            result.into_iter().for_each(|result| shared.outgoing.keep(result));
+            result.into_iter().for_each(|done| shared.outgoing.keep(done.result, done.file.as_ref()));
         }
         thread::sleep(TICK);
     }
@@ -100,7 +98,11 @@ fn talk(shared: &Shared, mut heard: String) {
     loop {
         say_once(&mut heard, fetch(shared));
         say_once(&mut written, shared.outgoing.flush());
-        say_once(&mut failed, shared.outgoing.deliver(|question| ask(shared, question)));
+        let deliver = || {
+            shared.outgoing.deliver(|question| ask(shared, question))?;
+            shared.outgoing.deliver_files(&shared.kinds(), |question| ask(shared, question))
+        };
+        say_once(&mut failed, deliver());
         thread::sleep(shared.options.sync);
     }
 }
@@ -130,7 +132,8 @@ fn ask(shared: &Shared, question: &Message) -> Result<Message, Failure> {
 fn fetch(shared: &Shared) -> Result<(), Failure> {
     let have = shared.view().map_or_else(String::new, |view| view.state.clone());
     let asked = now_ns();
-    let Message::Mesh { state, file, members, now_ns: theirs, wanted } = ask(shared, &Message::Fetch { have })? else {
+    let Message::Mesh { state, file, members, now_ns: theirs, wanted, files } = ask(shared, &Message::Fetch { have })?
+    else {
         return Err(Failure::new("the coordinator answered something else than the mesh"));
     };
     // Its clock, as of half of the time that asking took.
@@ -138,6 +141,7 @@ fn fetch(shared: &Shared) -> Result<(), Failure> {
     let offset = i128::from(theirs) - i128::from(middle);
     shared.set_offset(i64::try_from(offset).map_err(|_| Failure::new("the coordinator's clock makes no sense"))?);
     shared.set_wanted(wanted);
+    shared.set_kinds(files)?;
     if let (Some(file), Some(members)) = (file, members) {
         let refused = |error: MeshError| shown(&format!("the coordinator's mesh: {error}"));
         let mesh = Mesh::parse(&file).map_err(|error| Failure::new(refused(error)))?;
@@ -170,8 +174,7 @@ fn shared_for_tests(folder: &Folder, site: &str, identity: &longhaul_channel::Id
         bind: "127.0.0.1".into(),
         longhaul: PathBuf::from("/nonexistent"),
         sync: Duration::from_secs(10),
-        keep_losses: None,
-        keep_samples: None,
+        keep: KeepOptions::default(),
     };
     let outbox = Outbox::open(&folder.file("outbox"))?;
     let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);

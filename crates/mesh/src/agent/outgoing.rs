@@ -1,14 +1,16 @@
-//! Results on their way to the coordinator: kept on the disk until it has confirmed them.
+//! Results, and files beside them, on their way to the coordinator: kept on the disk until it has confirmed them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Failure;
-use crate::store::{Kept, Measured, Outbox};
+use crate::store::{FileKind, Kept, Measured, Outbox, TestFile};
 use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
 
 /// Bytes of a delivery, unless one result is longer: half of the longest message.
 const DELIVERY_BYTES_MOST: usize = 512 << 10;
+/// Files that are delivered one after the other, before the coordinator is asked again what changed.
+const FILES_AT_ONCE: usize = 64;
 /// Results that are kept in memory at most while the disk takes none. Then the oldest go.
 const UNKEPT_MOST: usize = 10_000;
 
@@ -24,7 +26,14 @@ impl Outgoing {
     }
 
     /// Takes a result. It is on the disk when this returns, or in memory until the next [`Outgoing::flush`].
-    pub(super) fn keep(&self, result: Kept) {
+    /// The file beside it is on the disk together with it, or goes: what the disk does not take of files has no place in memory.
+    pub(super) fn keep(&self, result: Kept, file: Option<&TestFile>) {
+        if let Some(file) = file {
+            match self.outbox().put_both(&result, Some(file)) {
+                Ok(()) => return,
+                Err(error) => eprintln!("{} of a test are not kept: {error}", file.of.name()),
+            }
+        }
         let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
         if unkept.len() >= UNKEPT_MOST {
             unkept.pop_front();
@@ -77,6 +86,30 @@ impl Outgoing {
                 _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
             }
         }
+    }
+
+    /// Delivers the files that wait, of those kinds that the coordinator keeps. Others wait until it does, or until they are too old.
+    pub(super) fn deliver_files(
+        &self,
+        kinds: &[FileKind],
+        ask: impl Fn(&Message) -> Result<Message, Failure>,
+    ) -> Result<(), Failure> {
+        let (mut last, mut left) = (0, FILES_AT_ONCE);
+        for kind in kinds {
+            while left > 0 {
+                // Not in the condition: there the outbox would stay locked.
+                let next = self.outbox().file_after(last, Some(*kind))?;
+                let Some((number, file)) = next else { break };
+                (last, left) = (number, left - 1);
+                let id = file.id.clone();
+                match ask(&Message::DeliverFile { file })? {
+                    Message::Confirmed { ids } if ids.contains(&id) => self.outbox().file_confirmed(&id)?,
+                    _ => return Err(Failure::new("the coordinator answered something else than a confirmation")),
+                }
+            }
+            last = 0;
+        }
+        Ok(())
     }
 
     /// The alarms whose diagnoses wait.

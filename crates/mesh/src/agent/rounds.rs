@@ -7,15 +7,14 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Agenda, RequestId};
 use longhaul_mesh_model::file::TestPlan;
-use longhaul_report::parquet::write_losses;
 use longhaul_units::{BitRate, Nanos};
 
 use super::asking;
+use super::beside::{Done, keep_beside};
 use super::shared::{Shared, View};
-use super::testing::{self, Beside, Found, Head, Job};
+use super::testing::{self, Job};
 use crate::error::Failure;
 use crate::folder::random;
-use crate::store::Kept;
 use longhaul_mesh_model::message::Message;
 
 /// A partner says when it may be idle. Nobody waits longer for it at once.
@@ -31,7 +30,7 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Does what is due; the result, if a test ended.
-    pub(super) fn go_on(&mut self, shared: &Arc<Shared>, view: &View) -> Option<Kept> {
+    pub(super) fn go_on(&mut self, shared: &Arc<Shared>, view: &View) -> Option<Done> {
         let now = shared.mesh_time();
         self.fill(shared, view, now);
         let due = self.plans.iter().filter_map(|(test, (_, _, agenda))| Some((agenda.poll_timeout()?, *test)));
@@ -86,7 +85,7 @@ pub(super) fn name(view: &View, (from, to): (SiteId, SiteId)) -> String {
 
 /// What came of an attempt.
 pub(super) enum Begun {
-    Tested(Box<Kept>),
+    Tested(Box<Done>),
     Later(Nanos),
     Never(String),
 }
@@ -113,27 +112,6 @@ pub(super) fn begin(
     let done = ask_and_test(shared, view, (test, alarm), (pair, partner), request);
     shared.gate().release(monotonic(), request);
     done
-}
-
-/// What is kept of a test: its result, and beside it which packets it lost, or its samples.
-fn kept(shared: &Shared, mut found: Found, head: Head) -> Result<Kept, Failure> {
-    let beside = found.take_beside();
-    let kept = found.into_result(head)?;
-    let of = match &kept {
-        Kept::Udp(test) => (test.id.as_str(), test.at_ns),
-        Kept::Measurement(one) => (one.id.as_str(), one.at_ns),
-    };
-    let done = match (beside, &shared.losses, &shared.samples) {
-        (Beside::Losses(runs), Some(losses), _) if !runs.is_empty() => {
-            losses.keep(of, |file| write_losses(file, runs.into_iter()))
-        }
-        (Beside::Samples(samples), _, Some(files)) => files.keep(of, |file| samples.copy(file)),
-        _ => Ok(()),
-    };
-    if let Err(failure) = done {
-        eprintln!("{failure}");
-    }
-    Ok(kept)
 }
 
 /// The rate of a test: what the coordinator leases of the shared links on its way, or what is safe without it.
@@ -181,7 +159,7 @@ fn ask_and_test(
             let sends = pair.0 == view.own;
             let job = Job { test, rate, address: reached.address(), port, key: &key, sends, alarm };
             head.at_ns = i64::try_from(shared.mesh_time().0).unwrap_or(i64::MAX);
-            let result = testing::run(shared, &job).and_then(|found| kept(shared, found, head));
+            let result = testing::run(shared, &job).and_then(|found| keep_beside(shared, found, head));
             reached.release(shared, number);
             result.map(|result| Begun::Tested(Box::new(result)))
         }

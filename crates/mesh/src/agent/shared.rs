@@ -1,5 +1,6 @@
 //! What the threads of a site share.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -9,17 +10,20 @@ use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
 use longhaul_mesh_model::schedule::{Round, Schedule};
-use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_units::{BitRate, Nanos};
 
 use super::Options;
-use super::day_files::DayFiles;
 use super::outgoing::Outgoing;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
+use crate::files::DayFiles;
 use crate::folder::{Belonging, Folder, Members};
 use crate::link::{self, As};
-use crate::store::{Outbox, Wanted};
+use crate::store::{FileKind, Outbox, Wanted};
 use longhaul_mesh_model::message::Message;
+
+/// The file with the kinds of files that the coordinator keeps.
+const KINDS: &str = "files.json";
 
 /// A site, for all its threads.
 pub(super) struct Shared {
@@ -29,10 +33,10 @@ pub(super) struct Shared {
     pub(super) coordinator: Belonging,
     pub(super) options: Options,
     pub(super) outgoing: Outgoing,
-    /// `None`: no lists of lost packets are kept.
-    pub(super) losses: Option<DayFiles>,
-    /// `None`: no samples of TCP are kept.
-    pub(super) samples: Option<DayFiles>,
+    /// What is kept here of lists of lost packets and samples of TCP, whether they are delivered or not.
+    files: BTreeMap<FileKind, DayFiles>,
+    /// What the coordinator keeps of them.
+    kinds: RwLock<Vec<FileKind>>,
     gate: Mutex<Gate>,
     view: RwLock<Option<Arc<View>>>,
     wanted: RwLock<Vec<Wanted>>,
@@ -96,9 +100,11 @@ impl Shared {
         let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
         let now = monotonic();
         let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
-        let files = |name, most: Option<Bytes>, option| most.map(|most| DayFiles::new(folder.file(name), most, option));
-        let losses = files("losses", options.keep_losses, "--keep-losses");
-        let samples = files("samples", options.keep_samples, "--keep-samples");
+        let files = |kind: FileKind| {
+            let (most, option) = options.keep.most(kind);
+            Some((kind, DayFiles::new(folder.file(kind.name()), (most?, options.keep.keep_days), option)))
+        };
+        let files = FileKind::ALL.into_iter().filter_map(files).collect();
         Self {
             folder,
             site,
@@ -106,8 +112,8 @@ impl Shared {
             coordinator,
             options,
             outgoing: Outgoing::new(outbox),
-            losses,
-            samples,
+            files,
+            kinds: RwLock::default(),
             gate: Mutex::new(gate),
             view: RwLock::default(),
             wanted: RwLock::default(),
@@ -138,6 +144,40 @@ impl Shared {
 
     pub(super) fn set_view(&self, view: View) {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(view));
+    }
+
+    /// The files of this kind; `None`: none are kept here.
+    pub(super) fn files(&self, kind: FileKind) -> Option<&DayFiles> {
+        self.files.get(&kind)
+    }
+
+    /// The kinds of files that the coordinator keeps.
+    pub(super) fn kinds(&self) -> Vec<FileKind> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether files of this kind are kept here or by the coordinator.
+    pub(super) fn wants(&self, kind: FileKind) -> bool {
+        self.files.contains_key(&kind) || self.kinds().contains(&kind)
+    }
+
+    /// Remembers the kinds, also for a start without the coordinator.
+    pub(super) fn set_kinds(&self, kinds: Vec<FileKind>) -> Result<(), Failure> {
+        if kinds != self.kinds() {
+            self.folder.write(KINDS, &serde_json::to_string(&kinds).map_err(Failure::new)?)?;
+            *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = kinds;
+        }
+        Ok(())
+    }
+
+    /// Reads the kinds that the coordinator kept when it was asked last.
+    pub(super) fn load_kinds(&self) -> Result<(), Failure> {
+        if self.folder.has(KINDS) {
+            let kinds = serde_json::from_str(&self.folder.read(KINDS)?);
+            let kinds = kinds.map_err(|error| Failure::new(format_args!("{KINDS}: {error}")))?;
+            *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = kinds;
+        }
+        Ok(())
     }
 
     /// Diagnoses that the coordinator wants.

@@ -132,6 +132,6 @@ fn run(
 ) -> Result<(), Failure> {
     let job = Job { test, rate: BitRate(0), address: reached.address(), port, key, sends: true, alarm: "" };
     let found = testing::run(shared, &job)?;
-    shared.outgoing.keep(found.into_result(head)?);
+    shared.outgoing.keep(found.into_result(head)?, None);
     Ok(())
 }

@@ -42,5 +42,5 @@ pub use single::Listed;
 pub(crate) use summary::{BUCKETS_A_DECADE, DAY_NS};
 
 pub use longhaul_mesh_model::result::{
-    Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestResult, Wanted,
+    Cause, Diagnosis, FileKind, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestFile, TestResult, Wanted,
 };

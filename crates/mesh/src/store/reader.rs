@@ -248,9 +248,9 @@ impl Reader {
             for row in rows {
                 let begin_ns = row.try_get::<i64, _>(0)? * span.unit_ns;
                 let point = points.entry(begin_ns).or_insert(Point { begin_ns, tests: 0, sent: 0, lost: 0 });
-                point.tests += row.try_get::<i64, _>(1)?;
-                point.sent += row.try_get::<i64, _>(2)?;
-                point.lost += row.try_get::<i64, _>(3)?;
+                point.tests = point.tests.saturating_add(row.try_get(1)?);
+                point.sent = point.sent.saturating_add(row.try_get(2)?);
+                point.lost = point.lost.saturating_add(row.try_get(3)?);
             }
         }
         Ok(points.into_values().collect())

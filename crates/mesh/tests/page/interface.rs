@@ -136,11 +136,40 @@ fn answers_are_as_described(coordinator: &Coordinator, described: &Value, kept: 
     // Older tests are found by their time alone.
     assert_eq!(coordinator.get(&format!("/api/v1/tests/{}", oldest.id)).0, 404);
     let paths = described["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 9);
-    for path in paths.keys() {
+    assert_eq!(paths.len(), 10);
+    // Files are no JSON.
+    for path in paths.keys().filter(|path| !path.ends_with("/files/{kind}")) {
         let question = path.replace("{sender}", "ithaca").replace("{receiver}", "geneva").replace("/api/v1/", "");
         is_as_described(coordinator, described, path, &question.replace("{id}", &of_a_test));
     }
+}
+
+/// What is beside a test is offered with it and saved as it is; nothing else of the folder is.
+#[test]
+fn the_files_of_a_test_can_be_saved() {
+    let (folder, sites) = (Folder::new("files"), names(&["ithaca", "geneva"]));
+    let kept = results(&sites, 3, |_, _, _| 5);
+    let hub = hub(&folder, &sites, &kept);
+    let (one, other) = (&kept[0], &kept[1]);
+    let day = hub.join("losses").join(format!("site={}", one.receiver)).join(format!("day={}", &utc(one.at_ns)[..10]));
+    fs::create_dir_all(&day).unwrap();
+    fs::write(day.join(format!("{}.parquet", one.id)), "PAR1 of a test PAR1").unwrap();
+    let coordinator = Coordinator::start(&hub, &[]);
+    let asked = |id: &str, file: &str| coordinator.get(&format!("/api/v1/tests/{id}{file}"));
+    let files = |id: &str| serde_json::from_str::<Value>(&asked(id, "").1).unwrap()["result"]["files"].clone();
+    assert_eq!((files(&one.id), files(&other.id)), (json!(["losses"]), Value::Null));
+    assert_eq!(asked(&one.id, "/files/losses"), (200, "PAR1 of a test PAR1".into()));
+    for (id, file) in [
+        (&one.id, "/files/samples"),
+        (&one.id, "/files/unknown"),
+        (&one.id, "/files/..%2Fidentity"),
+        (&other.id, "/files/losses"),
+        (&"..%2F..%2Fidentity".to_owned(), "/files/losses"),
+    ] {
+        assert_eq!(asked(id, file).0, 404, "{id} {file}");
+    }
+    let stranger = coordinator.get_with(&format!("/api/v1/tests/{}/files/losses", one.id), &[]);
+    assert!(stranger.0 == 401 && !stranger.1.contains("PAR1"), "{stranger:?}");
 }
 
 /// The answer to a question has the form that the description gives those of its path; the answer.

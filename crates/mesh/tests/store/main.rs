@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use longhaul_mesh::store::{
-    Address, Archive, Cause, Diagnosis, Kept, Measured, Measurement, Outbox, PairSum, Point, Quantiles, Reader,
-    RoundTrips, Span, TcpFlow, TestResult, Tested, Wanted,
+    Address, Archive, Cause, Diagnosis, FileKind, Kept, Measured, Measurement, Outbox, PairSum, Point, Quantiles,
+    Reader, RoundTrips, Span, TcpFlow, TestFile, TestResult, Tested, Wanted,
 };
 use longhaul_testing::postgres::Postgres;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -565,4 +565,50 @@ fn filler() {
         }
         assert!(count < 100_000, "the limit is no limit");
     }
+}
+
+fn beside(number: u64, content: &str) -> TestFile {
+    let TestResult { id, test, sender, receiver, at_ns, .. } = result(number);
+    TestFile { of: FileKind::Losses, id, test, sender, receiver, at_ns, content: content.into() }
+}
+
+/// A file is there with its result; the oldest files make room, and results stay.
+#[test]
+fn files_wait_beside_their_results_in_bounded_space() {
+    let folder = Folder::new("files");
+    let path = folder.0.join("outbox");
+    // As an older longhaul left it: without the table.
+    drop(Outbox::open(&path).unwrap());
+    runtime().block_on(async {
+        let options = SqliteConnectOptions::new().filename(&path);
+        let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+        sqlx::query("DROP TABLE files").execute(&mut connection).await.unwrap();
+    });
+    let mut outbox = Outbox::open_for(&path, 10_000).unwrap();
+    for number in 1..=20 {
+        let file = beside(number, &"A".repeat(1_000));
+        outbox.put_both(&Kept::Udp(result(number)), Some(&file)).unwrap();
+        outbox.put_both(&Kept::Udp(result(number)), Some(&file)).unwrap();
+    }
+    assert_eq!(outbox.all().unwrap().len(), 20);
+    let waiting = |outbox: &mut Outbox, kind| {
+        let (mut last, mut ids) = (0, Vec::new());
+        while let Some((number, file)) = outbox.file_after(last, kind).unwrap() {
+            last = number;
+            ids.push(file.id);
+        }
+        ids
+    };
+    let ids = waiting(&mut outbox, None);
+    let newest: Vec<String> = (21 - ids.len() as u64..=20).map(|number| result(number).id).collect();
+    assert!((7..10).contains(&ids.len()) && ids == newest, "{ids:?}");
+    assert_eq!(waiting(&mut outbox, Some(FileKind::Samples)), [""; 0]);
+    assert_eq!(waiting(&mut outbox, Some(FileKind::Losses)), ids);
+    outbox.file_confirmed(&ids[0]).unwrap();
+    assert_eq!(waiting(&mut outbox, None), ids[1..]);
+    // A month later they are too old.
+    let late = TestFile { at_ns: result(20).at_ns + 31 * 86_400_000_000_000, ..beside(21, "AAAA") };
+    outbox.put_both(&Kept::Udp(result(21)), Some(&late)).unwrap();
+    assert_eq!(waiting(&mut outbox, None), [late.id]);
+    assert_eq!(outbox.all().unwrap().len(), 21);
 }

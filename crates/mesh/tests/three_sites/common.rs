@@ -144,17 +144,27 @@ impl Lab {
 
     /// Starts the coordinator on `hub`, in the folder `hub`.
     pub(crate) fn coordinator(&self, hub: &str) -> Running {
-        self.start(hub, &["run", "--folder", "hub", "--coordinator"])
+        self.coordinator_with(hub, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn coordinator_with(&self, hub: &str, options: &[&str]) -> Running {
+        self.start(hub, &[&["run", "--folder", "hub", "--coordinator"], options].concat())
     }
 
     /// Makes a mesh of these sites and tests, starts its coordinator on `hub` and lets each site join, in a folder with its name.
     pub(crate) fn mesh(&self, hub: &str, hosts: &[&str], tests: &str) -> Running {
+        self.mesh_with(hub, hosts, tests, &[])
+    }
+
+    /// The same with options of the coordinator.
+    pub(crate) fn mesh_with(&self, hub: &str, hosts: &[&str], tests: &str, options: &[&str]) -> Running {
         let site =
             |host: &&str| format!("[[site]]\nname = '{host}'\naddress = '{}'\nrate = '1Gbit'\n", self.address(host));
         let sites: String = hosts.iter().map(site).collect();
         fs::write(self.path("mesh.toml"), format!("name = 'three'\n{sites}{tests}")).unwrap();
         self.run(hub, &["init", "--folder", "hub", "mesh.toml"]);
-        let coordinator = self.coordinator(hub);
+        let coordinator = self.coordinator_with(hub, options);
         hosts.iter().for_each(|host| self.join(host, host, &self.address(hub)));
         coordinator
     }

@@ -1,4 +1,4 @@
-//! `kill -9` of coordinator and sites at every stage: each result arrives once, by count.
+//! `kill -9` of coordinator and sites at every stage: each result arrives once, by count, and so does each list of what was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -9,6 +9,7 @@ use longhaul_testing::postgres::Postgres;
 
 use crate::PATH;
 use crate::common::Lab;
+use crate::loss_lists::{delivered, runs};
 
 const TESTS: &str = "\
 [[test]]
@@ -33,6 +34,10 @@ enum Stage {
     Testing,
     /// A result lies in an outbox.
     Kept,
+    /// A list of lost packets lies in an outbox.
+    File,
+    /// The coordinator has got a list: its confirmation may be on its way.
+    FileTaken,
     /// The archive has got a result: its confirmation may be on its way.
     Taken,
     /// Any moment.
@@ -74,14 +79,32 @@ impl Seen<'_> {
         archive.since(0).unwrap().len() + archive.measurements(0).unwrap().len()
     }
 
+    /// Tests whose lists of lost packets wait in outboxes.
+    fn waiting(&self) -> BTreeSet<String> {
+        let mut ids = BTreeSet::new();
+        let paths = HOSTS.iter().map(|host| self.lab.path(host).join("outbox")).filter(|path| path.exists());
+        for mut outbox in paths.map(|path| Outbox::open(&path).unwrap()) {
+            let mut last = 0;
+            while let Some((number, file)) = outbox.file_after(last, None).unwrap() {
+                last = number;
+                ids.insert(file.id);
+            }
+        }
+        ids
+    }
+
     /// Until the stage is reached, or for 30 s.
     fn until(&mut self, stage: Stage) -> bool {
         let (begin, taken) = (Instant::now(), self.taken());
+        let delivered = || delivered(&self.lab.path("hub/losses")).len();
+        let lists = delivered();
         while begin.elapsed() < Duration::from_secs(30) {
             let waiting = self.look();
             let reached = match stage {
                 Stage::Testing => tests(),
                 Stage::Kept => waiting > 0,
+                Stage::File => !self.waiting().is_empty(),
+                Stage::FileTaken => delivered() > lists,
                 Stage::Taken => self.taken() > taken,
                 Stage::Any(millis) => begin.elapsed() > Duration::from_millis(millis),
             };
@@ -120,13 +143,26 @@ fn kills_at_every_stage_lose_and_double_nothing_in_postgresql() {
 }
 
 fn kill(lab: &Lab) {
-    let mut coordinator = lab.mesh("chicago", &HOSTS, TESTS);
+    let keep = ["--keep-losses", "10M"];
+    let mut coordinator = lab.mesh_with("chicago", &HOSTS, TESTS, &keep);
+    lab.set("forward.loss=random(5%)");
     let allow = ["time=1s", "busy=100%"];
     let mut sites = HOSTS.map(|host| lab.site(host, &allow));
     let mut seen = Seen { lab, ids: BTreeSet::new() };
     lab.wait("no result", || (seen.look() > 0 || seen.taken() > 0).then_some(()));
-    let stages =
-        [Stage::Kept, Stage::Taken, Stage::Testing, Stage::Any(900), Stage::Taken, Stage::Kept, Stage::Any(37)];
+    let stages = [
+        Stage::Kept,
+        Stage::Taken,
+        Stage::FileTaken,
+        Stage::File,
+        Stage::Testing,
+        Stage::Any(900),
+        Stage::File,
+        Stage::Taken,
+        Stage::Kept,
+        Stage::FileTaken,
+        Stage::Any(37),
+    ];
     let mut reached = BTreeMap::new();
     for (number, stage) in stages.into_iter().enumerate() {
         if !seen.until(stage) {
@@ -137,7 +173,7 @@ fn kill(lab: &Lab) {
         if number % 2 == 0 {
             coordinator.kill();
             seen.look();
-            coordinator = lab.coordinator("chicago");
+            coordinator = lab.coordinator_with("chicago", &keep);
         } else {
             let site = number / 2 % HOSTS.len();
             sites[site].kill();
@@ -158,12 +194,42 @@ fn kill(lab: &Lab) {
         let all: BTreeSet<String> = archived(lab).into_iter().collect();
         seen.ids.is_subset(&all).then_some(())
     });
+    // Once more, while nobody is killed: then each list has arrived, too.
+    lab.wait("a list is missing", || (seen.look() == 0 && seen.waiting().is_empty()).then_some(()));
     drop((coordinator, sites));
     let all = archived(lab);
+    lists(lab, &mut seen);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
     assert!(all.len() >= 4, "{all:?}");
     let mut archive = lab.archive();
     let udp = archive.since(0).unwrap();
     let sums = archive.hours(0).unwrap().iter().fold((0, 0), |sum, hour| (sum.0 + hour.tests, sum.1 + hour.sent));
     assert_eq!(sums, (udp.len() as i64, udp.iter().map(|one| one.sent).sum()), "sums by hour are those of the results");
+}
+
+/// Each test that lost packets has its list at the coordinator, once and whole, and no other test has one. What a site took in its last moment is on
+/// its way.
+fn lists(lab: &Lab, seen: &mut Seen) {
+    let (taken, waiting) = (delivered(&lab.path("hub/losses")), seen.waiting());
+    seen.look();
+    let udp: BTreeMap<String, i64> =
+        lab.archive().since(0).unwrap().into_iter().map(|one| (one.id, one.lost)).collect();
+    let lossy: Vec<&String> = udp.iter().filter(|(_, lost)| **lost > 0).map(|(id, _)| id).collect();
+    println!(
+        "{} tests, {} of them lost packets; {} lists, {} wait",
+        udp.len(),
+        lossy.len(),
+        taken.len(),
+        waiting.len()
+    );
+    assert!(lossy.len() >= 2, "{udp:?}");
+    for id in lossy {
+        match taken.get(id) {
+            Some(list) => assert_eq!(runs(list).iter().sum::<u64>(), udp[id].unsigned_abs(), "{id}"),
+            None => assert!(waiting.contains(id), "{id} has no list"),
+        }
+    }
+    for id in taken.keys() {
+        assert!(udp.get(id).map_or_else(|| seen.ids.contains(id), |lost| *lost > 0), "{id} lost nothing");
+    }
 }

@@ -1,8 +1,10 @@
 //! Which packets were lost, and samples of TCP, as Parquet files beside the results.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
-use longhaul_mesh::store::{Measured, TestResult};
+use longhaul_mesh::store::{Measured, Outbox, TestResult};
 use longhaul_units::utc;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -21,7 +23,7 @@ length = 1000
 ";
 
 /// Packets of each run of a file, all lost in the network.
-fn runs(file: &std::path::Path) -> Vec<u64> {
+pub(crate) fn runs(file: &Path) -> Vec<u64> {
     let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
     let rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
     rows.map(|row| {
@@ -116,4 +118,58 @@ fn a_site_keeps_samples_of_tcp() {
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("tcp-")).collect();
     // One may run now.
     assert!(left.len() <= 1, "{left:?}");
+}
+
+/// The files of a coordinator's folder by the ids of their tests. Each name is that of a file by site and day, and no id is there twice.
+pub(crate) fn delivered(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let entries = |folder: &Path, prefix: &str| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        entries.inspect(|path| assert!(path.file_name().unwrap().to_str().unwrap().starts_with(prefix))).collect()
+    };
+    let mut files = BTreeMap::new();
+    let days = entries(folder, "site=").into_iter().flat_map(|site| entries(&site, "day="));
+    for path in days.flat_map(|day| entries(&day, "")) {
+        let id = path.file_name().unwrap().to_str().unwrap().strip_suffix(".parquet").unwrap().to_owned();
+        assert!(files.insert(id, path).is_none(), "{files:?}");
+    }
+    files
+}
+
+/// The coordinator alone is told to keep files: sites learn it, deliver theirs, and keep nothing.
+#[test]
+fn the_coordinator_gets_what_its_sites_lost_and_sampled() {
+    let Some(lab) = Lab::up("delivered", PATH) else { return };
+    let hosts = ["ithaca", "chicago"];
+    let keep = ["--keep-losses", "10M", "--keep-samples", "10M"];
+    let _coordinator = lab.mesh_with("chicago", &hosts, &format!("{TESTS}{}", TCP.replace("20s", "40s")), &keep);
+    lab.set("forward.loss=random(2%)");
+    let _sites = hosts.map(|host| lab.site(host, &["tcp=100M", "time=2s", "busy=100%"]));
+    let mut archive = lab.archive();
+    let (udp, tcp, losses, samples) = lab.wait("no files", || {
+        let [losses, samples] = ["hub/losses", "hub/samples"].map(|folder| delivered(&lab.path(folder)));
+        let (udp, tcp) = (archive.since(0).unwrap(), archive.measurements(0).unwrap());
+        (losses.len() >= 2 && samples.len() >= 2).then_some((udp, tcp, losses, samples))
+    });
+    // The result comes first: those of all files but a last one are there. A file comes within the same second.
+    let lossy: Vec<_> = udp.iter().filter(|test| test.lost > 0 && losses.contains_key(&test.id)).collect();
+    assert!(lossy.len() + 1 >= losses.len(), "{losses:?} {udp:?}");
+    for test in lossy {
+        assert_eq!(runs(&losses[&test.id]).iter().sum::<u64>(), test.lost as u64, "{test:?}");
+    }
+    assert!(udp.iter().all(|test| test.lost > 0 || !losses.contains_key(&test.id)));
+    for (id, path) in &samples {
+        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+        let rows = reader.metadata().file_metadata().num_rows();
+        assert!((20..=80).contains(&rows), "{rows} samples of both ends");
+        assert!(tcp.iter().all(|one| one.id != *id || matches!(one.measured, Measured::Tcp(_))), "{tcp:?}");
+    }
+    let shown = lab.run("chicago", &["show", "--folder", "hub"]);
+    for folder in ["losses/site=*/day=*/*.parquet", "samples/site=*/day=*/*.parquet"] {
+        assert!(shown.contains(folder), "{shown}");
+    }
+    for host in hosts {
+        assert!(!lab.path(host).join("losses").exists() && !lab.path(host).join("samples").exists());
+        let waiting = || Outbox::open(&lab.path(host).join("outbox")).unwrap().file_after(0, None).unwrap();
+        lab.wait("a file waits for ever", || waiting().is_none().then_some(()));
+    }
 }

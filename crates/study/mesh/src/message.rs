@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::{Measurement, TestResult, Wanted};
+use crate::result::{FileKind, Measurement, TestFile, TestResult, Wanted};
 
 /// Public keys by site.
 pub type Members = BTreeMap<String, String>;
@@ -46,6 +46,9 @@ pub enum Message {
         /// The diagnoses that this site should begin.
         #[serde(default)]
         wanted: Vec<Wanted>,
+        /// The kinds of files that the coordinator keeps; an older one keeps none.
+        #[serde(default)]
+        files: Vec<FileKind>,
     },
     /// A site delivers results.
     Deliver {
@@ -54,6 +57,11 @@ pub enum Message {
         /// Of other kinds.
         #[serde(default)]
         measurements: Vec<Measurement>,
+    },
+    /// A site delivers the file of a test, whose kind is one that the coordinator keeps.
+    DeliverFile {
+        /// The file.
+        file: TestFile,
     },
     /// They are on the coordinator's disk. Others stay at the site: a newer coordinator may know their kind.
     Confirmed {

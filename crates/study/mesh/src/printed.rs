@@ -82,6 +82,22 @@ pub struct Shown {
     pub tcp: Vec<Found<TcpFlow>>,
     /// Diagnoses. With two sites: of either direction.
     pub diagnoses: Vec<Found<Diagnosis>>,
+    /// Files beside the results, of all sites and days.
+    pub files: Vec<Files>,
+}
+
+/// The files of one kind that the coordinator keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Files {
+    /// `losses`: which packets UDP tests lost; `samples`: `TCP_INFO` of TCP tests over time.
+    pub kind: String,
+    /// How many.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Where they are: a pattern of paths. The name of a file is the id of its test.
+    pub paths: String,
 }
 
 /// What a test found.

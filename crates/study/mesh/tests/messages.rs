@@ -2,7 +2,8 @@
 
 use longhaul_mesh_model::message::Message;
 use longhaul_mesh_model::result::{
-    CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult, Wanted,
+    CAUSES_MOST, Cause, Diagnosis, FileKind, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow,
+    TestFile, TestResult, Wanted,
 };
 use proptest::prelude::*;
 
@@ -101,9 +102,21 @@ fn message() -> impl Strategy<Value = Message> {
         words().prop_map(|(now_ns, state, sender)| Message::Mesh {
             file: Some(state.clone()),
             members: None,
+            files: vec![FileKind::Losses, FileKind::Samples],
             wanted: vec![Wanted { alarm: ID.into(), test: state.clone(), sender, receiver: "geneva".into() }],
             state,
             now_ns,
+        }),
+        words().prop_map(|(number, sender, content)| Message::DeliverFile {
+            file: TestFile {
+                of: if number % 2 == 0 { FileKind::Losses } else { FileKind::Samples },
+                id: ID.into(),
+                test: "bulk".into(),
+                sender,
+                receiver: "geneva".into(),
+                at_ns: (number / 2) as i64,
+                content,
+            },
         }),
         any::<u16>().prop_map(|port| Message::Granted { port, key: "key".into() }),
         any::<u64>().prop_map(|retry_after_ns| Message::Busy { retry_after_ns }),
@@ -171,4 +184,12 @@ fn older_and_newer_ones_are_understood() {
     assert_eq!(measurements[0].measured, Measured::Unknown);
     assert!(!measurements[0].is_sound());
     assert_eq!(serde_json::from_str::<Message>(r#"{"kind":"sing","song":1}"#).unwrap(), Message::Unknown);
+    // An older coordinator says nothing of files, a newer one may keep more kinds.
+    let mesh = |files: &str| {
+        let text = format!(r#"{{"kind":"mesh","state":"s","file":null,"members":null,"now_ns":1{files}}}"#);
+        let Message::Mesh { files, .. } = serde_json::from_str(&text).unwrap() else { panic!("no mesh") };
+        files
+    };
+    assert_eq!(mesh(""), []);
+    assert_eq!(mesh(r#","files":["losses","captures"]"#), [FileKind::Losses, FileKind::Unknown]);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longhaul_channel::Key;
 use longhaul_mesh_model::file::{Kind, TestPlan};
+use longhaul_mesh_model::result::FileKind;
 use longhaul_units::{BitRate, Nanos};
 
 use super::shared::Shared;
@@ -71,11 +72,11 @@ pub(super) fn run(shared: &Shared, job: &Job) -> Result<Found, Failure> {
     let mut command = programs::longhaul(shared)?;
     command.args(job.arguments()).arg("--key").arg(key.path());
     let samples = match job.test.kind {
-        Kind::Tcp if shared.samples.is_some() => Some(Samples::to_come(&shared.folder.file(""))?),
+        Kind::Tcp if shared.wants(FileKind::Samples) => Some(Samples::to_come(&shared.folder.file(""))?),
         _ => None,
     };
     if let Some(samples) = &samples {
-        command.args(["--sample", samples::EVERY, "--output"]).arg(samples.path());
+        command.args(["--sample", &samples::every(job.test.time).to_string(), "--output"]).arg(samples.path());
     }
     let within = match job.test.kind {
         Kind::Diagnose => job.test.holds(),

@@ -162,7 +162,7 @@ impl UdpResult {
     fn into_losses(self) -> Losses {
         let at = |end: &str| -> u64 {
             let locations = self.loss_by_location.iter().filter(|(location, _)| location.starts_with(end));
-            locations.map(|(_, packets)| packets).sum()
+            locations.map(|(_, packets)| *packets).fold(0, u64::saturating_add)
         };
         let unexplained = self.loss_by_location.get("unexplained").copied().unwrap_or(0);
         // Only drop events of both hosts say where each packet was lost.

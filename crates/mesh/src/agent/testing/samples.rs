@@ -1,8 +1,10 @@
 //! The samples of a TCP test, in the folder that `longhaul tcp -o` makes. It goes with this value.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use longhaul_units::Nanos;
 
 use crate::error::Failure;
 use crate::folder::random;
@@ -10,7 +12,14 @@ use crate::folder::random;
 /// What the names of such folders begin with.
 pub(super) const PREFIX: &str = "tcp-";
 /// Ten a second: a test of a minute has 600 rows of each end, some 100 kB.
-pub(super) const EVERY: &str = "100ms";
+const EVERY: Nanos = Nanos::from_millis(100);
+/// Samples of each end at most, so that a file of a long test can be delivered, too: some 400 kB.
+const SAMPLES_MOST: u64 = 2_400;
+
+/// How often a test of this length is sampled.
+pub(super) fn every(time: Nanos) -> Nanos {
+    EVERY.max(Nanos(time.0.div_ceil(SAMPLES_MOST)))
+}
 
 /// The folder.
 #[derive(Debug)]
@@ -26,12 +35,12 @@ impl Samples {
         &self.0
     }
 
-    /// Copies them to `file`.
+    /// The Parquet file with them.
     ///
     /// # Errors
-    /// Where there are none, or the disk does not take them.
-    pub(in crate::agent) fn copy(&self, mut file: &File) -> io::Result<()> {
-        io::copy(&mut File::open(self.0.join("samples.parquet"))?, &mut file).map(drop)
+    /// Where there is none, or it cannot be read.
+    pub(in crate::agent) fn read(&self) -> io::Result<Vec<u8>> {
+        fs::read(self.0.join("samples.parquet"))
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn router() -> Router<Arc<Web>> {
         .route("/pairs/{sender}/{receiver}", get(pairs::pair))
         .route("/pairs/{sender}/{receiver}/tests", get(pairs::tests))
         .route("/tests/{id}", get(pairs::test))
+        .route("/tests/{id}/files/{kind}", get(pairs::file))
         .route("/losses", get(losses))
         .route("/alarms", get(alarms))
         .route("/schedule", get(schedule))
@@ -85,7 +86,7 @@ pub(crate) async fn losses(State(web): State<Arc<Web>>, query: Asked<AskedSpan>)
     let span = asked(query)?.span(100)?.in_days();
     let (without_loss, buckets) = web.reader.losses(span).await?;
     let edge = |bucket: i32| 10f64.powf(f64::from(bucket) / f64::from(BUCKETS_A_DECADE));
-    let tests = without_loss + buckets.iter().map(|(_, tests)| tests).sum::<i64>();
+    let tests = buckets.iter().map(|(_, tests)| *tests).fold(without_loss, i64::saturating_add);
     let buckets = buckets.into_iter();
     let buckets = buckets.map(|(bucket, tests)| Bucket { from: edge(bucket), below: edge(bucket + 1), tests });
     Ok(Json(Losses { span: span.into(), tests, without_loss, buckets: buckets.collect() }))

@@ -28,6 +28,7 @@ use crate::error::Failure;
         pairs::pair,
         pairs::tests,
         pairs::test,
+        pairs::file,
         handlers::losses,
         handlers::alarms,
         handlers::schedule

@@ -57,6 +57,9 @@ pub(crate) struct OneTest {
     /// Of kind `diagnose` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) diagnosis: Option<Diagnosis>,
+    /// Files beside it, `losses` or `samples`: `/api/v1/tests/{id}/files/{kind}` has them. Lists of tests do not say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files: Vec<&'static str>,
 }
 
 /// Round trips of probes over a time.

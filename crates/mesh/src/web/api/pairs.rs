@@ -1,17 +1,20 @@
 //! Questions about pairs: by metric, over time, and their single tests.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use longhaul_units::utc;
 
 use super::answers::{Goodput, Pair, PairOverTime, Pairs, Point, Refused, RoundTrip, Sums};
 use super::asked::{Asked, AskedMoment, AskedSpan, asked};
 use super::one_test::{OneTest, TestOfPair, Tests};
 use super::{Answer, Json, Refusal};
-use crate::store::{self, DAY_NS, Figures, Kept, Listed, Metric};
+use crate::files;
+use crate::store::{self, DAY_NS, Figures, FileKind, Kept, Listed, Metric};
 use crate::web::Web;
 use crate::web::view::View;
 
@@ -175,15 +178,55 @@ pub(crate) async fn test(
     Path(id): Path<String>,
     query: Asked<AskedMoment>,
 ) -> Answer<TestOfPair> {
+    let kept = kept(&web, &id, query).await?;
+    let files = FileKind::ALL.into_iter().filter(|kind| path_of(&web, &kept, *kind).is_some());
+    let files = files.map(FileKind::name).collect();
+    let mut test = match kept {
+        Kept::Udp(result) => TestOfPair::from(result),
+        Kept::Measurement(measurement) => TestOfPair::from(measurement),
+    };
+    test.result.files = files;
+    Ok(Json(test))
+}
+
+/// A file beside a test, in Parquet: which packets it lost, or samples of TCP
+#[utoipa::path(get, path = "/api/v1/tests/{id}/files/{kind}", params(AskedMoment,
+        ("id" = String, Path, description = "The id of the test: 32 hexadecimal digits"),
+        ("kind" = String, Path, description = "One of the test's `files`: `losses` or `samples`")),
+    responses((status = 200, description = "A Parquet file"), (status = 400, body = Refused), (status = 401, body = Refused),
+        (status = 404, body = Refused)))]
+pub(crate) async fn file(
+    State(web): State<Arc<Web>>,
+    Path((id, kind)): Path<(String, String)>,
+    query: Asked<AskedMoment>,
+) -> Result<impl IntoResponse, Refusal> {
+    let none = || Refusal::new(StatusCode::NOT_FOUND, "there is no such file beside this test");
+    let kind = FileKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(none)?;
+    let kept = kept(&web, &id, query).await?;
+    // Files have 1 MiB at most.
+    let content = path_of(&web, &kept, kind).and_then(|path| std::fs::read(path).ok()).ok_or_else(none)?;
+    let name = format!("attachment; filename=\"{}-{}.parquet\"", kind.name(), kept.id());
+    let kind = "application/vnd.apache.parquet".to_owned();
+    Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)], content))
+}
+
+/// The test with this id.
+async fn kept(web: &Web, id: &str, query: Asked<AskedMoment>) -> Result<Kept, Refusal> {
     let within = asked(query)?.within()?;
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let kept = if is_id { web.series.test(&id, within).await? } else { None };
-    match kept {
-        Some(Kept::Udp(result)) => Ok(Json(result.into())),
-        Some(Kept::Measurement(measurement)) => Ok(Json(measurement.into())),
-        None => Err(Refusal::new(
+    let kept = if is_id { web.series.test(id, within).await? } else { None };
+    kept.ok_or_else(|| {
+        Refusal::new(
             StatusCode::NOT_FOUND,
             "there is no such test: an id has 32 hexadecimal digits, and a test that is older than two days needs its time, at=",
-        )),
-    }
+        )
+    })
+}
+
+fn path_of(web: &Web, kept: &Kept, kind: FileKind) -> Option<PathBuf> {
+    let (id, sites, at_ns) = match kept {
+        Kept::Udp(one) => (&one.id, [&*one.sender, &*one.receiver], one.at_ns),
+        Kept::Measurement(one) => (&one.id, [&*one.sender, &*one.receiver], one.at_ns),
+    };
+    files::of_test(&web.folder, kind, sites, (id, at_ns))
 }

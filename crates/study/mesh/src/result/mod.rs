@@ -3,10 +3,12 @@
 //! It comes from other hosts: each has an `is_sound`.
 
 mod measurement;
+mod test_file;
 
 pub use measurement::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow,
 };
+pub use test_file::{FILE_BYTES_MOST, FileKind, TestFile};
 
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use parquet::errors::ParquetError;
 use crate::parquet::{ROW_GROUP, writer};
 
 /// The columns of a file of losses; docs/reference/udp-results.md tells what they mean.
-const COLUMNS: &str = "message losses {
+pub(super) const COLUMNS: &str = "message losses {
     required int32 stream (integer(8, false));
     required int64 first_sequence (integer(64, false));
     required int64 packets (integer(64, false));

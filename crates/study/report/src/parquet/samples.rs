@@ -64,7 +64,7 @@ impl<'a> End<'a> {
 }
 
 /// The columns of the file; docs/reference/tcp-results.md tells what they mean.
-fn columns() -> String {
+pub(super) fn columns() -> String {
     let mut text = String::from(
         "message samples {
             required byte_array end (string);

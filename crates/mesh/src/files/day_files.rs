@@ -1,0 +1,267 @@
+//! What results have no room for, as Parquet files by day.
+//!
+//! ```text
+//! losses/day=2026-01-31/ID.parquet        ID: the test's. A row for each run of lost packets, as `longhaul udp -o` writes them
+//! samples/day=2026-01-31/ID.parquet       TCP_INFO of both ends over time, as `longhaul tcp -o` writes it
+//! ```
+//!
+//! A test that lost nothing has no file of losses, and neither has one with more runs than its result lists (10,000). Days are those of the test's
+//! begin in UTC; the oldest make room for new ones. The files are beside the results: what cannot be kept changes no result.
+
+use std::fs::{self, DirEntry, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longhaul_kernel::new_file::{NewFile, PRIVATE};
+use longhaul_units::{Bytes, utc};
+
+use crate::error::Failure;
+use crate::store::DAY_NS;
+
+/// What a file or a folder takes of a disk is a multiple of this.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A folder of them, and how much it may take.
+#[derive(Debug)]
+pub(crate) struct DayFiles {
+    folder: PathBuf,
+    /// Days that files are kept; `None`: as long as they have room.
+    days: Option<u32>,
+    /// What allows more.
+    option: &'static str,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Bytes that all may take.
+    most: u64,
+    /// Bytes that are taken; `None`: not counted yet.
+    taken: Option<u64>,
+}
+
+/// Why a file is not kept, where nothing is broken.
+#[derive(Debug)]
+pub(crate) struct NoRoom(pub(crate) Failure);
+
+/// The name of the folder of a day: that of `at_ns`, nanoseconds since 1970.
+pub(crate) fn day_of(at_ns: i64) -> String {
+    // 2026-01-31T12:00:00.000Z
+    format!("day={}", utc(at_ns).split('T').next().unwrap_or_default())
+}
+
+impl DayFiles {
+    pub(crate) fn new(folder: PathBuf, (most, days): (Bytes, Option<u32>), option: &'static str) -> Self {
+        Self { folder, days, option, state: Mutex::new(State { most: most.0, taken: None }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each of its steps is whole, or counts again.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::new(format_args!("{}: {error}", self.folder.display()))
+    }
+
+    /// The oldest day that is kept at `now_ns`.
+    fn oldest(&self, now_ns: i64) -> Option<String> {
+        self.days.map(|days| day_of(now_ns.saturating_sub(DAY_NS.saturating_mul(i64::from(days))).max(0)))
+    }
+
+    /// Keeps what `write` writes of a test, of which it is given the id, and when it began: nanoseconds since 1970. A test that has a file keeps that.
+    /// The file is there as a whole when this returns.
+    ///
+    /// # Errors
+    /// Where the disk does not take it. Inside: there is no room for a file of this day, or it is too old.
+    pub(crate) fn keep<E: std::fmt::Display>(
+        &self,
+        (id, at_ns): (&str, i64),
+        now_ns: i64,
+        write: impl FnOnce(&File) -> Result<(), E>,
+    ) -> Result<Result<(), NoRoom>, Failure> {
+        let day = day_of(at_ns);
+        if self.oldest(now_ns).is_some_and(|oldest| day < oldest) {
+            return Ok(Err(NoRoom(self.failed(&format_args!("{id} is older than what is kept")))));
+        }
+        let folder = self.folder.join(&day);
+        let path = folder.join(format!("{id}.parquet"));
+        let mut state = self.state();
+        if path.exists() {
+            return Ok(Ok(()));
+        }
+        let new_day = if folder.is_dir() { 0 } else { BLOCK_BYTES };
+        fs::create_dir_all(&folder).map_err(|error| self.failed(&error))?;
+        let file = NewFile::create(&path, PRIVATE).map_err(|error| self.failed(&error))?;
+        write(file.file()).map_err(|error| self.failed(&error))?;
+        let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
+        if state.taken.is_none_or(|taken| taken + new_day + bytes > state.most) {
+            // This counts the folder of this day, too.
+            let taken = self.make_room(bytes, state.most, &day).map_err(|error| self.failed(&error))?;
+            state.taken = Some(taken);
+        } else {
+            state.taken = state.taken.map(|taken| taken + new_day);
+        }
+        let after = state.taken.unwrap_or(0) + bytes;
+        if after > state.most {
+            // It goes if nothing is in it.
+            if fs::remove_dir(&folder).is_ok() {
+                state.taken = state.taken.map(|taken| taken.saturating_sub(BLOCK_BYTES));
+            }
+            let full =
+                self.failed(&format_args!("the files of {} and later days take {}", &day[4..], Bytes(state.most)));
+            return Ok(Err(NoRoom(full.remedy(format_args!("allow more by {}", self.option)))));
+        }
+        file.finish().map_err(|error| self.failed(&error))?;
+        state.taken = Some(after);
+        Ok(Ok(()))
+    }
+
+    /// Allows so much from now on, and removes the oldest days beyond that, and those that are too old at `now_ns`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read, or a file cannot be removed.
+    pub(crate) fn trim(&self, most: Bytes, now_ns: i64) -> Result<(), Failure> {
+        let oldest = self.oldest(now_ns).unwrap_or_default();
+        let mut state = self.state();
+        state.most = most.0;
+        state.taken = None;
+        let days = days(&self.folder).map_err(|error| self.failed(&error))?;
+        let mut aged = days.iter().filter(|(name, _)| *name < oldest);
+        aged.try_for_each(|(name, _)| fs::remove_dir_all(self.folder.join(name)))
+            .map_err(|error| self.failed(&error))?;
+        // No day is after this one: also the last may go.
+        state.taken = Some(self.make_room(0, most.0, "day=~").map_err(|error| self.failed(&error))?);
+        Ok(())
+    }
+
+    /// Removes the oldest days before `today` until `bytes` more have room; what is taken then.
+    fn make_room(&self, bytes: u64, most: u64, today: &str) -> io::Result<u64> {
+        let days = days(&self.folder)?;
+        let mut taken: u64 = days.iter().map(|(_, bytes)| bytes).sum();
+        for (name, freed) in days {
+            if taken + bytes > most && name.as_str() < today {
+                fs::remove_dir_all(self.folder.join(name))?;
+                taken -= freed;
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// The days of a folder, the oldest first, and what each takes.
+pub(super) fn days(folder: &Path) -> io::Result<Vec<(String, u64)>> {
+    let mut days = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(days),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("day=") {
+            days.push((name, bytes_in(&entry.path())? + BLOCK_BYTES));
+        }
+    }
+    days.sort();
+    Ok(days)
+}
+
+fn on_disk(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
+}
+
+/// What the files of a folder take.
+fn bytes_in(folder: &Path) -> io::Result<u64> {
+    let bytes = |entry: io::Result<DirEntry>| Ok(on_disk(entry?.metadata()?.len()));
+    fs::read_dir(folder)?.map(bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a file of a day since 1970, on day 9: day 1 is January 2.
+    fn keep(files: &DayFiles, number: i64, day: i64) -> Result<(), NoRoom> {
+        let id = format!("{number:032x}");
+        let write = |mut file: &File| io::Write::write_all(&mut file, &[7; 100]);
+        files.keep((&id, day * DAY_NS + 5), 9 * DAY_NS, write).unwrap()
+    }
+
+    fn kept(folder: &Path) -> Vec<(String, usize)> {
+        let day = |entry: DirEntry| {
+            (entry.file_name().to_string_lossy().into_owned(), fs::read_dir(entry.path()).unwrap().count())
+        };
+        let mut days: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| day(entry.unwrap())).collect();
+        days.sort();
+        days
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("longhaul-mesh-days-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn name(day: &str) -> String {
+        format!("day=1970-01-{day}")
+    }
+
+    #[test]
+    fn the_oldest_days_make_room_and_a_full_day_takes_nothing_more() {
+        let folder = folder("full");
+        // Room for nine blocks: files, and the folders of their days.
+        let files = || DayFiles::new(folder.clone(), (Bytes(9 * BLOCK_BYTES + 1), None), "--keep-losses");
+        let first = files();
+        for (number, day) in [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3), (6, 3)] {
+            keep(&first, number, day).unwrap();
+        }
+        assert_eq!(kept(&folder), [(name("02"), 2), (name("03"), 1), (name("04"), 3)]);
+        // The next start counts what there is.
+        let files = files();
+        keep(&files, 7, 3).unwrap();
+        assert_eq!(kept(&folder), [(name("03"), 1), (name("04"), 4)]);
+        // What an older day brings late makes no newer day go.
+        keep(&files, 8, 0).unwrap();
+        assert!(keep(&files, 9, 0).is_err());
+        assert_eq!(kept(&folder), [(name("01"), 1), (name("03"), 1), (name("04"), 4)]);
+        for number in 10..14 {
+            keep(&files, number, 3).unwrap();
+        }
+        assert_eq!(kept(&folder), [(name("04"), 8)]);
+        let full = keep(&files, 14, 3).unwrap_err().0.to_string();
+        assert!(full.contains("--keep-losses") && full.contains("1970-01-04"), "{full}");
+        assert!(keep(&files, 15, 1).is_err());
+        assert_eq!(kept(&folder), [(name("04"), 8)]);
+        // Who may take less removes what is above that at once.
+        files.trim(Bytes(8 * BLOCK_BYTES), 9 * DAY_NS).unwrap();
+        assert_eq!(kept(&folder), []);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn days_that_are_too_old_go_and_do_not_come_again() {
+        let folder = folder("old");
+        let files = DayFiles::new(folder.clone(), (Bytes(1 << 20), Some(3)), "--keep-losses");
+        for day in 6..10 {
+            keep(&files, day, day).unwrap();
+        }
+        assert!(keep(&files, 5, 5).is_err());
+        files.trim(Bytes(1 << 20), 11 * DAY_NS).unwrap();
+        assert_eq!(kept(&folder), [(name("09"), 1), (name("10"), 1)]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_test_that_has_a_file_keeps_that() {
+        let folder = folder("twice");
+        let files = DayFiles::new(folder.clone(), (Bytes(1 << 20), None), "--keep-losses");
+        keep(&files, 1, 1).unwrap();
+        let other = |mut file: &File| io::Write::write_all(&mut file, b"others");
+        files.keep((&format!("{:032x}", 1), DAY_NS), 9 * DAY_NS, other).unwrap().unwrap();
+        let path = folder.join("day=1970-01-02").join(format!("{:032x}.parquet", 1));
+        assert_eq!(fs::read(path).unwrap(), [7; 100]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
