@@ -28,7 +28,7 @@ use longhaul_mesh_model::schedule::Schedule;
 use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::{DIST_SCALE, Table};
 use longhaul_path::spec::{Change, PathSpec, no_files};
-use longhaul_report::parquet::{Table, rewrite};
+use longhaul_report::parquet::{self, rewrite};
 use longhaul_report::saved::{Saved, on_one_line};
 use longhaul_rtt::probe_log;
 use longhaul_session::{
@@ -397,7 +397,7 @@ pub fn mesh_message(input: &[u8]) {
 
 /// The Parquet file of a test that a site delivers. What is written of one that is accepted is accepted, too, and stays as it is.
 pub fn mesh_test_file(input: &[u8]) {
-    for table in [Table::Losses, Table::Samples] {
+    for table in [parquet::Table::Losses, parquet::Table::Samples] {
         let Ok(written) = rewrite(table, bytes::Bytes::copy_from_slice(input)) else { continue };
         match rewrite(table, written.clone().into()) {
             Ok(again) => assert!(again == written, "{table:?}: it is written in two ways"),
