@@ -1,5 +1,6 @@
 //! Connections between sites and their coordinator: a question and its answer over an encrypted channel.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,12 @@ use longhaul_mesh_model::message::Message;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections at the same time. A further one closes that of a stranger, or is closed where all are of members.
 const CONNECTIONS_MOST: usize = 128;
+/// Those of one member: a site has a thread or two for each partner. A further one closes its oldest, so that a stolen key keeps nobody out.
+const CONNECTIONS_OF_MEMBER: usize = 8;
 /// A connection is for one question, which may have many results.
 const CONNECTION_LASTS: Duration = Duration::from_secs(30);
+/// What comes of somebody who is no member, at most: room for a first part of the channel's (64 KiB) and a short question.
+const STRANGER_BYTES_MOST: usize = 128 << 10;
 /// Until then somebody has to prove who he is.
 const STRANGER_LASTS: Duration = Duration::from_secs(10);
 
@@ -61,12 +66,14 @@ pub(crate) struct Link {
     stream: TcpStream,
     channel: Channel<Message>,
     ends: Instant,
+    /// Bytes that may yet come.
+    may_come: usize,
 }
 
 impl Link {
     fn new(stream: TcpStream, channel: Channel<Message>, ends: Instant) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, channel, ends })
+        Ok(Self { stream, channel, ends, may_come: usize::MAX })
     }
 
     /// Sends what the channel has for the other end. Also one that reads a byte now and then comes to an end.
@@ -101,6 +108,8 @@ impl Link {
     fn read(&mut self) -> Result<(), Failure> {
         let mut buffer = [0; 16 << 10];
         let count = read_some(&mut self.stream, &mut buffer, self.ends).map_err(failure)?;
+        let left = self.may_come.checked_sub(count);
+        self.may_come = left.ok_or_else(|| Failure::new("too much of somebody who is no member"))?;
         let handled = self.channel.handle_bytes(&buffer[..count]);
         self.flush().map_err(failure)?;
         handled.map_err(|error| Failure::new(format_args!("{error}: {}", error.remedy())))
@@ -156,7 +165,7 @@ pub(crate) trait Answering: Send + Sync + 'static {
 
 /// Answers connections in threads, for ever.
 pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Arc<impl Answering>) {
-    let places = Arc::new(Mutex::new(Places::new(CONNECTIONS_MOST)));
+    let places = Arc::new(Mutex::new(Connected { places: Places::new(CONNECTIONS_MOST), members: BTreeMap::new() }));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors: others end soon.
@@ -174,7 +183,14 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
     }
 }
 
-type Connections = Arc<Mutex<Places<TcpStream>>>;
+/// All connections.
+struct Connected {
+    places: Places<TcpStream>,
+    /// Those of members, by the numbers of their places, the oldest first.
+    members: BTreeMap<PublicKey, VecDeque<(u64, TcpStream)>>,
+}
+
+type Connections = Arc<Mutex<Connected>>;
 
 /// A connection's place among the others, given back when dropped.
 struct Place {
@@ -188,7 +204,7 @@ impl Place {
     /// `None` where there is none, or the connection has ended.
     fn take(places: &Connections, stream: &TcpStream) -> Option<Self> {
         let (address, handle): (IpAddr, TcpStream) = (stream.peer_addr().ok()?.ip(), stream.try_clone().ok()?);
-        let Taken { number, is_known, displaced } = locked(places).take(address, handle)?;
+        let Taken { number, is_known, displaced } = locked(places).places.take(address, handle)?;
         if let Some(stranger) = displaced {
             // Its thread wakes up, and ends.
             let _ = stranger.shutdown(Shutdown::Both);
@@ -198,24 +214,47 @@ impl Place {
 
     /// The question of who has proven who he is, and is one that `is_member` knows.
     fn question(&self, link: &mut Link, is_member: impl Fn(&Link) -> bool) -> Result<Message, Failure> {
+        link.may_come = STRANGER_BYTES_MOST;
         while !link.channel.is_proven() {
             link.read()?;
         }
         if is_member(link) {
+            if let Some(member) = link.channel.peer() {
+                self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?);
+            }
             self.is_known.store(true, Ordering::Relaxed);
             link.ends = self.taken + CONNECTION_LASTS;
+            link.may_come = usize::MAX;
         }
         link.receive()
+    }
+
+    /// This is a connection of `member`, with what closes it: of too many its oldest one is closed.
+    fn close_oldest_of(&self, member: PublicKey, own: TcpStream) {
+        let mut connected = locked(&self.places);
+        let all = connected.members.entry(member).or_default();
+        all.push_back((self.number, own));
+        if all.len() > CONNECTIONS_OF_MEMBER
+            && let Some((number, oldest)) = all.pop_front()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
+            connected.places.leave(number);
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        locked(&self.places).leave(self.number);
+        let mut connected = locked(&self.places);
+        connected.places.leave(self.number);
+        connected.members.retain(|_, all| {
+            all.retain(|(number, _)| *number != self.number);
+            !all.is_empty()
+        });
     }
 }
 
-fn locked(places: &Connections) -> std::sync::MutexGuard<'_, Places<TcpStream>> {
+fn locked(places: &Connections) -> std::sync::MutexGuard<'_, Connected> {
     // Each of its steps is whole.
     places.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Identity, PublicKey};
+use longhaul_channel::{Channel, Identity, PublicKey};
 use longhaul_mesh_model::message::Message;
 use longhaul_mesh_model::result::{Measured, Measurement, RoundTrips, TestResult};
 
@@ -254,6 +254,40 @@ fn strangers_keep_no_member_out() {
     let answer = link::ask(&address.to_string(), &known, &fetch).unwrap();
     assert!(matches!(answer, Message::Mesh { .. }), "{answer:?}");
     drop(strangers);
+}
+
+/// A connection that proves who it is by the first part of a long message, and then says no more. `None` where it is closed before.
+fn silent(address: SocketAddr, own: &Identity, theirs: &PublicKey) -> Option<TcpStream> {
+    let mut channel = Channel::<Message>::to_known(own, theirs, random().unwrap());
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(&channel.poll_transmit()?).ok()?;
+    while !channel.is_established() {
+        let mut bytes = [0; 1024];
+        let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
+        channel.handle_bytes(&bytes[..length]).ok()?;
+    }
+    channel.send(&Message::Refused { message: "x".repeat(200_000) }).unwrap();
+    stream.write_all(channel.poll_transmit()?.get(..100_000)?).ok()?;
+    Some(stream)
+}
+
+/// A stolen key opens more connections than there are places: each closes one of its own.
+#[test]
+fn a_member_keeps_no_other_out() {
+    let mesh = Mesh::make("stolen-places");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let identity = mesh.folder.identity().unwrap();
+    let public = identity.public();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
+    let silent: Vec<_> = (0..200).map(|_| silent(address, &mesh.identities["ithaca"], &public)).collect();
+    let known = As::Known(&mesh.identities["chicago"], public);
+    for _ in 0..5 {
+        let answer = link::ask(&address.to_string(), &known, &Message::Fetch { have: String::new() }).unwrap();
+        assert!(matches!(answer, Message::Mesh { .. }), "{answer:?}");
+    }
+    drop(silent);
 }
 
 /// A word at a time keeps a connection open no longer than none.

@@ -24,6 +24,8 @@ pub const STATE_FOLDER: &str = "/var/lib/longhaul/tune";
 const ETC: &str = "/etc";
 /// Name and version of the state's form.
 const SCHEMA: &str = "longhaul.tune.state/1";
+/// The mode of that folder.
+const FOLDER: u32 = 0o700;
 /// Longest state that is read.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -144,13 +146,21 @@ impl Store {
     pub(crate) fn lock(&self) -> Result<Lock, TuneError> {
         let lock = || {
             refuse_link_of_another(&self.folder)?;
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.folder)?;
+            fs::create_dir_all(self.folder.parent().unwrap_or(Path::new("/")))?;
+            match fs::DirBuilder::new().mode(FOLDER).create(&self.folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
             let folder = fs::metadata(&self.folder)?;
             // Who may write there could have settings put back to what he likes.
             let own = fs::metadata("/proc/self")?.uid();
             if folder.permissions().mode() & 0o022 != 0 || ![0, own].contains(&folder.uid()) {
                 let why = format!("others may write to {}", self.folder.display());
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+            // Who can open it can hold its lock, for as long as he likes.
+            if folder.permissions().mode() & 0o777 != FOLDER {
+                fs::set_permissions(&self.folder, fs::Permissions::from_mode(FOLDER))?;
             }
             // The folder itself: there is no file to leave behind.
             let folder = File::open(&self.folder)?;
@@ -225,6 +235,20 @@ pub(crate) fn boot_id() -> Result<String, TuneError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// flock(2) takes a descriptor for reading.
+    #[test]
+    fn nobody_else_can_hold_the_lock() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-lock-{}", std::process::id()));
+        let store = Store::open(&folder.join("states")).unwrap();
+        let mode = || fs::metadata(store.folder()).unwrap().permissions().mode() & 0o777;
+        drop(store.lock().unwrap());
+        assert_eq!(mode(), 0o700);
+        fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+        drop(store.lock().unwrap());
+        assert_eq!(mode(), 0o700, "one of an older longhaul");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn what_a_killed_command_was_writing_goes_with_the_next_lock() {

@@ -6,14 +6,15 @@
 //!
 //! Source: open(2), linkat(2), rename(2).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, open, readlinkat};
 use rustix::io::Errno;
 
 use crate::open_folder::{by_descriptor, parent};
@@ -22,6 +23,9 @@ use crate::open_folder::{by_descriptor, parent};
 pub const PUBLIC: u32 = 0o666;
 /// The mode of a file for its owner alone.
 pub const PRIVATE: u32 = 0o600;
+
+/// Symbolic links that lead from one to the next, at most: as many as Linux follows (path_resolution(7)).
+const LINKS_MOST: usize = 40;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -128,13 +132,34 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     new.finish()
 }
 
-/// The file that `path` leads to through symbolic links: what a user means who names one.
+/// The file that `path` leads to through symbolic links: what a user means who names one. Each link is looked at once, and then what that very link
+/// says: who owns a folder can put another one in its place at any time. What is returned must not be followed again.
 ///
 /// # Errors
-/// As [`refuse_link_of_another`].
+/// `PermissionDenied` where one of them is neither of this user nor of root; a loop of them; otherwise as open(2) has them.
 pub fn followed(path: &Path) -> io::Result<PathBuf> {
-    refuse_link_of_another(path)?;
-    Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+    let own = rustix::process::geteuid().as_raw();
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MOST {
+        let there = match open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(path),
+            opened => opened?,
+        };
+        let stat = fstat(&there)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(path);
+        }
+        if ![0, own].contains(&stat.st_uid) {
+            return Err(of_another());
+        }
+        let target = readlinkat(&there, "", Vec::new())?;
+        path = parent(&path).join(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn of_another() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user")
 }
 
 /// Where others may write, one of them may have put a link, for root to write to what it points to. Linux refuses to follow it in folders
@@ -145,9 +170,7 @@ pub fn followed(path: &Path) -> io::Result<PathBuf> {
 pub fn refuse_link_of_another(path: &Path) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     match fs::symlink_metadata(path) {
-        Ok(link) if link.is_symlink() && ![0, own].contains(&link.uid()) => {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user"))
-        }
+        Ok(link) if link.is_symlink() && ![0, own].contains(&link.uid()) => Err(of_another()),
         _ => Ok(()),
     }
 }
@@ -280,7 +303,16 @@ mod tests {
         let (target, link) = (folder.0.join("target"), folder.0.join("link"));
         fs::write(&target, "kept").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert_eq!(followed(&link).unwrap(), fs::canonicalize(&target).unwrap());
+        let (second, round) = (folder.0.join("second"), folder.0.join("round"));
+        std::os::unix::fs::symlink("link", &second).unwrap();
+        std::os::unix::fs::symlink("round", &round).unwrap();
+        assert_eq!((followed(&link).unwrap(), followed(&second).unwrap()), (target.clone(), target.clone()));
+        assert_eq!(followed(&folder.0.join("none")).unwrap(), folder.0.join("none"));
+        assert!(followed(&round).is_err());
+        // Also the second link of two is looked at; who may not make one of another user cannot test it.
+        if std::os::unix::fs::lchown(&link, Some(65534), None).is_ok() {
+            assert_eq!(followed(&second).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
         write(&link, "new").unwrap();
         assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"kept".to_vec(), b"new".to_vec()));
         write(Path::new("/dev/null"), "nothing").unwrap();

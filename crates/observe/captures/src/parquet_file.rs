@@ -1,5 +1,6 @@
 //! A Parquet file of others, read in bounded memory: [`crate::parquet_limits`] looks into it before the library does.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +16,8 @@ use crate::parquet_limits::{Refused, check, check_footer, check_places, check_ro
 pub struct ParquetFile<R: ChunkReader + 'static> {
     input: Shared<R>,
     file: SerializedFileReader<Shared<R>>,
+    /// Bytes that groups may yet unpack to.
+    may_unpack: Cell<u64>,
 }
 
 impl<R: ChunkReader + 'static> std::fmt::Debug for ParquetFile<R> {
@@ -62,7 +65,13 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         let groups = file.metadata().row_groups();
         check_places(&input, groups)?;
         check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
-        Ok(Self { input, file })
+        Ok(Self { input, file, may_unpack: Cell::new(u64::MAX) })
+    }
+
+    /// Refuses groups once all that were asked for unpack to more than `bytes`: what bounds the time that they take.
+    #[must_use]
+    pub fn unpacking_at_most(self, bytes: u64) -> Self {
+        Self { may_unpack: Cell::new(bytes), ..self }
     }
 
     /// What it says of itself.
@@ -73,7 +82,7 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
     /// The row group with this number, of which the columns that `wanted` says can be read; `None` after the last.
     ///
     /// # Errors
-    /// These columns would take too much memory, or are damaged.
+    /// These columns would take too much memory or time, or are damaged.
     pub fn group(
         &self,
         number: usize,
@@ -83,7 +92,9 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
             return Ok(None);
         }
         let group = self.file.get_row_group(number)?;
-        check(&self.input, group.metadata(), wanted)?;
+        let unpacked = check(&self.input, group.metadata(), wanted)?;
+        let left = self.may_unpack.get().checked_sub(unpacked).ok_or(Refused::Unpacked(unpacked))?;
+        self.may_unpack.set(left);
         Ok(Some(group))
     }
 }

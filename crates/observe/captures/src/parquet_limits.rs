@@ -52,6 +52,9 @@ pub enum Refused {
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("it uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
+    /// Its pages unpack to so many bytes.
+    #[error("its pages unpack to {0} bytes, more than a file of its kind has")]
+    Unpacked(u64),
     /// What it says of itself cannot be.
     #[error("it is damaged")]
     Damaged,
@@ -66,8 +69,9 @@ pub fn guarded<T, E: From<Refused>>(work: impl FnOnce() -> Result<T, E>) -> Resu
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Refused::Damaged.into()))
 }
 
-/// What a footer's structures consist of: of each its fields, by number, with their types. The library reads a field that it knows as the
-/// type that it knows, whatever the file says; so a known field of another type is refused, lest the two read different things.
+/// What structures consist of: of each its fields, by number, with their types. The library reads a field that it knows as the type that it
+/// knows, whatever the file says, and cuts numbers to that; where a field comes twice it takes the last. So a known field of another type, a
+/// number that does not fit and fields out of order are refused, lest the two read different things.
 type Fields = &'static [(i64, Type)];
 
 #[derive(Clone, Copy)]
@@ -150,6 +154,15 @@ const COLUMN_DATA: Fields = &[
 const STATISTICS: Fields =
     &[(1, Binary), (2, Binary), (3, Long), (4, Long), (5, Binary), (6, Binary), (7, Bool), (8, Bool)];
 
+/// `DataPageHeader`, `DictionaryPageHeader` and `DataPageHeaderV2`.
+const DATA_PAGE: Fields = &[(1, Int), (2, Int), (3, Int), (4, Int), (5, Struct(STATISTICS))];
+const DICTIONARY_PAGE: Fields = &[(1, Int), (2, Int), (3, Bool)];
+const DATA_PAGE_2: Fields =
+    &[(1, Int), (2, Int), (3, Int), (4, Int), (5, Int), (6, Int), (7, Bool), (8, Struct(STATISTICS))];
+/// Of each kind of page, by number: the field of a page header that has its own header, what that consists of, and its field with the encoding.
+/// No writer has index pages (1).
+const PAGES: [(i64, i64, Fields, i64); 3] = [(0, 5, DATA_PAGE, 2), (2, 7, DICTIONARY_PAGE, 2), (3, 8, DATA_PAGE_2, 4)];
+
 impl Type {
     fn is(self, kind: u8) -> bool {
         match self {
@@ -187,7 +200,8 @@ pub(crate) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64
     if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(Refused::Damaged) } else { Ok(()) }
 }
 
-/// Whether the columns of all row groups lie within the file, so that the library may read them.
+/// Whether the columns of all row groups lie within the file, each in a place of its own as far as their lengths tell, so that the library may
+/// read them.
 ///
 /// # Errors
 /// Where not.
@@ -201,10 +215,11 @@ pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData])
                 end.is_some_and(|(start, bytes)| start.saturating_add(bytes) <= file.len())
             })
     });
-    if inside { Ok(()) } else { Err(Refused::Damaged) }
+    let sizes = groups.iter().flat_map(RowGroupMetaData::columns).map(|chunk| chunk.compressed_size().unsigned_abs());
+    if inside && sizes.fold(0, u64::saturating_add) <= file.len() { Ok(()) } else { Err(Refused::Damaged) }
 }
 
-/// Whether the columns of a row group that `wanted` says can be read in bounded memory.
+/// Whether the columns of a row group that `wanted` says can be read in bounded memory. Returns the bytes that their pages unpack to.
 ///
 /// # Errors
 /// Where not.
@@ -212,8 +227,8 @@ pub(crate) fn check(
     file: &impl ChunkReader,
     group: &RowGroupMetaData,
     wanted: impl Fn(usize) -> bool,
-) -> Result<(), Refused> {
-    let mut group_bytes = 0;
+) -> Result<u64, Refused> {
+    let (mut group_bytes, mut unpacked) = (0, 0_u64);
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
         let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(Refused::Damaged)?;
@@ -228,6 +243,7 @@ pub(crate) fn check(
                 return Err(Refused::Encoding);
             }
             longest_page = longest_page.max(longest);
+            unpacked = unpacked.saturating_add(page.unpacked);
             if page.is_dictionary {
                 if page.values > page.unpacked {
                     return Err(Refused::Damaged);
@@ -238,7 +254,7 @@ pub(crate) fn check(
         }
         group_bytes += longest_page + dictionary;
     }
-    if group_bytes > GROUP_BYTES_MOST { Err(Refused::LongPage(group_bytes)) } else { Ok(()) }
+    if group_bytes > GROUP_BYTES_MOST { Err(Refused::LongPage(group_bytes)) } else { Ok(unpacked) }
 }
 
 /// What a page header says.
@@ -262,7 +278,7 @@ pub(crate) fn header_at(file: &impl ChunkReader, at: u64, end: u64) -> Result<(u
                 unpacked: size(fields.unpacked)?,
                 packed: size(fields.packed)?,
                 is_dictionary: fields.is_dictionary,
-                values: size(Some(fields.values))?,
+                values: size(fields.values)?,
                 encoding: fields.encoding,
             };
             return Ok(((bytes.len() - left.0.len()) as u64, page));
@@ -277,7 +293,7 @@ struct PageFields {
     unpacked: Option<i64>,
     packed: Option<i64>,
     is_dictionary: bool,
-    values: i64,
+    values: Option<i64>,
     encoding: i64,
 }
 
@@ -297,35 +313,44 @@ impl Thrift<'_> {
             match known.iter().find(|(known, _)| *known == id) {
                 None => self.skip(kind, DEPTH_MOST)?,
                 Some((_, wanted)) if !wanted.is(kind) => return None,
-                Some((_, Struct(fields))) => self.structure(fields)?,
-                Some((_, List(least_bytes, element))) => {
-                    let (count, kind) = self.list_head(*least_bytes)?;
-                    if !element.is(kind) {
-                        return None;
-                    }
-                    (0..count).try_for_each(|_| match element {
-                        Struct(fields) => self.structure(fields),
-                        _ => self.skip(kind, DEPTH_MOST),
-                    })?;
-                }
-                Some(_) => self.skip(kind, DEPTH_MOST)?,
+                Some((_, wanted)) => self.value(*wanted, kind)?,
             }
         }
         Some(())
     }
 
-    /// The page header that begins here; `None` where it is not whole.
+    /// Passes over a value of a known type, which is `kind`.
+    fn value(&mut self, wanted: Type, kind: u8) -> Option<()> {
+        match wanted {
+            Struct(fields) => self.structure(fields),
+            List(least_bytes, element) => {
+                let (count, kind) = self.list_head(least_bytes)?;
+                (0..count).try_for_each(|_| if element.is(kind) { self.value(*element, kind) } else { None })
+            }
+            Short => i16::try_from(self.integer()?).ok().map(drop),
+            Int => self.int().map(drop),
+            Bool | Byte | Long | Binary => self.skip(kind, DEPTH_MOST),
+        }
+    }
+
+    /// The page header that begins here; `None` where it is not whole, or the library may read something else in it.
     fn page_header(&mut self) -> Option<PageFields> {
         let mut fields = PageFields::default();
-        let mut id = 0;
+        let (mut id, mut kind_of_page) = (0, None);
         while let Some(kind) = self.field(&mut id)? {
+            let of_page = PAGES.iter().find(|(number, ..)| Some(*number) == kind_of_page);
             match (id, kind) {
-                (2, 5) => fields.unpacked = Some(self.integer()?),
-                (3, 5) => fields.packed = Some(self.integer()?),
+                (1, 5) => kind_of_page = Some(self.int()?),
+                (2, 5) => fields.unpacked = Some(self.int()?),
+                (3, 5) => fields.packed = Some(self.int()?),
+                (4, 5) => drop(self.int()?),
                 (5 | 7 | 8, 12) => {
-                    fields.is_dictionary |= id == 7;
-                    self.page(&mut fields, if id == 8 { 4 } else { 2 })?;
+                    // Only that of its kind.
+                    let (_, _, known, encoding) = of_page.filter(|(_, own, ..)| *own == id)?;
+                    fields.is_dictionary = id == 7;
+                    self.page(&mut fields, known, *encoding)?;
                 }
+                (1..=8, _) => return None,
                 _ => self.skip(kind, DEPTH_MOST)?,
             }
         }
@@ -333,13 +358,15 @@ impl Thrift<'_> {
     }
 
     /// The header of one kind of page, whose field `encoding` has the encoding.
-    fn page(&mut self, fields: &mut PageFields, encoding: i64) -> Option<()> {
+    fn page(&mut self, fields: &mut PageFields, known: Fields, encoding: i64) -> Option<()> {
         let mut id = 0;
         while let Some(kind) = self.field(&mut id)? {
-            match (id, kind) {
-                (1, 5) => fields.values = self.integer()?,
-                (id, 5) if id == encoding => fields.encoding = self.integer()?,
-                _ => self.skip(kind, DEPTH_MOST)?,
+            match known.iter().find(|(known, _)| *known == id) {
+                None => self.skip(kind, DEPTH_MOST)?,
+                Some((_, wanted)) if !wanted.is(kind) => return None,
+                Some((1, _)) => fields.values = Some(self.int()?),
+                Some((at, _)) if *at == encoding => fields.encoding = self.int()?,
+                Some((_, wanted)) => self.value(*wanted, kind)?,
             }
         }
         Some(())
@@ -351,10 +378,12 @@ impl Thrift<'_> {
         if byte == 0 {
             return Some(None);
         }
-        *id = match byte >> 4 {
+        let next = match byte >> 4 {
             0 => self.integer()?,
             distance => id.checked_add(distance.into())?,
         };
+        // All writers have fields in order.
+        (next > *id && next <= i16::MAX.into()).then(|| *id = next)?;
         Some(Some(byte & 15))
     }
 
@@ -379,6 +408,11 @@ impl Thrift<'_> {
     fn integer(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A number of 32 bits.
+    fn int(&mut self) -> Option<i64> {
+        i32::try_from(self.integer()?).ok().map(i64::from)
     }
 
     fn pass(&mut self, bytes: u64) -> Option<()> {
@@ -438,7 +472,8 @@ mod tests {
     #[test]
     fn sizes_stand_among_other_fields() {
         let mut all = Thrift(&HEADER);
-        let read = PageFields { unpacked: Some(21), packed: Some(19), is_dictionary: false, values: 4, encoding: 0 };
+        let read =
+            PageFields { unpacked: Some(21), packed: Some(19), is_dictionary: false, values: Some(4), encoding: 0 };
         assert_eq!(all.page_header(), Some(read));
         assert!(all.0.is_empty());
         for length in 0..HEADER.len() {
@@ -446,12 +481,39 @@ mod tests {
         }
     }
 
+    /// Each reads as small here and as large there, unless it is refused.
+    #[test]
+    fn what_the_library_reads_otherwise_is_refused() {
+        // A dictionary page whose own header says 2^31-1 values, and a data page's own header that says one.
+        let dictionary = [0x15, 4, 0x15, 42, 0x15, 38, 0x4c, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0, 0];
+        let data = [0x15, 2, 0x35, 0, 0x15, 0, 0x15, 0, 0];
+        let other = [&dictionary[..], &[0x1c], &data, &[0]].concat();
+        let alone = [&dictionary[..], &[0]].concat();
+        let read = Thrift(&alone).page_header().unwrap();
+        assert_eq!((read.values, read.is_dictionary), (Some(i64::from(i32::MAX)), true));
+        assert_eq!(Thrift(&other).page_header(), None, "two kinds of page");
+        let with = |at: usize, bytes: &[u8]| [&HEADER[..at], bytes, &HEADER[at..]].concat();
+        assert!(Thrift(&with(6, &[])).page_header().is_some());
+        assert_eq!(Thrift(&with(4, &[0x05, 4, 42])).page_header(), None, "a size twice");
+        assert_eq!(Thrift(&with(4, &[0x06, 4, 42])).page_header(), None, "a size twice, the second of 64 bits");
+        let mut type_of_64_bits = HEADER;
+        type_of_64_bits[2] = 0x16;
+        assert_eq!(Thrift(&type_of_64_bits).page_header(), None, "a size of 64 bits");
+        let wide = [&HEADER[..3], &[0xaa, 0x80, 0x80, 0x80, 0x20], &HEADER[4..]].concat();
+        assert_eq!(Thrift(&wide).page_header(), None, "2^33 and 21 bytes");
+        let far = [&HEADER[..23], &[0x05, 0x88, 0x80, 0x08, 42], &HEADER[23..]].concat();
+        assert_eq!(Thrift(&far).page_header(), None, "field 65,540 is field 4 there");
+        let mut index_page = HEADER;
+        index_page[1] = 2;
+        assert_eq!(Thrift(&index_page).page_header(), None);
+    }
+
     #[test]
     fn lists_ids_and_depth() {
-        // A list of three truth values, one of sixteen bytes, field 300 by its own number.
+        // A list of three truth values, one of sixteen bytes, field 300 by its own number: none of them is known.
         let text = [&[0x19, 0x31, 1, 2, 1, 0x19, 0xf3, 16][..], &[7; 16], &[0x05, 0xd8, 0x04, 2, 0]].concat();
         let mut all = Thrift(&text);
-        assert_eq!(all.page_header(), Some(PageFields::default()));
+        assert_eq!(all.structure(&[]), Some(()));
         assert!(all.0.is_empty());
         assert_eq!(Thrift(&[0x1c; 1000]).page_header(), None);
         assert_eq!(Thrift(&[0x19; 1000]).page_header(), None);

@@ -9,6 +9,7 @@
 //! JSON, because messages are small and people read them when something is wrong.
 
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,6 +18,8 @@ use serde::de::DeserializeOwned;
 pub const PROTOCOL: &str = "longhaul/1";
 /// Longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// A message from this length on is long.
+const LONG_BYTES: usize = 16 << 10;
 /// Longest text of a peer that is shown to people, characters.
 const MAX_SHOWN: usize = 300;
 
@@ -78,7 +81,7 @@ impl<M: DeserializeOwned> Deframer<M> {
                     checked_length([self.buffer[0], self.buffer[1], self.buffer[2], self.buffer[3]])?;
                     continue;
                 }
-                let message = serde_json::from_slice(&self.buffer[4..]);
+                let message = parse(&self.buffer[4..]);
                 let message = message.map_err(|error| FrameError::Json(shown(&error.to_string())))?;
                 messages.extend([message]);
                 self.buffer.clear();
@@ -86,6 +89,13 @@ impl<M: DeserializeOwned> Deframer<M> {
         }
         Ok(())
     }
+}
+
+/// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time.
+fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
+    static LONG: Mutex<()> = Mutex::new(());
+    let _one = (text.len() > LONG_BYTES).then(|| LONG.lock().unwrap_or_else(PoisonError::into_inner));
+    serde_json::from_slice(text)
 }
 
 fn checked_length(length: [u8; 4]) -> Result<usize, FrameError> {

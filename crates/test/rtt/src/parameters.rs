@@ -146,17 +146,25 @@ pub struct RttEndReport {
 }
 
 impl RttEndReport {
-    /// With the sums of a session before.
+    /// With the sums of a session before. They are the other end's word: a sum without room stays at the end.
     pub fn add(&mut self, before: &Self) {
-        self.received += before.received;
-        self.answered += before.answered;
-        self.limited += before.limited;
+        self.received = self.received.saturating_add(before.received);
+        self.answered = self.answered.saturating_add(before.answered);
+        self.limited = self.limited.saturating_add(before.limited);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_of_several_sessions_that_lie_have_a_sum() {
+        let lie = RttEndReport { received: u64::MAX, answered: u64::MAX, limited: u64::MAX, clock: None };
+        let mut sum = lie.clone();
+        sum.add(&lie);
+        assert_eq!(sum, lie);
+    }
 
     #[test]
     fn each_turn_has_all_sizes_in_another_order() {

@@ -15,10 +15,19 @@
 //! Source: `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`, `Documentation/admin-guide/cgroup-v1/memory.rst`,
 //! proc_pid_mountinfo(5).
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat, openat2};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+/// What file systems of control groups are, of both versions (`<linux/magic.h>`).
+const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
+const CGROUP_SUPER_MAGIC: i64 = 0x0027_e0eb;
+/// Longest file of a group that is read.
+const FILE_BYTES_MOST: u64 = 64 << 10;
 /// Groups above each other that are looked at.
 const LEVELS_MOST: usize = 32;
 /// Processes that are asked for their mounts: the one, and those above it.
@@ -71,10 +80,31 @@ impl ProcessGroups {
 
     /// Their limits.
     pub fn limits(&self) -> GroupLimits {
-        let text = |path: &Path| std::fs::read_to_string(path).ok();
-        let there = |path: &Path| text(&self.root.join(path.strip_prefix("/").ok()?)).or_else(|| text(path));
+        let there = |path: &Path| text_of_group(&self.root, path).or_else(|| text_of_group(Path::new("/"), path));
         GroupLimits::of(&self.groups, &self.mounts, there)
     }
+}
+
+/// The text of a file of a control group at `path` below `root`. Where files are is another process's word: it may belong to another user, who has
+/// mounted what he likes there. So no link is followed, nothing is waited for, and a file of anything but a control group is none.
+fn text_of_group(root: &Path, path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let folder = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let path = path.strip_prefix("/").ok()?;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let file = match openat2(&folder, path, flags, Mode::empty(), inside) {
+        // Before Linux 5.6, and where a filter of system calls does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => openat(&folder, path, flags, Mode::empty()),
+        opened => opened,
+    };
+    let file = file.ok()?;
+    let kind = fstatfs(&file).ok()?.f_type;
+    if ![CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC].contains(&kind) {
+        return None;
+    }
+    let mut text = String::new();
+    File::from(file).take(FILE_BYTES_MOST).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// A limit of CPU time.

@@ -1,7 +1,8 @@
 //! Rejected frames in a file: pcapng, with the reason as each packet's comment.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
@@ -10,6 +11,7 @@ use longhaul_captures::record::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
 use longhaul_kernel::new_file::followed;
 use longhaul_units::Nanos;
+use rustix::fs::OFlags;
 
 use crate::output::Failure;
 use crate::output::overwrite::there_already;
@@ -21,6 +23,12 @@ pub(crate) struct SampleFile {
     clock: RealtimeOffset,
 }
 
+/// Begins a file, or one anew. A link that is there by now is of another user, and not followed.
+fn create(path: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(no_link).open(path)
+}
+
 impl SampleFile {
     /// Begins the file at `path`; one that is there is replaced only by `force`.
     pub(crate) fn create(path: &Path, interface: &str, force: bool) -> Result<Self, Failure> {
@@ -28,7 +36,7 @@ impl SampleFile {
         if path.is_file() && !force {
             return Err(there_already(path, "the file is there already"));
         }
-        let file = followed(path).and_then(File::create).map_err(failed)?;
+        let file = followed(path).and_then(|path| create(&path)).map_err(failed)?;
         let mut described = Interface::default();
         described.name = Some(interface.into());
         described.snap_len = SAMPLE_SNIPPET_BYTES as u32;

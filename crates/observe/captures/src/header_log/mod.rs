@@ -73,7 +73,8 @@ impl From<Refused> for HeaderLogError {
             Refused::Parquet(error) => Self::Parquet(error),
             Refused::LongPage(bytes) => Self::LongPage(bytes),
             Refused::Encoding => Self::Encoding,
-            Refused::Damaged => Self::Damaged,
+            // No bound was set.
+            Refused::Unpacked(_) | Refused::Damaged => Self::Damaged,
         }
     }
 }

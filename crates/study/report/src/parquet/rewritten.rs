@@ -21,6 +21,8 @@ use crate::parquet::{losses, samples, writer};
 
 /// Our files have two row groups at most. Many small ones take more bytes than their rows.
 const GROUPS_MOST: usize = 16;
+/// Our files unpack to some megabytes.
+const UNPACKED_MOST: u64 = 64 << 20;
 /// The longest text is a kernel's drop reason.
 const TEXT_BYTES_MOST: usize = 200;
 
@@ -79,7 +81,8 @@ pub enum RewriteError {
     Text,
 }
 
-/// Reads the Parquet file `file`, which may be hostile, and writes its rows again. It takes 256 MiB of memory at most.
+/// Reads the Parquet file `file`, which may be hostile, and writes its rows again. It takes 256 MiB of memory at most, and the time that
+/// 64 MiB take to unpack.
 ///
 /// # Errors
 /// [`RewriteError`].
@@ -88,7 +91,7 @@ pub fn rewrite(table: Table, file: Bytes) -> Result<Vec<u8>, RewriteError> {
 }
 
 fn rewritten(table: Table, file: Bytes) -> Result<Vec<u8>, RewriteError> {
-    let file = ParquetFile::open(file)?;
+    let file = ParquetFile::open(file)?.unpacking_at_most(UNPACKED_MOST);
     let groups = file.metadata().row_groups();
     let rows = groups.iter().map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
     if groups.len() > GROUPS_MOST || !(1..=table.rows_most()).contains(&rows) {
@@ -184,7 +187,11 @@ mod tests {
     use longhaul_result::Location;
     use longhaul_tcp::{Sample, Series, TcpInfo};
     use longhaul_udp::locate::Loss;
+    use parquet::basic::{Compression, ZstdLevel};
+    use parquet::column::writer::ColumnWriter;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
     use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::file::writer::SerializedFileWriter;
 
     use super::*;
     use crate::parquet::{End, FlowSamples, write_losses, write_samples};
@@ -258,6 +265,36 @@ mod tests {
         for reason in ["\u{1b}[2J", "two\nlines", "\u{9b}1m"] {
             assert!(why(Table::Losses, losses(5, reason)).contains("no word"), "{reason:?}");
         }
+    }
+
+    /// Each of five rows is a page of its own of 20 MB, which takes some kilobytes: such a file may be half a megabyte long and unpack to gigabytes.
+    #[test]
+    fn what_takes_long_to_unpack_is_refused() {
+        let columns = Table::Losses.columns();
+        let options = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_write_batch_size(1)
+            .build();
+        let (mut out, schema) = (Vec::new(), parse_message_type(&columns).unwrap());
+        let mut writer = SerializedFileWriter::new(&mut out, Arc::new(schema), Arc::new(options)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let long = vec![ByteArray::from(vec![b'x'; 20 << 20]); 5];
+        while let Some(mut column) = group.next_column().unwrap() {
+            match column.untyped() {
+                ColumnWriter::Int32ColumnWriter(to) => to.write_batch(&[1; 5], None, None).unwrap(),
+                ColumnWriter::Int64ColumnWriter(to) => to.write_batch(&[1; 5], None, None).unwrap(),
+                ColumnWriter::ByteArrayColumnWriter(to) => to.write_batch(&long, None, None).unwrap(),
+                _ => unreachable!("losses have no other columns"),
+            };
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        assert!(out.len() < 100_000, "{}", out.len());
+        let refused = rewrite(Table::Losses, out.into()).unwrap_err().to_string();
+        assert!(refused.contains("unpack to"), "{refused}");
     }
 
     /// Each byte of a file changed, and each end cut off: it is read or refused, and what is written of it is whole.
