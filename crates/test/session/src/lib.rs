@@ -25,6 +25,7 @@
 //! unexpected message ([`Output::Failed`]).
 
 mod admission;
+mod bounded;
 mod caveats;
 mod client;
 mod error;

@@ -340,8 +340,8 @@ impl Plan {
             PathDirection::AToB => at_ns,
             // The drift within the offset is beyond what order needs.
             PathDirection::BToA => {
-                let near = at_ns - if self.clock.corrected { self.clock.offset_ns as i64 } else { 0 };
-                at_ns - self.clock.offset_at(near) as i64
+                let offset = if self.clock.corrected { self.clock.offset_ns as i64 } else { 0 };
+                at_ns.saturating_sub(self.clock.offset_at(at_ns.saturating_sub(offset)) as i64)
             }
         }
     }

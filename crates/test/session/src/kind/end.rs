@@ -9,6 +9,7 @@ use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
 
 use super::TestParameters;
+use crate::bounded::bounded;
 use crate::error::SessionError;
 use crate::progress::Progress;
 
@@ -24,8 +25,8 @@ pub struct EndReport {
     /// Round trips: what the responder answered.
     #[serde(default)]
     pub rtt: Option<RttEndReport>,
-    /// The host, as in `longhaul host`; `null` if it was not inspected.
-    #[serde(default)]
+    /// The host, as in `longhaul host`; `null` if it was not inspected. Of a peer's no more than 64 MiB are kept.
+    #[serde(default, deserialize_with = "bounded")]
     pub host: serde_json::Value,
     /// The caveats of this end.
     #[serde(default)]
