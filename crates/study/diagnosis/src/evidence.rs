@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use longhaul_result::Location;
 use longhaul_tcp::{LimitedBy, ReceiverLimitedBy};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::before::Before;
 use crate::diagnosis::{Diagnosis, Role, TargetBasis};
@@ -73,6 +73,7 @@ pub struct ConntrackFacts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuLimitFacts {
     /// The group's folder.
+    #[serde(deserialize_with = "folder")]
     pub folder: String,
     /// CPU time in each period, microseconds.
     pub quota_us: u64,
@@ -85,9 +86,24 @@ pub struct CpuLimitFacts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryLimitFacts {
     /// The group's folder.
+    #[serde(deserialize_with = "folder")]
     pub folder: String,
     /// Memory, bytes; that of sockets is part of it.
     pub limit_bytes: u64,
+}
+
+/// Whether a shell reads this as words alone. What a host says of itself may be a lie, and stands in commands that people copy.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._:@+,- \t".contains(letter))
+}
+
+/// A word of a host; `placeholder` for what is none.
+pub(crate) fn word<'a>(text: &'a str, placeholder: &'a str) -> &'a str {
+    if is_plain(text) && !text.contains(char::is_whitespace) { text } else { placeholder }
+}
+
+fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(word(&String::deserialize(from)?, "/sys/fs/cgroup/GROUP").to_owned())
 }
 
 impl HostFacts {

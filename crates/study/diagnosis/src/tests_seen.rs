@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::events::HostEvents;
-use crate::evidence::{CpuFacts, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, SynFacts, TcpFacts, UdpFacts};
+use crate::evidence::{
+    CpuFacts, FlowFacts, Handshake, HostFacts, LinkFacts, Purpose, SynFacts, TcpFacts, UdpFacts, is_plain, word,
+};
 
 /// What a TCP test saw in one direction. `client_sends`: the client sent the data.
 pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>, client_sends: bool) -> TcpFacts {
@@ -73,8 +75,8 @@ pub fn tcp_facts(purpose: Purpose, result: &TcpResult, window_bytes: Option<u64>
 
 /// Of all flows; the whole time if a receiver did not report its second half.
 fn steady(result: &TcpResult) -> u64 {
-    let each = result.streams.iter().map(|stream| stream.steady_bps);
-    each.sum::<Option<u64>>().filter(|bps| *bps > 0).unwrap_or(result.goodput_bps)
+    let mut each = result.streams.iter().map(|stream| stream.steady_bps);
+    each.try_fold(0_u64, |sum, bps| Some(sum.saturating_add(bps?))).filter(|bps| *bps > 0).unwrap_or(result.goodput_bps)
 }
 
 fn handshake(result: &TcpResult, client_sends: bool) -> Handshake {
@@ -198,7 +200,7 @@ fn read<T: DeserializeOwned>(part: &Value) -> Option<T> {
     T::deserialize(part).ok()
 }
 
-/// What a snapshot of a host says, as `longhaul host --json` has it. `address` is the one that the test used; with it the interface is
+/// What a snapshot of a host says, but for what would make a command of it, as `longhaul host --json` has it. `address` is the one that the test used; with it the interface is
 /// known if the host has several. Reads what it finds: the other end may have another version. `caveats` are what speaks against the host's
 /// set-up.
 pub fn host_facts(snapshot: &Value, caveats: Vec<Caveat>) -> HostFacts {
@@ -208,21 +210,47 @@ pub fn host_facts(snapshot: &Value, caveats: Vec<Caveat>) -> HostFacts {
         other => other.to_string(),
     };
     let sysctls = snapshot["sysctls"].as_object().into_iter().flatten();
+    let sysctls = sysctls.map(|(key, value)| (key.clone(), text(value)));
     let links = snapshot["interfaces"].as_array().into_iter().flatten();
     let mut links =
         links.filter(|link| link["name"] != "lo" && link["up"].as_bool().unwrap_or(true)).map(|link| LinkFacts {
-            name: link["name"].as_str().unwrap_or_default().into(),
+            name: word(link["name"].as_str().unwrap_or_default(), "INTERFACE").into(),
             speed_bps: if link["hardware"].as_bool().unwrap_or(false) { link["link_speed_bps"].as_u64() } else { None },
             mtu_bytes: link["mtu_bytes"].as_u64(),
         });
     let link = links.next().filter(|_| links.next().is_none());
     HostFacts {
         name: snapshot["hostname"].as_str().unwrap_or_default().into(),
-        sysctls: sysctls.map(|(key, value)| (key.clone(), text(value))).collect(),
+        sysctls: sysctls.filter(|(key, value)| is_plain(key) && is_plain(value)).collect(),
         link,
         caveats: caveats.into_iter().map(|caveat| [caveat.code, caveat.message, caveat.remedy]).collect(),
         conntrack: read(&snapshot["conntrack"]),
         cpu_limit: read(&snapshot["group_limits"]["cpu"]),
         memory_limit: read(&snapshot["group_limits"]["memory"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_says_of_itself_is_no_command() {
+        let snapshot = serde_json::json!({
+            "sysctls": {"net.ipv4.tcp_rmem": [4096, 87380, 6291456], "net.ipv4.tcp_wmem": "4096 $(reboot) 7", "a;b": 1},
+            "interfaces": [{"name": "eth0;reboot"}],
+            "group_limits": {
+                "cpu": {"folder": "/sys/fs/cgroup/system.slice/a.service", "quota_us": 1, "period_us": 1},
+                "memory": {"folder": "/x;reboot", "limit_bytes": 1},
+            },
+        });
+        let host = host_facts(&snapshot, Vec::new());
+        assert_eq!(
+            host.sysctls.into_iter().collect::<Vec<_>>(),
+            [("net.ipv4.tcp_rmem".into(), "4096 87380 6291456".into())]
+        );
+        assert_eq!(host.link.unwrap().name, "INTERFACE");
+        assert_eq!(host.cpu_limit.unwrap().folder, "/sys/fs/cgroup/system.slice/a.service");
+        assert_eq!(host.memory_limit.unwrap().folder, "/sys/fs/cgroup/GROUP");
     }
 }

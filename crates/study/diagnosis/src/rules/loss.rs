@@ -9,7 +9,7 @@ use longhaul_units::Nanos;
 use super::capacity::{is_overloaded, place_host};
 use super::{Kind, Known, LATE, WORTH_NAMING, about, hosts, marks, measured};
 use crate::diagnosis::{Basis, Bound, Code, Interval, Line, Remedy, Role};
-use crate::evidence::{Purpose, TcpFacts, UdpFacts};
+use crate::evidence::{Purpose, TcpFacts, UdpFacts, word};
 
 /// Losses that a price needs: Reno's window is a mean over ten cycles, CUBIC's over twenty (its cycles differ more in length).
 const RENO_EVENTS: u64 = 10;
@@ -210,7 +210,7 @@ fn other_control(known: &Known<'_>, run: &TcpFacts) -> Remedy {
     let other = known.tcp(Purpose::OtherControl).filter(|other| other.steady_bps > run.steady_bps);
     match other {
         Some(other) => {
-            let name = &other.congestion_control;
+            let name = word(&other.congestion_control, "NAME");
             let text = format!("use {name}: it carried {} over this path", about(other.steady_bps));
             Remedy::new(Some(Role::Sender), text, format!("sysctl -w net.ipv4.tcp_congestion_control={name}"))
         }
