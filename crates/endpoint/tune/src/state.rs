@@ -159,7 +159,8 @@ impl Store {
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
             // Who can open it can hold its lock, for as long as he likes.
-            if folder.permissions().mode() & 0o777 != FOLDER {
+            // A folder that a person named may have other things in it, and stays as it is.
+            if self.folder == Path::new(STATE_FOLDER) && folder.permissions().mode() & 0o777 != FOLDER {
                 fs::set_permissions(&self.folder, fs::Permissions::from_mode(FOLDER))?;
             }
             // The folder itself: there is no file to leave behind.
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(mode(), 0o700);
         fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o755)).unwrap();
         drop(store.lock().unwrap());
-        assert_eq!(mode(), 0o700, "one of an older longhaul");
+        assert_eq!(mode(), 0o755, "a folder that a person named");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -435,8 +435,10 @@ impl Thrift<'_> {
             9 | 10 => {
                 let depth = depth.checked_sub(1)?;
                 let (count, kind) = self.list_head(1)?;
-                // In a list a truth value takes a byte.
-                let kind = if matches!(kind, 1 | 2) { 3 } else { kind };
+                // A truth value in a list takes a byte, which the library may not pass over. No list of a footer or a page header has any.
+                if matches!(kind, 1 | 2) {
+                    return None;
+                }
                 (0..count).try_for_each(|_| self.skip(kind, depth))
             }
             12 => {
@@ -510,11 +512,12 @@ mod tests {
 
     #[test]
     fn lists_ids_and_depth() {
-        // A list of three truth values, one of sixteen bytes, field 300 by its own number: none of them is known.
-        let text = [&[0x19, 0x31, 1, 2, 1, 0x19, 0xf3, 16][..], &[7; 16], &[0x05, 0xd8, 0x04, 2, 0]].concat();
+        // A list of three bytes, one of sixteen, field 300 by its own number: none of them is known.
+        let text = [&[0x19, 0x33, 1, 2, 1, 0x19, 0xf3, 16][..], &[7; 16], &[0x05, 0xd8, 0x04, 2, 0]].concat();
         let mut all = Thrift(&text);
         assert_eq!(all.structure(&[]), Some(()));
         assert!(all.0.is_empty());
+        assert_eq!(Thrift(&[0x19, 0x31, 1, 2, 1, 0]).structure(&[]), None, "truth values in a list");
         assert_eq!(Thrift(&[0x1c; 1000]).page_header(), None);
         assert_eq!(Thrift(&[0x19; 1000]).page_header(), None);
     }
