@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches Debian's kernels 6.1 (that for clouds) and 6.12 (with the drivers of NICs), with their modules, into target/kernels for the tests that
-# boot them; with 6.1 what a module of one's own is built with. apt checks them by Debian's signatures, in folders of its own: the system's sources and packages stay as they are. Silent where
-# they are there.
+# boot them; with 6.1 the headers to build a module with. apt checks them by Debian's signatures, in folders of its own: the system's sources and
+# packages stay as they are. Silent where they are there.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

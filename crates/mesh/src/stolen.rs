@@ -238,16 +238,22 @@ fn a_stolen_key_makes_no_site_send_to_a_third_one() {
     assert!(matches!(test("ithaca", "probes", "ithaca", "chicago"), Message::Busy { .. }));
 }
 
-/// 300 connections that say nothing: where there are no more places, theirs go to who has a key.
-#[test]
-fn strangers_keep_no_member_out() {
-    let mesh = Mesh::make("stolen-strangers");
+/// A coordinator that answers: its address, and its public key.
+fn coordinator_of(mesh: &Mesh) -> (SocketAddr, PublicKey) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let identity = mesh.folder.identity().unwrap();
     let public = identity.public();
     let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
+    (address, public)
+}
+
+/// 300 connections that say nothing: where there are no more places, theirs go to who has a key.
+#[test]
+fn strangers_keep_no_member_out() {
+    let mesh = Mesh::make("stolen-strangers");
+    let (address, public) = coordinator_of(&mesh);
     let strangers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
     let known = As::Known(&mesh.identities["ithaca"], public);
     let fetch = Message::Fetch { have: String::new() };
@@ -275,12 +281,7 @@ fn silent(address: SocketAddr, own: &Identity, theirs: &PublicKey) -> Option<Tcp
 #[test]
 fn a_member_keeps_no_other_out() {
     let mesh = Mesh::make("stolen-places");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let identity = mesh.folder.identity().unwrap();
-    let public = identity.public();
-    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
-    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(coordinator)));
+    let (address, public) = coordinator_of(&mesh);
     let silent: Vec<_> = (0..200).map(|_| silent(address, &mesh.identities["ithaca"], &public)).collect();
     let known = As::Known(&mesh.identities["chicago"], public);
     for _ in 0..5 {

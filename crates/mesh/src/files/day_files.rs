@@ -118,7 +118,7 @@ impl DayFiles {
         Ok(Ok(()))
     }
 
-    /// Allows so much from now on, and removes the oldest days beyond that, and those that are too old at `now_ns`.
+    /// Sets how much all files may take. Removes days that are too old at `now_ns`, and the oldest ones while the rest takes more.
     ///
     /// # Errors
     /// Where the folder cannot be read, or a file cannot be removed.
