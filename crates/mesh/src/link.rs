@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CONNECTIONS_MOST: usize = 128;
 /// Those of one member: a site has a thread or two for each partner. A further one closes its oldest, so that a stolen key keeps nobody out.
 const CONNECTIONS_OF_MEMBER: usize = 8;
+/// A closed one is answered to its end all the same, in its thread. With so many of one member no further one is taken.
+const THREADS_OF_MEMBER: usize = 2 * CONNECTIONS_OF_MEMBER;
 /// A connection is for one question, which may have many results.
 const CONNECTION_LASTS: Duration = Duration::from_secs(30);
 /// What comes of somebody who is no member, at most: room for a first part of the channel's (64 KiB) and a short question.
@@ -186,8 +188,16 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
 /// All connections.
 struct Connected {
     places: Places<TcpStream>,
-    /// Those of members, by the numbers of their places, the oldest first.
-    members: BTreeMap<PublicKey, VecDeque<(u64, TcpStream)>>,
+    /// Those of members, the oldest first.
+    members: BTreeMap<PublicKey, VecDeque<OfMember>>,
+}
+
+/// A connection of a member, until its thread ends.
+struct OfMember {
+    /// Of its place.
+    number: u64,
+    /// `None` where it was closed.
+    open: Option<TcpStream>,
 }
 
 type Connections = Arc<Mutex<Connected>>;
@@ -220,7 +230,7 @@ impl Place {
         }
         if is_member(link) {
             if let Some(member) = link.channel.peer() {
-                self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?);
+                self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?)?;
             }
             self.is_known.store(true, Ordering::Relaxed);
             link.ends = self.taken + CONNECTION_LASTS;
@@ -230,16 +240,20 @@ impl Place {
     }
 
     /// This is a connection of `member`, with what closes it: of too many its oldest one is closed.
-    fn close_oldest_of(&self, member: PublicKey, own: TcpStream) {
+    fn close_oldest_of(&self, member: PublicKey, own: TcpStream) -> Result<(), Failure> {
         let mut connected = locked(&self.places);
         let all = connected.members.entry(member).or_default();
-        all.push_back((self.number, own));
-        if all.len() > CONNECTIONS_OF_MEMBER
-            && let Some((number, oldest)) = all.pop_front()
+        if all.len() >= THREADS_OF_MEMBER {
+            return Err(Failure::new("too many questions of this member at once"));
+        }
+        all.push_back(OfMember { number: self.number, open: Some(own) });
+        if all.iter().filter(|one| one.open.is_some()).count() > CONNECTIONS_OF_MEMBER
+            && let Some((number, oldest)) = all.iter_mut().find_map(|one| Some((one.number, one.open.take()?)))
         {
             let _ = oldest.shutdown(Shutdown::Both);
             connected.places.leave(number);
         }
+        Ok(())
     }
 }
 
@@ -248,7 +262,7 @@ impl Drop for Place {
         let mut connected = locked(&self.places);
         connected.places.leave(self.number);
         connected.members.retain(|_, all| {
-            all.retain(|(number, _)| *number != self.number);
+            all.retain(|one| one.number != self.number);
             !all.is_empty()
         });
     }

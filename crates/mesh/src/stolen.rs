@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -289,6 +290,62 @@ fn a_member_keeps_no_other_out() {
         assert!(matches!(answer, Message::Mesh { .. }), "{answer:?}");
     }
     drop(silent);
+}
+
+/// Questions that take long, of a member who asks forty at once: a few are answered at a time, and another member has its turn.
+#[test]
+fn a_member_has_few_threads() {
+    #[derive(Default)]
+    struct Slow {
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+    struct Shared(Arc<Slow>);
+    impl Answering for Shared {
+        fn is_member(&self, _peer: PublicKey) -> bool {
+            true
+        }
+        fn answer(&self, _peer: PublicKey, question: Message) -> Message {
+            if matches!(question, Message::Leased) {
+                self.0.most.fetch_max(self.0.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                thread::sleep(Duration::from_secs(3));
+                self.0.now.fetch_sub(1, Ordering::Relaxed);
+            }
+            Message::Confirmed { ids: Vec::new() }
+        }
+    }
+    let mesh = Mesh::make("stolen-threads");
+    let slow = Arc::new(Slow::default());
+    let (identity, answering) = (mesh.folder.identity().unwrap(), Shared(Arc::clone(&slow)));
+    let (public, listener) = (identity.public(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(answering)));
+    thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| link::ask(&address, &As::Known(&mesh.identities["ithaca"], public), &Message::Leased));
+        }
+        while slow.now.load(Ordering::Relaxed) < 8 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let fetch = Message::Fetch { have: String::new() };
+        let answer = link::ask(&address, &As::Known(&mesh.identities["chicago"], public), &fetch);
+        assert!(matches!(answer, Ok(Message::Confirmed { .. })), "{answer:?}");
+    });
+    let most = slow.most.load(Ordering::Relaxed);
+    assert!((8..=16).contains(&most), "{most} at once");
+}
+
+/// Who is no member has room for a question, not for a message of 1 MiB.
+#[test]
+fn a_stranger_sends_little() {
+    let mesh = Mesh::make("stolen-long");
+    let (address, public) = coordinator_of(&mesh);
+    let (stranger, member) = (Identity::from_random(random().unwrap()).unwrap(), &mesh.identities["ithaca"]);
+    let long = Message::Refused { message: "x".repeat(200_000) };
+    let ask = |own| link::ask(&address.to_string(), &As::Known(own, public), &long).map_err(|error| error.to_string());
+    assert!(matches!(ask(member), Ok(Message::Refused { .. })), "a member is answered");
+    let answer = ask(&stranger);
+    assert!(answer.is_err(), "{answer:?}");
 }
 
 /// A word at a time keeps a connection open no longer than none.

@@ -226,7 +226,7 @@ pub(crate) fn running_tuners() -> Vec<(&'static str, &'static str)> {
 fn running() -> impl Iterator<Item = String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(longhaul_kernel::process_sockets::name)
+    pids.filter_map(longhaul_kernel::process::name)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::common::{object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::process_sockets::{descendants, name};
+use longhaul_kernel::process::name;
+use longhaul_kernel::process_sockets::descendants;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");

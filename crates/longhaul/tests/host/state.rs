@@ -9,7 +9,8 @@ use std::process::Command;
 use libbpf_rs::ProgramType;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::process_sockets::{descendants, name};
+use longhaul_kernel::process::name;
+use longhaul_kernel::process_sockets::descendants;
 
 /// How many times there is each.
 pub(crate) type Counted = BTreeMap<String, usize>;

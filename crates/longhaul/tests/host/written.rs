@@ -1,7 +1,8 @@
 //! Key files, and files that are whole or not there.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -60,8 +61,21 @@ fn a_key_that_others_may_read_is_refused() {
     if is_root_in_namespace() {
         // As systemd(1) hands credentials to a service's user.
         fs::set_permissions(&key, fs::Permissions::from_mode(0o440)).unwrap();
-        std::os::unix::fs::chown(&key, Some(12_345), None).unwrap();
-        assert_eq!(try_it().status.code(), Some(1), "the group of another owner may read it");
+        chown(&key, Some(0), Some(12_345)).unwrap();
+        fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut service = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        service.uid(12_345).gid(12_345).args(["udp", "127.0.0.1", "-p", "1", "--key", &key]);
+        let output = service.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "the group of root's key may read it: {output:?}");
+        // Another user knows what is in a key of his own.
+        chown(&key, Some(12_345), None).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let output = try_it();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("user 12345 owns"), "{output:?}");
+        let mut sudo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        sudo.env("SUDO_UID", "12345").args(["udp", "127.0.0.1", "-p", "1", "--key", &key]);
+        assert_eq!(sudo.output().unwrap().status.code(), Some(1), "a key of who called sudo");
     }
 }
 

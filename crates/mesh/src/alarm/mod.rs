@@ -43,7 +43,9 @@ pub(crate) struct AlarmOptions {
     #[arg(long, value_name = "PROGRAM", requires = "coordinator")]
     pub(crate) on_alarm: Option<PathBuf>,
     /// POST each alarm to this address as JSON when it begins and when it ends, once each
-    #[arg(long, value_name = "URL", requires = "coordinator", value_parser = webhook::address)]
+    ///
+    /// Other users see arguments: an address with a secret in it belongs in the environment variable.
+    #[arg(long, value_name = "URL", env = "LONGHAUL_WEBHOOK", hide_env_values = true, requires = "coordinator", value_parser = webhook::address)]
     pub(crate) webhook: Option<String>,
 }
 

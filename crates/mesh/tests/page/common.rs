@@ -228,9 +228,14 @@ pub(crate) struct Coordinator {
 
 impl Coordinator {
     pub(crate) fn start(hub: &Path, options: &[&str]) -> Self {
+        Self::start_in(hub, options, &[])
+    }
+
+    /// With further variables in its environment.
+    pub(crate) fn start_in(hub: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let run = ["run", "--coordinator", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--folder"];
         let mut command = Command::new(MESH);
-        command.args(run).arg(hub).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(run).arg(hub).args(options).envs(environment.iter().copied()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let mut started = Self { child, address: String::new(), token: String::new(), said: String::new() };
         let (sender, lines) = mpsc::channel();

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
+use longhaul_kernel::process::{self, shown_name};
 use longhaul_kernel::process_sockets::{self, SocketOwners};
 use longhaul_kernel::sock_diag::InetFilter;
 use longhaul_result::Caveat;
@@ -191,11 +192,11 @@ impl Chooser {
     pub(crate) fn owner(&self, seen: &Candidate) -> Option<(u32, String)> {
         if let Some((Some(owner), _)) = self.owners.get(&seen.cookie) {
             // Read the name again: a program that a shell starts has the shell's name at first.
-            let name = process_sockets::name(owner.pid).unwrap_or_else(|| owner.name.clone());
+            let name = process::name(owner.pid).unwrap_or_else(|| shown_name(owner.name.as_bytes()));
             return Some((owner.pid, name));
         }
         let pid = *self.sockets.get(&seen.inode)?;
-        Some((pid, process_sockets::name(pid)?))
+        Some((pid, process::name(pid)?))
     }
 
     /// PID and name of every socket's process, by inode number.
@@ -210,7 +211,7 @@ impl Chooser {
         };
         let mut names: HashMap<u32, String> = HashMap::new();
         let mut named =
-            |pid: u32| names.entry(pid).or_insert_with(|| process_sockets::name(pid).unwrap_or_default()).clone();
+            |pid: u32| names.entry(pid).or_insert_with(|| process::name(pid).unwrap_or_default()).clone();
         let owners = by_inode.into_iter().map(|(inode, pid)| (inode, (pid, named(pid)))).collect();
         self.unowned |= self.hidden_processes > 0;
         owners

@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use longhaul_session::{DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::caveats;
 use crate::event::Event;
@@ -127,6 +127,8 @@ pub(crate) enum Place {
         host_settings: bool,
         /// Most memory that the test may hold.
         memory: Bytes,
+        /// Most payload bits per second of a direction.
+        rate: Option<BitRate>,
         /// Where data arrives.
         data_port: DataPort,
     },

@@ -204,6 +204,7 @@ fn serve(
         peer: peer.ip(),
         host_settings: options.caps.host_settings,
         memory: options.caps.memory,
+        rate: options.caps.rate,
         data_port: options.data_port,
     };
     drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})

@@ -11,7 +11,7 @@
 //! counts. `received` and `sent` are zero in a question; in an answer they are the responder's Unix time in nanoseconds. `stamped` is 1 where
 //! the kernel took `received`, 2 where its NIC did, else 0. The responder takes `sent` in the program: the kernel's stamp of a packet is known when it has left.
 
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use crate::probe_log::StampedBy;
@@ -20,6 +20,8 @@ use crate::probe_log::StampedBy;
 pub(crate) const LEAST_BYTES: usize = HEADER_LEN + 17;
 /// Answers that a responder sends at once: after an outage all probes that waited in a queue arrive together.
 const BURST: u64 = 4096;
+/// Of a rate that may not be exceeded, as many at once as it carries in this time.
+const BURST_LASTS: Nanos = Nanos::from_millis(100);
 /// How much more often than asked for a responder answers: probes of a Poisson process come in clumps.
 const RATE_FACTOR: u64 = 2;
 
@@ -82,6 +84,8 @@ pub struct Responder {
     each: Nanos,
     /// Answers that may be sent at `since`.
     tokens: u64,
+    /// Most of them.
+    burst: u64,
     since: Option<Nanos>,
     limited: u64,
 }
@@ -90,7 +94,16 @@ impl Responder {
     /// Answers probes of these `lengths` in the session `cookie`, that come every `interval_ns` in the mean.
     pub fn new(cookie: Cookie, lengths: Vec<u32>, interval_ns: u64) -> Self {
         let each = Nanos((interval_ns / RATE_FACTOR).max(1));
-        Self { cookie, lengths, each, tokens: BURST, since: None, limited: 0 }
+        Self { cookie, lengths, each, tokens: BURST, burst: BURST, since: None, limited: 0 }
+    }
+
+    /// Its answers, as long as the longest, are `rate` of payload at most (`None`: any).
+    pub fn capped(self, rate: Option<BitRate>) -> Self {
+        let Some(rate) = rate else { return self };
+        let longest = self.lengths.iter().copied().max().unwrap_or_default();
+        let least = Nanos(u64::from(longest) * 8_000_000_000 / rate.0.max(1));
+        let burst = (BURST_LASTS.0 / least.0.max(1)).clamp(1, BURST);
+        Self { each: self.each.max(least), tokens: burst, burst, ..self }
     }
 
     /// Whether `payload` is a question that may be answered now (a clock that does not step). What comes too often is not.
@@ -102,7 +115,7 @@ impl Responder {
         }
         let since = *self.since.get_or_insert(now);
         let earned = now.saturating_sub(since).0 / self.each.0;
-        self.tokens = self.tokens.saturating_add(earned).min(BURST);
+        self.tokens = self.tokens.saturating_add(earned).min(self.burst);
         self.since = Some(since.saturating_add(Nanos(earned.saturating_mul(self.each.0))));
         let left = self.tokens.checked_sub(1);
         match left {
@@ -183,5 +196,16 @@ mod tests {
         assert!((BURST..=BURST + 200).contains(&answered), "{answered}");
         assert_eq!(answered + responder.limited(), 100_000);
         assert!(responder.may_answer(Nanos::from_secs(3), &payload));
+    }
+
+    #[test]
+    fn no_more_is_answered_than_the_cap_carries() {
+        let cookie = Cookie::new(1 << 8, false, 0);
+        let mut payload = [0; 1000];
+        question(&mut payload, cookie, 0, 0).unwrap();
+        // 800 kbit/s are a hundred answers of 1000 bytes in a second, ten of them at once.
+        let mut responder = Responder::new(cookie, vec![64, 1000], 10_000_000).capped(Some(BitRate(800_000)));
+        let answered = (0..100_000).filter(|at| responder.may_answer(Nanos(at * 10_000), &payload)).count();
+        assert!((100..=110).contains(&answered), "{answered}");
     }
 }

@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use std::os::fd::AsRawFd;
+
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -86,15 +88,15 @@ impl ProcessGroups {
 }
 
 /// The text of a file of a control group at `path` below `root`. Where files are is another process's word: it may belong to another user, who has
-/// mounted what he likes there. So no link is followed, nothing is waited for, and a file of anything but a control group is none.
+/// mounted what he likes there. So no link is followed, and a file of anything but a control group is not opened: that alone can act on a device.
 fn text_of_group(root: &Path, path: &Path) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let folder = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let named = OFlags::PATH | OFlags::CLOEXEC;
+    let folder = open(root, named | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let path = path.strip_prefix("/").ok()?;
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    let file = match openat2(&folder, path, flags, Mode::empty(), inside) {
+    let file = match openat2(&folder, path, named | OFlags::NOFOLLOW, Mode::empty(), inside) {
         // Before Linux 5.6, and where a filter of system calls does not know it.
-        Err(Errno::NOSYS | Errno::PERM) => openat(&folder, path, flags, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => openat(&folder, path, named | OFlags::NOFOLLOW, Mode::empty()),
         opened => opened,
     };
     let file = file.ok()?;
@@ -102,8 +104,10 @@ fn text_of_group(root: &Path, path: &Path) -> Option<String> {
     if ![CGROUP2_SUPER_MAGIC, CGROUP_SUPER_MAGIC].contains(&kind) {
         return None;
     }
+    // This very file, whatever its name means by now.
+    let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let mut text = String::new();
-    File::from(file).take(FILE_BYTES_MOST).read_to_string(&mut text).ok()?;
+    file.take(FILE_BYTES_MOST).read_to_string(&mut text).ok()?;
     Some(text)
 }
 

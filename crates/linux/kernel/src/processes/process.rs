@@ -18,6 +18,19 @@ use crate::clock::monotonic;
 use crate::namespace::{NamespaceId, id_of_process};
 use crate::wait::readable_until;
 
+/// The name of a process's command (up to 15 bytes), as [`shown_name`] has it; `None` where it has ended.
+pub fn name(pid: u32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(shown_name(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))
+}
+
+/// The name that a process gave itself, up to the first zero byte: what a terminal obeys is a question mark.
+pub fn shown_name(comm: &[u8]) -> String {
+    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    let is_shown = |letter: char| letter.is_alphanumeric() || letter.is_ascii_graphic() || letter == ' ';
+    String::from_utf8_lossy(name).chars().map(|letter| if is_shown(letter) { letter } else { '?' }).collect()
+}
+
 /// A process, held so that its number cannot come to mean another.
 #[derive(Debug)]
 pub struct Process {
@@ -46,7 +59,7 @@ impl Process {
 
     /// Its command's name (up to 15 bytes); empty where it has ended.
     pub fn name(&self) -> String {
-        fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(|_| String::new(), |s| s.trim_end().into())
+        name(self.pid).unwrap_or_default()
     }
 
     /// Sends `signal`; a process that has ended takes none, which is no error.
@@ -145,6 +158,13 @@ mod tests {
     use super::*;
     use crate::namespace::NetNamespace;
     use std::process::Command;
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        assert_eq!(shown_name(b"a\x1b[2Jb\x07\0rest"), "a?[2Jb?");
+        assert_eq!(shown_name("Über c\u{202e}\u{9b}".as_bytes()), "Über c??");
+        assert_eq!(shown_name(b"cut \xc3"), "cut ?");
+    }
 
     #[test]
     fn finds_signals_and_awaits() {

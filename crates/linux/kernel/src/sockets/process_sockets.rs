@@ -74,11 +74,6 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 /// More processes than that are not looked for.
 const MOST_PROCESSES: usize = 4096;
 
-/// The name of a process' command (up to 15 bytes); `None` where it has ended.
-pub fn name(pid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
-}
-
 /// From now on descendants whose parent ends become children of this process rather than of init.
 ///
 /// # Errors

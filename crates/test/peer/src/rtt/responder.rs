@@ -69,6 +69,10 @@ impl AnsweringData {
             Place::Server { own, data_port, .. } => (own, data_port.number()),
             Place::Client { server, .. } => (server, 0),
         };
+        let cap = match place {
+            Place::Server { rate, .. } => rate,
+            Place::Client { .. } => None,
+        };
         let failed = |error: String| SessionError::new("data_socket", error, "");
         // Where it cannot stamp, the kernel does, and the result says so.
         let nic = match place {
@@ -84,7 +88,7 @@ impl AnsweringData {
             socket: socket.clone(),
             nic,
             state: shared.clone(),
-            responder: Responder::new(plan.cookie, parameters.payloads(), parameters.interval_ns),
+            responder: Responder::new(plan.cookie, parameters.payloads(), parameters.interval_ns).capped(cap),
             payload: Vec::with_capacity(parameters.payload_bytes as usize),
             cookie: plan.cookie.of(false, 0),
             probes: ProofQueue::new(0, place.client(), events),

@@ -1,4 +1,4 @@
-//! Three sites in a lab, with real traffic.
+//! Sites in a lab, with real traffic: two or three, and ten in `killed.rs`.
 
 mod common;
 mod diagnosed;

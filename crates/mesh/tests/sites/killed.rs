@@ -1,13 +1,15 @@
-//! `kill -9` of coordinator and sites at every stage: each result arrives once, by count, and so does each list of what was lost.
+//! Ten sites, one of which receives badly, and a path that changes: `kill -9` of coordinator, sites and programs of tests at every stage. Each result
+//! arrives once, by count, and so does each list of what was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::{Kept, Outbox};
+use longhaul_mesh::store::{Kept, Measured, Measurement, Outbox, TestResult};
+use longhaul_kernel::process::{Process, Signal};
 use longhaul_testing::postgres::Postgres;
 
-use crate::PATH;
 use crate::common::Lab;
 use crate::loss_lists::{delivered, runs};
 
@@ -15,17 +17,31 @@ const TESTS: &str = "\
 [[test]]
 name = 'probes'
 kind = 'udp'
-every = '20s'
+every = '60s'
+pairs = 40
 time = '1s'
 rate = '2M'
 length = 1000
-between = ['ithaca', 'chicago']
 [[test]]
 name = 'delay'
 kind = 'rtt'
 time = '5s'
+between = ['ithaca', 'chicago']
 ";
-const HOSTS: [&str; 3] = ["ithaca", "geneva", "chicago"];
+/// The first half of them on one side, 4 ms from the others.
+const HOSTS: [&str; 10] =
+    ["ithaca", "geneva", "boston", "denver", "seattle", "chicago", "tokyo", "sydney", "paris", "houston"];
+const HUB: &str = "chicago";
+/// It drops 3 % of the datagrams that arrive.
+const RECEIVER: &str = "tokyo";
+const DROP_SOME: &str = "add table inet bad; add chain inet bad in { type filter hook input priority 0; }; \
+    add rule inet bad in meta l4proto udp numgen random mod 100 < 3 drop";
+
+fn path() -> String {
+    let side = |number: usize| if number < HOSTS.len() / 2 { "client" } else { "server" };
+    let hosts = (0..HOSTS.len()).map(|number| format!("[[{}]]\nname = '{}'\n", side(number), HOSTS[number]));
+    hosts.collect::<String>() + "[[both]]\nrate = '1Gbit'\ndelay = '2ms'\n"
+}
 
 /// What a stage waits for, before somebody is killed.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +117,7 @@ impl Seen<'_> {
         while begin.elapsed() < Duration::from_secs(30) {
             let waiting = self.look();
             let reached = match stage {
-                Stage::Testing => tests(),
+                Stage::Testing => !programs(self.lab).is_empty(),
                 Stage::Kept => waiting > 0,
                 Stage::File => !self.waiting().is_empty(),
                 Stage::FileTaken => delivered() > lists,
@@ -117,25 +133,26 @@ impl Seen<'_> {
     }
 }
 
-/// Whether `longhaul udp` of a test runs.
-fn tests() -> bool {
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    lines.any(|line| {
-        let line = String::from_utf8_lossy(&line);
-        line.contains("\0udp\0") && line.contains("/key-")
-    })
+/// The programs of tests that run in this lab: `longhaul udp`, `rtt` and `serve`.
+fn programs(lab: &Lab) -> Vec<u32> {
+    let is_of_test = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let folder = fs::read_link(format!("/proc/{pid}/cwd"));
+        folder.is_ok_and(|folder| folder.starts_with(&lab.folder)) && String::from_utf8_lossy(&line).contains("/key-")
+    };
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).filter(is_of_test).collect()
 }
 
 #[test]
 fn kills_at_every_stage_lose_and_double_nothing() {
-    let Some(lab) = Lab::up("killed", PATH) else { return };
+    let Some(lab) = Lab::up("killed", &path()) else { return };
     kill(&lab);
 }
 
 #[test]
 fn kills_at_every_stage_lose_and_double_nothing_in_postgresql() {
-    let Some(lab) = Lab::up("killed-postgresql", PATH) else { return };
+    let Some(lab) = Lab::up("killed-postgresql", &path()) else { return };
     let server = Postgres::start();
     lab.store_at(&server.address());
     kill(&lab);
@@ -144,8 +161,10 @@ fn kills_at_every_stage_lose_and_double_nothing_in_postgresql() {
 
 fn kill(lab: &Lab) {
     let keep = ["--keep-losses", "10M"];
-    let mut coordinator = lab.mesh_with("chicago", &HOSTS, TESTS, &keep);
-    lab.set("forward.loss=random(5%)");
+    let mut coordinator = lab.mesh_with(HUB, &HOSTS, TESTS, &keep);
+    lab.set("forward.loss=random(2%)");
+    let dropping = lab.program(RECEIVER, &["nft", DROP_SOME]).output().unwrap();
+    assert!(dropping.status.success(), "{dropping:?}");
     let allow = ["time=1s", "busy=100%"];
     let mut sites = HOSTS.map(|host| lab.site(host, &allow));
     let mut seen = Seen { lab, ids: BTreeSet::new() };
@@ -156,6 +175,7 @@ fn kill(lab: &Lab) {
         Stage::FileTaken,
         Stage::File,
         Stage::Testing,
+        Stage::Testing,
         Stage::Any(900),
         Stage::File,
         Stage::Taken,
@@ -164,16 +184,25 @@ fn kill(lab: &Lab) {
         Stage::Any(37),
     ];
     let mut reached = BTreeMap::new();
-    for (number, stage) in stages.into_iter().enumerate() {
+    // Each site is killed once at least.
+    for (number, stage) in stages.into_iter().cycle().take(2 * HOSTS.len() + 2).enumerate() {
         if !seen.until(stage) {
             continue;
         }
         *reached.entry(format!("{stage:?}")).or_insert(0) += 1;
+        if number == 3 {
+            lab.set("forward.delay=20ms");
+        }
+        if matches!(stage, Stage::Testing) {
+            for process in programs(lab).into_iter().filter_map(|pid| Process::open(pid).unwrap()) {
+                process.signal(Signal::KILL).unwrap();
+            }
+        }
         // The coordinator each second time, a site between.
         if number % 2 == 0 {
             coordinator.kill();
             seen.look();
-            coordinator = lab.coordinator_with("chicago", &keep);
+            coordinator = lab.coordinator_with(HUB, &keep);
         } else {
             let site = number / 2 % HOSTS.len();
             sites[site].kill();
@@ -184,6 +213,7 @@ fn kill(lab: &Lab) {
     println!("{reached:?}, {} results seen", seen.ids.len());
     // An outbox is looked into now and then, and empties within milliseconds.
     assert!(reached.len() >= 4 && seen.ids.len() >= 2, "{reached:?}: {:?}", seen.ids);
+    lab.wait("a site takes no part", || takes_part(&lab.archive().since(0).unwrap()).then_some(()));
     // All that was ever on a disk arrives.
     let archived = |lab: &Lab| -> Vec<String> {
         let mut archive = lab.archive();
@@ -200,11 +230,37 @@ fn kill(lab: &Lab) {
     let all = archived(lab);
     lists(lab, &mut seen);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
-    assert!(all.len() >= 4, "{all:?}");
     let mut archive = lab.archive();
     let udp = archive.since(0).unwrap();
     let sums = archive.hours(0).unwrap().iter().fold((0, 0), |sum, hour| (sum.0 + hour.tests, sum.1 + hour.sent));
     assert_eq!(sums, (udp.len() as i64, udp.iter().map(|one| one.sent).sum()), "sums by hour are those of the results");
+    faults(&udp, &archive.measurements(0).unwrap());
+}
+
+/// Whether each site has sent and received, and the bad one often enough.
+fn takes_part(udp: &[TestResult]) -> bool {
+    let tests = |host: &str| {
+        let count = |of: fn(&TestResult) -> &String| udp.iter().filter(|one| of(one) == host).count();
+        (count(|one| &one.sender), count(|one| &one.receiver))
+    };
+    HOSTS.iter().all(|host| tests(host).0 > 0 && tests(host).1 > 0) && tests(RECEIVER).1 >= 3
+}
+
+/// What was broken is in the results: packets that the bad receiver alone dropped, and the path that got longer.
+fn faults(udp: &[TestResult], measured: &[Measurement]) {
+    let dropped = |is_receiver: bool| {
+        let there = udp.iter().filter(|one| (one.receiver == RECEIVER) == is_receiver);
+        there.fold((0, 0), |sum, one| (sum.0 + one.sent, sum.1 + one.at_receiver.unwrap_or(0)))
+    };
+    let ((sent, bad), (others, good)) = (dropped(true), dropped(false));
+    println!("{bad} of {sent} dropped by {RECEIVER}, {good} of {others} by the others");
+    assert!(bad * 100 >= sent && good * 1000 <= others, "{bad} of {sent}, {good} of {others}");
+    let trips = measured.iter().filter_map(|one| match &one.measured {
+        Measured::Rtt(trips) => Some(trips.quantiles?.p50_ns),
+        _ => None,
+    });
+    let (least, most) = trips.fold((i64::MAX, 0), |(least, most), trip| (least.min(trip), most.max(trip)));
+    assert!(least < 12_000_000 && most > 22_000_000, "{least} to {most} ns");
 }
 
 /// Each test that lost packets has its list at the coordinator, once and whole, and no other test has one. What a site took in its last moment is on
