@@ -22,8 +22,11 @@ pub(crate) fn load(path: &Path) -> Result<Key, Failure> {
     let about = file.metadata().map_err(failed)?;
     let (owner, own) = (about.uid(), rustix::process::geteuid().as_raw());
     if about.is_file() && ![own, 0].contains(&owner) && !(own == 0 && sudo_caller() == Some(owner)) {
-        let message = format!("--key {}: user {owner} owns this key, so that user may use and change it", path.display());
-        return Err(Failure::usage(message).remedy(format!("if you trust what is in it: chown {own} {}", path.display())));
+        let message =
+            format!("--key {}: user {owner} owns this key, so that user may use and change it", path.display());
+        return Err(
+            Failure::usage(message).remedy(format!("if you trust what is in it: chown {own} {}", path.display()))
+        );
     }
     let denied = if owner == own { 0o077 } else { 0o007 };
     if about.is_file() && about.mode() & denied != 0 {

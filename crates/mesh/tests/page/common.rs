@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use longhaul_mesh::store::{
     Archive, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestResult,
 };
+use longhaul_units::utc;
 use serde_json::Value;
 
 pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
@@ -199,6 +200,14 @@ pub(crate) fn hub(folder: &Folder, sites: &[String], results: &[TestResult]) -> 
 }
 
 /// The same with tests of all kinds and these measurements.
+/// Keeps a list of lost packets beside `test`, as a coordinator does. What is in it is no Parquet.
+pub(crate) fn keep_losses(hub: &Path, test: &TestResult, content: &str) {
+    let day =
+        hub.join("losses").join(format!("site={}", test.receiver)).join(format!("day={}", &utc(test.at_ns)[..10]));
+    fs::create_dir_all(&day).unwrap();
+    fs::write(day.join(format!("{}.parquet", test.id)), content).unwrap();
+}
+
 pub(crate) fn hub_of_all_kinds(
     folder: &Folder,
     sites: &[String],
@@ -235,7 +244,13 @@ impl Coordinator {
     pub(crate) fn start_in(hub: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let run = ["run", "--coordinator", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--folder"];
         let mut command = Command::new(MESH);
-        command.args(run).arg(hub).args(options).envs(environment.iter().copied()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .args(run)
+            .arg(hub)
+            .args(options)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let mut started = Self { child, address: String::new(), token: String::new(), said: String::new() };
         let (sender, lines) = mpsc::channel();

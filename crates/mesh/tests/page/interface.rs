@@ -7,7 +7,7 @@ use longhaul_mesh::store::{Archive, TestResult};
 use longhaul_units::utc;
 use serde_json::{Value, json};
 
-use crate::common::{Coordinator, Folder, HOUR_NS, hub, names, now_ns, results};
+use crate::common::{Coordinator, Folder, HOUR_NS, hub, keep_losses, names, now_ns, results};
 
 fn by_pair(results: &[TestResult], from_ns: i64) -> BTreeMap<(String, String), (i64, i64, i64)> {
     let mut pairs = BTreeMap::<_, (i64, i64, i64)>::new();
@@ -151,9 +151,7 @@ fn the_files_of_a_test_can_be_saved() {
     let kept = results(&sites, 3, |_, _, _| 5);
     let hub = hub(&folder, &sites, &kept);
     let (one, other) = (&kept[0], &kept[1]);
-    let day = hub.join("losses").join(format!("site={}", one.receiver)).join(format!("day={}", &utc(one.at_ns)[..10]));
-    fs::create_dir_all(&day).unwrap();
-    fs::write(day.join(format!("{}.parquet", one.id)), "PAR1 of a test PAR1").unwrap();
+    keep_losses(&hub, one, "PAR1 of a test PAR1");
     let coordinator = Coordinator::start(&hub, &[]);
     let asked = |id: &str, file: &str| coordinator.get(&format!("/api/v1/tests/{id}{file}"));
     let files = |id: &str| serde_json::from_str::<Value>(&asked(id, "").1).unwrap()["result"]["files"].clone();

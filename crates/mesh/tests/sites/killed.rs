@@ -6,8 +6,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_mesh::store::{Kept, Measured, Measurement, Outbox, TestResult};
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_mesh::store::{Kept, Measured, Measurement, Outbox, TestResult};
 use longhaul_testing::postgres::Postgres;
 
 use crate::common::Lab;

@@ -210,8 +210,7 @@ impl Chooser {
             by_inode
         };
         let mut names: HashMap<u32, String> = HashMap::new();
-        let mut named =
-            |pid: u32| names.entry(pid).or_insert_with(|| process::name(pid).unwrap_or_default()).clone();
+        let mut named = |pid: u32| names.entry(pid).or_insert_with(|| process::name(pid).unwrap_or_default()).clone();
         let owners = by_inode.into_iter().map(|(inode, pid)| (inode, (pid, named(pid)))).collect();
         self.unowned |= self.hidden_processes > 0;
         owners
