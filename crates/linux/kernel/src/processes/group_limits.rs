@@ -17,9 +17,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat, openat2};
 use rustix::io::Errno;
@@ -320,6 +319,26 @@ mod tests {
         let seen = limits("4:memory:/a\n1:cpu,cpuacct:/docker/7\n0::/\n", mounts, &files);
         assert_eq!(seen.cpu.map(|cpu| (cpu.quota_us, cpu.folder)), Some((20_000, "/sys/fs/cgroup/cpu".into())));
         assert_eq!((seen.throttled_ns, seen.memory, seen.memory_limit_hits), (4_200, None, 3));
+    }
+
+    /// What another user may have mounted where a group is said to be: it is neither read, nor waited for.
+    #[test]
+    fn a_file_of_no_group_is_not_opened() {
+        let folder = std::env::temp_dir().join(format!("longhaul-groups-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("cpu.max"), "1 2").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        std::os::unix::fs::symlink("/sys/fs/cgroup/cgroup.procs", folder.join("link")).unwrap();
+        for name in ["/cpu.max", "/pipe", "/link", "/none", "cpu.max"] {
+            assert_eq!(text_of_group(&folder, Path::new(name)), None, "{name}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+        // Where one is mounted it is read.
+        for file in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/cpu/cgroup.procs"] {
+            let is_there = std::fs::read_to_string(file).is_ok();
+            assert!(!is_there || text_of_group(Path::new("/"), Path::new(file)).is_some(), "{file}");
+        }
     }
 
     #[test]
