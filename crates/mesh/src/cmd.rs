@@ -118,6 +118,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),
         Action::Run { folder, coordinator: true, bind, keep, page, alarms, .. } => {
             let folder = Folder::new(&folder);
+            folder.check()?;
             coordinator::mesh(&folder)?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
@@ -130,7 +131,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             }
             let sync = Duration::from(sync).max(Duration::from_millis(100));
             let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep };
-            agent::run(&Folder::new(&folder), options)
+            let folder = Folder::new(&folder);
+            folder.check()?;
+            agent::run(&folder, options)
         }
         Action::Status { folder, json } => shown::status(&Folder::new(&folder), json),
         Action::Show { from, to, folder, days, json } => shown::show(&Folder::new(&folder), from.zip(to), days, json),

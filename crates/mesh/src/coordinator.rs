@@ -122,6 +122,13 @@ impl Coordinator {
         let _one_at_a_time = self.archive();
         let key: PublicKey = key.parse().map_err(Failure::new)?;
         let mut members = self.folder.members()?;
+        let own = self.folder.identity()?.public();
+        // Two sites with one key would be one: what the second one sends would be taken for the first one's.
+        if own == key || site_of(&members, key).is_some_and(|other| other != site) {
+            return Err(Failure::new(
+                "another host of the mesh has this key: remove the file identity of this folder, and join again",
+            ));
+        }
         if !self.folder.has(&format!("tokens/{site}")) {
             return Err(Failure::new("this token was used"));
         }
@@ -130,7 +137,7 @@ impl Coordinator {
         members.insert(site.to_owned(), key.to_string());
         self.folder.put_members(&members)?;
         eprintln!("{site} joined");
-        Ok(Message::Joined { site: site.to_owned(), key: self.folder.identity()?.public().to_string() })
+        Ok(Message::Joined { site: site.to_owned(), key: own.to_string() })
     }
 
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {

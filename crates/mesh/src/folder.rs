@@ -12,6 +12,7 @@
 //! store              at the coordinator: the address of a PostgreSQL database, where results are there and not in archive (mode 0600)
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -26,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Failure;
 use crate::store::Address;
 
+/// Whoever has one of these is somebody else to others.
+const KEYS: [&str; 3] = ["identity", "http-token", "certificate-key.pem"];
 /// Files of a folder are small.
 const BYTES_MOST: u64 = 1 << 20;
 
@@ -58,11 +61,49 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Makes the folder, for its owner alone.
+    /// Makes the folder, for its owner alone. One that is there is used, if no other user may write to it.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         use std::os::unix::fs::DirBuilderExt;
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-        made.map_err(|error| Failure::new(format_args!("cannot make {}: {error}", self.0.display())))
+        made.map_err(|error| Failure::new(format_args!("cannot make {}: {error}", self.0.display())))?;
+        self.check()
+    }
+
+    /// Looks whether the keys here can be this user's alone.
+    ///
+    /// # Errors
+    /// Other users may write to the folder, or may read or write a key in it, or a key belongs to somebody who is neither root nor its owner.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let failed = |path: &Path, error| Failure::new(format_args!("cannot read {}: {error}", path.display()));
+        let folder = match fs::metadata(&self.0) {
+            // Whoever needs a file of it says so.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            about => about.map_err(|error| failed(&self.0, error))?,
+        };
+        if folder.mode() & 0o022 != 0 {
+            let failure = format!("other users may write to {}, which has keys", self.0.display());
+            return Err(Failure::new(failure).remedy(format_args!("chmod go-w {}", self.0.display())));
+        }
+        for name in KEYS {
+            let path = self.file(name);
+            let about = match fs::metadata(&path) {
+                Ok(about) => about,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(&path, error)),
+            };
+            if about.mode() & 0o077 != 0 || ![0, folder.uid()].contains(&about.uid()) {
+                let failure = format!(
+                    "other users may use {}: its mode is {:04o}, its owner user {}",
+                    path.display(),
+                    about.mode() & 0o7777,
+                    about.uid()
+                );
+                return Err(
+                    Failure::new(failure).remedy("make a new mesh folder, unless you know that nobody has read it")
+                );
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn read(&self, name: &str) -> Result<String, Failure> {
@@ -125,8 +166,14 @@ impl Folder {
         if !self.has("members.json") {
             return Ok(Members::new());
         }
-        serde_json::from_str(&self.read("members.json")?)
-            .map_err(|error| Failure::new(format_args!("members.json: {error}")))
+        let members: Members = serde_json::from_str(&self.read("members.json")?)
+            .map_err(|error| Failure::new(format_args!("members.json: {error}")))?;
+        if members.values().collect::<BTreeSet<_>>().len() < members.len() {
+            return Err(
+                Failure::new("members.json: two sites have the same key").remedy("remove one, and let it join again")
+            );
+        }
+        Ok(members)
     }
 
     pub(crate) fn put_members(&self, members: &Members) -> Result<(), Failure> {
@@ -171,10 +218,58 @@ mod tests {
 
     use super::*;
 
+    fn folder(name: &str) -> (PathBuf, Folder) {
+        let path = std::env::temp_dir().join(format!("longhaul-mesh-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        (path.clone(), Folder::new(&path))
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let (path, folder) = folder("checked");
+        folder.make().unwrap();
+        let set = |name: &str, mode| fs::set_permissions(folder.file(name), fs::Permissions::from_mode(mode)).unwrap();
+        folder.identity().unwrap();
+        assert!(folder.make().is_ok());
+        for mode in [0o644, 0o660, 0o602] {
+            set("identity", mode);
+            let refused = folder.check().unwrap_err().to_string();
+            assert!(refused.contains("other users may use") && refused.contains(&format!("{mode:04o}")), "{refused}");
+        }
+        set("identity", 0o400);
+        assert!(folder.check().is_ok());
+        for mode in [0o777, 0o770, 0o722] {
+            set("", mode);
+            let refused = folder.make().unwrap_err().to_string();
+            assert!(refused.contains("other users may write") && refused.contains("chmod go-w"), "{refused}");
+        }
+        set("", 0o755);
+        folder.make().unwrap();
+        // A key that somebody else put there, who is not the folder's owner.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.file("identity"), Some(12_345), None).unwrap();
+            assert!(folder.check().unwrap_err().to_string().contains("user 12345"));
+        }
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn two_sites_with_one_key_are_refused() {
+        let (path, folder) = folder("twice");
+        folder.make().unwrap();
+        let members = |keys: [&str; 2]| {
+            Members::from([("a".to_owned(), keys[0].to_owned()), ("b".to_owned(), keys[1].to_owned())])
+        };
+        folder.put_members(&members(["x", "y"])).unwrap();
+        assert_eq!(folder.members().unwrap().len(), 2);
+        folder.put_members(&members(["x", "x"])).unwrap();
+        assert!(folder.members().unwrap_err().to_string().contains("same key"));
+        fs::remove_dir_all(&path).unwrap();
+    }
+
     #[test]
     fn an_address_that_others_can_read_or_write_is_refused() {
-        let path = std::env::temp_dir().join(format!("longhaul-mesh-folder-{}", std::process::id()));
-        let folder = Folder::new(&path);
+        let (path, folder) = folder("folder");
         folder.make().unwrap();
         assert_eq!(folder.store().unwrap(), Address::from(&path.join("archive")));
         let address = "postgres://hub:secret@db.example/longhaul";

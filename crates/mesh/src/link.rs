@@ -308,7 +308,8 @@ fn serve_token(
         if channel.handle_bytes(&first).is_ok() {
             let mut link = Link::new(stream, channel, ends).map_err(Failure::new)?;
             link.flush().map_err(failure)?;
-            let question = place.question(&mut link, |_| true)?;
+            // Until the site has joined it is nobody.
+            let question = place.question(&mut link, |_| false)?;
             let answer = answering.answer_token(&site, question);
             return link.send(&answer);
         }

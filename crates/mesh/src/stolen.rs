@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Channel, Identity, PublicKey};
+use longhaul_channel::{Channel, Identity, Key, PublicKey, Role};
 use longhaul_mesh_model::message::Message;
 use longhaul_mesh_model::result::{Measured, Measurement, RoundTrips, TestResult};
 
@@ -290,6 +290,61 @@ fn a_member_keeps_no_other_out() {
         assert!(matches!(answer, Message::Mesh { .. }), "{answer:?}");
     }
     drop(silent);
+}
+
+/// Whoever has a token that nobody used opens more connections than there are places, proves the token by each, and then says no more.
+#[test]
+fn a_token_keeps_no_member_out() {
+    let mesh = Mesh::make("stolen-token");
+    let token = Key::from_random(random().unwrap()).unwrap();
+    let tokens = Folder::new(&mesh.folder.file("tokens"));
+    tokens.make().unwrap();
+    tokens.write("tokyo", &token.to_text()).unwrap();
+    let (address, public) = coordinator_of(&mesh);
+    let silent: Vec<_> = (0..200)
+        .map(|_| {
+            let mut channel = Channel::<Message>::keyed(Role::Client, &token, random().unwrap());
+            let mut stream = TcpStream::connect(address).ok()?;
+            stream.write_all(&channel.poll_transmit()?).ok()?;
+            while !channel.is_established() {
+                let mut bytes = [0; 1024];
+                let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
+                channel.handle_bytes(&bytes[..length]).ok()?;
+            }
+            // The first part of a long question.
+            channel.send(&Message::Join { key: "x".repeat(100_000) }).unwrap();
+            stream.write_all(channel.poll_transmit()?.get(..90_000)?).ok()?;
+            Some(stream)
+        })
+        .collect();
+    let known = As::Known(&mesh.identities["chicago"], public);
+    for _ in 0..5 {
+        let answer = link::ask(&address.to_string(), &known, &Message::Fetch { have: String::new() });
+        assert!(matches!(answer, Ok(Message::Mesh { .. })), "{answer:?}");
+    }
+    drop(silent);
+}
+
+/// A token lets a new host join, not one that is a member, nor the coordinator: the two would be one.
+#[test]
+fn nobody_joins_with_the_key_of_another() {
+    let mesh = Mesh::make("stolen-join");
+    let token = Key::from_random(random().unwrap()).unwrap();
+    let tokens = Folder::new(&mesh.folder.file("tokens"));
+    tokens.make().unwrap();
+    tokens.write("ithaca", &token.to_text()).unwrap();
+    let (address, public) = coordinator_of(&mesh);
+    let join = |key: PublicKey| {
+        let question = Message::Join { key: key.to_string() };
+        link::ask(&address.to_string(), &As::Token(&token), &question).unwrap()
+    };
+    for key in [mesh.identities["chicago"].public(), public] {
+        assert!(matches!(join(key), Message::Refused { .. }));
+    }
+    // The token is there still; a host that joins again may keep its key.
+    let own = mesh.identities["ithaca"].public();
+    assert!(matches!(join(own), Message::Joined { site, .. } if site == "ithaca"));
+    assert_eq!(mesh.folder.members().unwrap().len(), 3);
 }
 
 /// Questions that take long, of a member who asks forty at once: a few are answered at a time, and another member has its turn.

@@ -1,5 +1,5 @@
 //! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound;
-//! a schedule of packets; and values thinned to a bounded number.
+//! a schedule of packets; values thinned to a bounded number; and what a terminal obeys in texts of others.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
@@ -11,6 +11,7 @@ mod rate;
 #[cfg(feature = "schema")]
 mod schema;
 mod size;
+mod terminal;
 mod text_file;
 mod thinned;
 mod time;
@@ -22,6 +23,7 @@ pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
 #[cfg(feature = "schema")]
 pub use schema::every_key;
 pub use size::Bytes;
+pub use terminal::is_obeyed;
 pub use text_file::read_text;
 pub use thinned::Thinned;
 pub use time::{Nanos, utc};

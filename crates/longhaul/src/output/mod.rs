@@ -16,14 +16,13 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use longhaul_channel::is_obeyed;
 use longhaul_kernel::new_file;
 use longhaul_kernel::signals::{Stop, StopSignal};
 pub(crate) use longhaul_result::Envelope;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_terms::ParameterError;
-use longhaul_units::nearest;
+use longhaul_units::{is_obeyed, nearest};
 use serde::Serialize;
 
 use crate::Cli;
@@ -246,13 +245,13 @@ pub(crate) fn print_json(value: &impl Serialize) {
     }
 }
 
-/// Prints `text`, JSON on one line, on stdout. In strings JSON may have control characters as they are that a terminal obeys.
+/// Prints `text`, JSON on one line, on stdout. In strings JSON may have letters as they are that a terminal obeys.
 pub(crate) fn print_json_text(text: &str) {
     let mut line = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
         match letter {
             '\t' => line.push(' '),
-            control if control.is_control() => line.push_str(&format!("\\u{:04x}", u32::from(control))),
+            obeyed if is_obeyed(obeyed) => line.push_str(&format!("\\u{:04x}", u32::from(obeyed))),
             letter => line.push(letter),
         }
     }

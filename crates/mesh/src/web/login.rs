@@ -17,6 +17,8 @@ use crate::folder::{Folder, random};
 
 const FILE: &str = "http-token";
 const COOKIE_NAME: &str = "longhaul_mesh";
+/// The same over https: a browser takes it from this host alone, over https alone.
+const COOKIE_NAME_ENCRYPTED: &str = "__Host-longhaul_mesh";
 /// Browsers at the same time; the one that logged in first goes.
 const SESSIONS_MOST: usize = 256;
 /// How long a browser stays logged in.
@@ -76,7 +78,8 @@ impl Login {
             return true;
         }
         let sessions = self.sessions();
-        cookies(headers).any(|value| sessions.iter().any(|(own, since)| same(own, value) && since.elapsed() < LASTS))
+        self.cookies(headers)
+            .any(|value| sessions.iter().any(|(own, since)| same(own, value) && since.elapsed() < LASTS))
     }
 
     /// The cookie for a browser that has shown `token`; `None` if it is another one.
@@ -99,13 +102,26 @@ impl Login {
     /// Ends the browser's session: the cookie that it gets instead. `None` where it sent none, as from a page of another origin.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<String> {
         let mut sessions = self.sessions();
-        cookies(headers).map(|value| sessions.remove(value)).last().map(|_| self.set_cookie("", 0))
+        self.cookies(headers).map(|value| sessions.remove(value)).last().map(|_| self.set_cookie("", 0))
     }
 
     fn set_cookie(&self, value: &str, seconds: u64) -> String {
         // On loopback there is no https that a browser could ask for.
-        let secure = if self.encrypted { "; Secure" } else { "" };
-        format!("{COOKIE_NAME}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+        let (name, secure) = (self.cookie_name(), if self.encrypted { "; Secure" } else { "" });
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+    }
+
+    fn cookie_name(&self) -> &'static str {
+        if self.encrypted { COOKIE_NAME_ENCRYPTED } else { COOKIE_NAME }
+    }
+
+    /// Values of the cookie with the own name. A browser sends it for pages of other ports of this host, too, and says so.
+    fn cookies<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> + use<'a> {
+        let name = self.cookie_name();
+        let from = headers.get("sec-fetch-site");
+        let is_own = from.is_none_or(|from| from == "same-origin" || from == "none");
+        let texts = headers.get_all(COOKIE).iter().filter(move |_| is_own).filter_map(|value| value.to_str().ok());
+        texts.flat_map(|text| text.split(';')).filter_map(move |one| one.trim().strip_prefix(name)?.strip_prefix('='))
     }
 }
 
@@ -116,12 +132,6 @@ fn is_by_address(headers: &HeaderMap) -> bool {
     let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
     let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
     name == "localhost" || address.parse::<IpAddr>().is_ok()
-}
-
-/// Values of the cookie with the own name.
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    texts.flat_map(|text| text.split(';')).filter_map(|one| one.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
 }
 
 #[cfg(test)]

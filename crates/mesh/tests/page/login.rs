@@ -84,6 +84,11 @@ fn a_browser_logs_in_and_out() {
     assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains(&coordinator.token), "{cookie}");
     let own = cookie.split(';').next().unwrap();
     assert_eq!(coordinator.get_with("/api/v1/mesh", &[("cookie", &format!("other=1; {own}"))]).0, 200);
+    // A page of another port of this host, for which a browser sends it all the same.
+    for (from, status) in [("same-origin", 200), ("none", 200), ("same-site", 401), ("cross-site", 401)] {
+        let headers = [("cookie", own), ("sec-fetch-site", from)];
+        assert_eq!(coordinator.get_with("/api/v1/mesh", &headers).0, status, "{from}");
+    }
     // A page of another origin, whose form sends no cookie, ends nobody's session.
     assert_eq!(post("/logout", "", ""), (303, None));
     assert_eq!(post("/logout", "", own).0, 303);

@@ -31,7 +31,7 @@ impl Default for FlowOptions {
             tcp_idle_ns: 7_440 * SECOND_NS,
             udp_idle_ns: 300 * SECOND_NS,
             linger_ns: 2 * SECOND_NS,
-            most_flows: 2 << 20,
+            most_flows: 1 << 20,
         }
     }
 }

@@ -11,6 +11,7 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 
+use longhaul_units::is_obeyed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -109,11 +110,4 @@ fn checked_length(length: [u8; 4]) -> Result<usize, FrameError> {
 /// `text` of a peer, safe to show: one line of limited length without what a terminal obeys.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).take(MAX_SHOWN).collect()
-}
-
-/// Whether a terminal obeys this letter, and does not show it: control characters, and those that turn the order of letters (Unicode Standard
-/// Annex #9), with which a text looks like another one.
-pub fn is_obeyed(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

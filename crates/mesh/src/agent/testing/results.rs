@@ -8,6 +8,7 @@ use longhaul_mesh_model::result::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
 };
 use longhaul_udp::locate::Loss;
+use longhaul_units::is_obeyed;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -103,7 +104,7 @@ pub(in crate::agent) fn failed(alarm: &str, why: &str) -> Found {
 
 /// A text of another program as it is kept.
 fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(TEXT_MOST).collect()
+    text.chars().filter(|letter| !is_obeyed(*letter)).take(TEXT_MOST).collect()
 }
 
 /// Reads what the command of a test printed.

@@ -20,6 +20,7 @@
 //!   │ ◄──────────────────────────────────── │
 //! ```
 
+use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 
 use super::INTERFACES_MOST;
@@ -114,7 +115,7 @@ impl Open {
 }
 
 fn tame(text: &mut String) {
-    *text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MOST).collect();
+    *text = text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).take(TEXT_MOST).collect();
 }
 
 /// What a logging host has done for one capture so far.

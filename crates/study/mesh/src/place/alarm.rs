@@ -43,9 +43,9 @@ pub struct Alarm {
     pub raised: Nanos,
     /// Since when, as the losses say; `None`: since before the mesh knows.
     pub since: Option<Nanos>,
-    /// Share of the packets that is lost above the usual level.
+    /// Share of the packets that is lost above the usual level, since it began.
     pub loss: f64,
     /// How much more likely than no change at all the losses are with this fault: logarithm to base 10, at most 99. One test cannot add more
-    /// than 1.3.
+    /// than 1.7.
     pub log10_odds: f64,
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use longhaul_units::Nanos;
+use statrs::function::gamma::ln_gamma;
 
 use crate::sample::Sample;
 
@@ -29,8 +30,18 @@ const NEAR_PACKETS: f64 = 2_000.0;
 const USUAL_LEAST: f64 = 3e-5;
 /// Tests before a path can be judged: two days of tests an hour.
 const TESTS_LEAST: usize = 48;
+/// Variance of a count of lost packets over its mean, where runs have `RUN` packets on average and lengths of a geometric distribution.
+const SPREAD: f64 = 2.0 * RUN - 1.0;
+/// Weight of a loss of any size, a burst's: this over one more than the packets lost. About one test in a hundred has a burst, of 1 to 1000 packets,
+/// as likely from 1 to 10 as from 10 to 100.
+const BURSTS: f64 = 0.002;
+/// How much more likely such a loss is with a fault, which may lose more than the one that is looked for. A test that loses far more than that says
+/// this, and not more.
+const BURSTS_OF_FAULT: f64 = 3.0;
+/// More packets in a test say no more: what a path usually loses is not known better than that.
+const PACKETS_MOST: f64 = 5_000.0;
 /// What one test can say at most for or against a fault, natural logarithm: a burst is one test and must not be an alarm.
-const LIKELIHOOD_MOST: f64 = 3.0;
+const LIKELIHOOD_MOST: f64 = 4.0;
 
 /// One test as it is judged.
 #[derive(Debug, Clone, Copy)]
@@ -119,11 +130,20 @@ impl History {
     }
 }
 
-/// How much more likely `lost` of `sent` packets are with the fault than with the usual loss alone: the logarithm of the ratio of two Poisson
-/// probabilities, bounded.
+/// How much more likely `lost` of `sent` packets are with the fault than with the usual loss alone: the logarithm of the ratio of two
+/// probabilities, bounded. Packets are lost in runs, so each is a negative binomial one, and a burst may be the cause in both.
 fn likelihood(sent: f64, lost: f64, usual: f64) -> f64 {
-    let ratio = lost * ((usual + FAULT_LOSS) / usual).ln() - FAULT_LOSS * sent;
-    ratio.clamp(-LIKELIHOOD_MOST, LIKELIHOOD_MOST)
+    let scale = (PACKETS_MOST / sent).min(1.0);
+    let (sent, lost) = (sent * scale, lost * scale);
+    let burst = BURSTS / (lost + 1.0);
+    let of_fault = if lost > (usual + FAULT_LOSS) * sent { BURSTS_OF_FAULT } else { 1.0 };
+    let runs = |share: f64| {
+        let size = share * sent / (SPREAD - 1.0);
+        let ways = ln_gamma(lost + size) - ln_gamma(size) - ln_gamma(lost + 1.0);
+        (ways - size * SPREAD.ln() + lost * (1.0 - 1.0 / SPREAD).ln()).exp()
+    };
+    let ratio = (runs(usual + FAULT_LOSS) + of_fault * burst) / (runs(usual) + burst);
+    ratio.ln().clamp(-LIKELIHOOD_MOST, LIKELIHOOD_MOST)
 }
 
 #[cfg(test)]
@@ -135,12 +155,28 @@ mod tests {
         Sample { at: Nanos(hour * HOUR.0), from: SiteId(0), to: SiteId(1), sent: 1000, lost, placed: None }
     }
 
-    /// 1000 packets: the fault loses 4.4 of them. Two lost where 0.01 % is usual: 2 · ln(0.0045 / 0.0001) - 4.4 = 3.2.
+    /// The variance is twice the mean: with a mean of m packets, k are lost with probability 2^-(m + k) · m (m + 1) … (m + k - 1) / k!.
     #[test]
     fn likelihoods_by_hand() {
-        assert!((likelihood(100.0, 0.0, 1e-4) + 0.44).abs() < 1e-12);
-        assert!((likelihood(100.0, 1.0, 1e-3) - (5.4f64.ln() - 0.44)).abs() < 1e-12);
-        assert_eq!([likelihood(1000.0, 2.0, 1e-4), likelihood(1000.0, 0.0, 1e-4)], [3.0, -3.0]);
+        let none = (2f64.powf(-0.45) + 0.002) / (2f64.powf(-0.01) + 0.002);
+        assert!((likelihood(100.0, 0.0, 1e-4) - none.ln()).abs() < 1e-6);
+        let [fault, usual] = [0.54 * 1.54 / 2.0 * 2f64.powf(-2.54), 0.1 * 1.1 / 2.0 * 2f64.powf(-2.1)];
+        let two = (fault + 0.002) / (usual + 0.002 / 3.0);
+        assert!((likelihood(100.0, 2.0, 1e-3) - two.ln()).abs() < 1e-6);
+        assert_eq!([likelihood(1000.0, 4.0, 1e-4), likelihood(5000.0, 0.0, 1e-4)], [4.0, -4.0]);
+        // More packets say no more, and fewer losses than usual are no sign of a fault.
+        assert!((likelihood(1e6, 100.0, 1e-4) - likelihood(5000.0, 0.5, 1e-4)).abs() < 1e-6);
+        assert!(likelihood(5000.0, 0.0, 3e-3) <= 0.0 && likelihood(1e6, 200.0, 1e-4) < -2.0);
+        // A burst says little.
+        assert!((likelihood(100.0, 30.0, 1e-4) - 3f64.ln()).abs() < 0.01);
+    }
+
+    #[test]
+    fn likelihoods_of_all_counts_are_numbers() {
+        let most = f64::from(u32::MAX);
+        for (sent, lost) in [(1.0, 0.0), (1.0, most), (most, 0.0), (most, most), (most, 0.0044 * most)] {
+            assert!([USUAL_LEAST, 1e-3, 1.0].iter().all(|usual| likelihood(sent, lost, *usual).is_finite()));
+        }
     }
 
     #[test]
@@ -150,7 +186,7 @@ mod tests {
             history.push(sample(hour, u32::from(hour >= 190) * 50), false);
         }
         let last = history.all().next().unwrap();
-        assert!(last.known && last.usual < 1e-4 && last.likelihood == 3.0, "{last:?}");
+        assert!(last.known && last.usual < 1e-4 && last.likelihood > 1.0, "{last:?}");
         // A day later it is.
         for hour in 200..240 {
             history.push(sample(hour, 50), false);

@@ -22,17 +22,18 @@ const PARTNERS_SHARE: f64 = 0.5;
 const STANDING_HOURS: u64 = 72;
 /// What it loses at least.
 const STANDING_LOSS: f64 = 0.002;
-/// Hours over which a path is judged, and the windows that they are cut into: a path that loses for some hours is not broken.
+/// Hours over which a path is judged.
 const PATH_HOURS: u64 = 24;
-const WINDOWS: u64 = 4;
-/// So many windows must show the loss.
-const WINDOWS_LEAST: usize = 3;
-/// What the tests of these hours must say together, natural logarithm.
-const PATH_LIKELIHOOD: f64 = 8.0;
+/// Hours in a row, the worst of them, that do not count: a path that loses for so long is not broken. A site may be away in the others.
+const PATH_BURST_HOURS: usize = 4;
+/// What the tests of the other hours must say together, natural logarithm.
+const PATH_LIKELIHOOD: f64 = 3.0;
 /// An alarm ends when this many hours say that the loss is over.
 const QUIET_HOURS: u64 = 12;
 /// How far back the begin of a loss is looked for.
 const ONSET_HOURS: u64 = 48;
+/// One of so many hours, the best ones and the worst ones, does not count in what an alarm loses.
+const TRIMMED: usize = 10;
 /// Partners with tests in an hour, else a site is not judged by it.
 const PARTNERS_LEAST: usize = 3;
 /// A group of paths with fewer tests in an hour than this share of its paths says nothing.
@@ -47,13 +48,23 @@ pub enum Step {
     Over(Suspect, Nanos),
 }
 
+/// An alarm that is open.
+#[derive(Debug, Clone)]
+struct Open {
+    alarm: Alarm,
+    /// The hour from which on its losses count.
+    first: u64,
+    /// What was found when it was raised, one test bounded.
+    found: f64,
+}
+
 /// Names who loses packets. Memory: 512 tests a path at most.
 #[derive(Debug, Clone, Default)]
 pub struct Locator {
     paths: BTreeMap<(SiteId, SiteId), History>,
     /// Paths that each shared link carries, forward and backward.
     links: Vec<[BTreeSet<(SiteId, SiteId)>; 2]>,
-    open: BTreeMap<Suspect, Alarm>,
+    open: BTreeMap<Suspect, Open>,
     /// The first hour that was not judged.
     next: Option<u64>,
 }
@@ -76,7 +87,7 @@ impl Locator {
 
     /// Alarms that are open.
     pub fn open(&self) -> impl Iterator<Item = &Alarm> {
-        self.open.values()
+        self.open.values().map(|open| &open.alarm)
     }
 
     /// Judges all hours that are over at `now`.
@@ -127,6 +138,31 @@ impl Locator {
             let since = self.onset(suspect, hour);
             self.raise(suspect, loss, Some(since), hour, steps);
         }
+        let now: Vec<(Suspect, f64)> =
+            self.open.iter().filter_map(|(suspect, open)| Some((*suspect, self.loss(*suspect, open)?))).collect();
+        for (suspect, loss) in now {
+            if let Some(open) = self.open.get_mut(&suspect) {
+                open.alarm.loss = loss;
+            }
+        }
+    }
+
+    /// What is lost above the usual since the alarm began, up to the last hour that shows it: the mean of all hours but the best and the worst, which
+    /// an outage or a burst may have made.
+    fn loss(&self, suspect: Suspect, open: &Open) -> Option<f64> {
+        let mut by_hour: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
+        for test in self.tests_of(suspect, open.first).iter().flatten() {
+            let sent = f64::from(test.sample.sent);
+            let usual = if open.alarm.since.is_some() { test.usual * sent } else { 0.0 };
+            let (above, all, likelihood) = by_hour.entry(test.hour).or_default();
+            *above += f64::from(test.sample.lost) - usual;
+            (*all, *likelihood) = (*all + sent, *likelihood + test.likelihood);
+        }
+        let last = by_hour.iter().rev().find(|(_, (_, _, likelihood))| *likelihood > 0.0).map(|(hour, _)| *hour)?;
+        let mut rates: Vec<f64> = by_hour.range(..=last).map(|(_, (above, sent, _))| above / sent).collect();
+        rates.sort_by(f64::total_cmp);
+        let counted = &rates[rates.len() / TRIMMED..rates.len() - rates.len() / TRIMMED];
+        Some(counted.iter().sum::<f64>() / counted.len() as f64)
     }
 
     /// Sites by direction, and links by direction.
@@ -206,7 +242,7 @@ impl Locator {
         let paths = own.iter().map(|(from, to)| Suspect::Path(*from, *to)).filter(|_| own.len() == 1);
         let alike = self.groups().into_iter().chain(paths);
         suspects.extend(alike.filter(|other| *other != suspect && self.paths_of(*other) == own));
-        let alarm = Alarm {
+        let mut alarm = Alarm {
             place: place(suspect, &tests),
             suspects,
             raised: Nanos((hour + 1) * HOUR.0),
@@ -219,14 +255,18 @@ impl Locator {
                 history.mark(first);
             }
         }
-        self.open.insert(suspect, alarm.clone());
+        let open = Open { alarm: alarm.clone(), first, found: loss };
+        if let Some(loss) = self.loss(suspect, &open) {
+            alarm.loss = loss;
+        }
+        self.open.insert(suspect, Open { alarm: alarm.clone(), ..open });
         steps.push(Step::Raised(alarm));
     }
 
     /// Ends alarms whose loss is over.
     fn close(&mut self, hour: u64, steps: &mut Vec<Step>) {
         let first = (hour + 1).saturating_sub(QUIET_HOURS);
-        let is_over = |suspect: &Suspect, alarm: &Alarm| {
+        let is_over = |suspect: &Suspect, Open { alarm, found, .. }: &Open| {
             let tests: Vec<Judged> = self.tests_of(*suspect, first).into_iter().flatten().collect();
             // A site that was away has not mended.
             let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
@@ -239,10 +279,10 @@ impl Locator {
             let above: f64 = tests.iter().map(|test| test.bounded).sum::<f64>() - usual;
             alarm.raised.0 / HOUR.0 + QUIET_HOURS <= hour
                 && tests.len() as f64 >= tested.max(1.0)
-                && above / sent < alarm.loss.min(FAULT_LOSS) / 4.0
+                && above / sent < found.min(FAULT_LOSS) / 4.0
         };
         let over: Vec<Suspect> =
-            self.open.iter().filter(|(suspect, alarm)| is_over(suspect, alarm)).map(|(suspect, _)| *suspect).collect();
+            self.open.iter().filter(|(suspect, open)| is_over(suspect, open)).map(|(suspect, _)| *suspect).collect();
         for suspect in over {
             self.open.remove(&suspect);
             steps.push(Step::Over(suspect, Nanos((hour + 1) * HOUR.0)));
@@ -272,16 +312,16 @@ fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
 /// The same for one path in the day that ends with `hour`.
 fn path_loss(history: &History, hour: u64) -> Option<f64> {
     let first = (hour + 1).checked_sub(PATH_HOURS)?;
-    let mut windows = [0.0; WINDOWS as usize];
+    let mut hours = [0.0; PATH_HOURS as usize];
     let (mut above, mut sent) = (0.0, 0.0);
     for test in history.since(first).filter(|test| test.hour <= hour && test.known) {
-        windows[((test.hour - first) / (PATH_HOURS / WINDOWS)) as usize] += test.likelihood;
+        hours[(test.hour - first) as usize] += test.likelihood;
         let packets = f64::from(test.sample.sent);
         above += test.bounded - test.usual * packets;
         sent += packets;
     }
-    let showing = windows.iter().filter(|likelihood| **likelihood > 0.0).count();
-    (showing >= WINDOWS_LEAST && windows.iter().sum::<f64>() >= PATH_LIKELIHOOD).then(|| above / sent)
+    let worst = hours.windows(PATH_BURST_HOURS).map(|hours| hours.iter().sum::<f64>()).fold(0.0, f64::max);
+    (hours.iter().sum::<f64>() - worst >= PATH_LIKELIHOOD).then(|| above / sent)
 }
 
 /// Where at a site, by what its host saw of its own drops.
@@ -305,5 +345,50 @@ fn place(suspect: Suspect, tests: &[Judged]) -> Place {
         Place::Host
     } else {
         Place::AccessLink
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path without loss, which then loses a tenth in some hours.
+    fn path(bad: impl Fn(u64) -> bool) -> History {
+        let mut history = History::default();
+        for hour in 0..224 {
+            let lost = u32::from(bad(hour)) * 100;
+            let at = Nanos(hour * HOUR.0);
+            history.push(Sample { at, from: SiteId(0), to: SiteId(1), sent: 1000, lost, placed: None }, false);
+        }
+        history
+    }
+
+    /// Four sites, all pairs; the last one loses 2 % of what it receives from hour 200 on, up to hour 212, and half of it in one of them.
+    #[test]
+    fn an_alarm_tells_all_that_is_lost_since_it_began() {
+        let mut locator = Locator::default();
+        for hour in 0..220 {
+            for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
+                let lost = match hour {
+                    205 if to == 3 => 500,
+                    200..212 if to == 3 => 20,
+                    _ => 0,
+                };
+                let at = Nanos(hour * HOUR.0);
+                locator.push(Sample { at, from: SiteId(from), to: SiteId(to), sent: 1000, lost, placed: None });
+            }
+            locator.advance(Nanos((hour + 1) * HOUR.0));
+        }
+        let open: Vec<&Alarm> = locator.open().collect();
+        assert_eq!((open.len(), &open[0].suspects), (1, &vec![Suspect::Receiver(SiteId(3))]));
+        assert!((open[0].loss - 0.02).abs() < 0.0005, "{}", open[0].loss);
+    }
+
+    #[test]
+    fn a_path_that_loses_much_is_named_and_one_that_loses_for_four_hours_is_not() {
+        assert!(path_loss(&path(|hour| hour >= 200), 223).is_some());
+        assert!(path_loss(&path(|hour| (200..204).contains(&hour)), 223).is_none());
+        // Nor is one whose bursts lie apart.
+        assert!(path_loss(&path(|hour| hour >= 200 && hour % 6 == 0), 223).is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! What tests of other kinds than `udp` measured.
 
+use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 
 use super::is_head_sound;
@@ -193,5 +194,5 @@ impl Diagnosis {
 
 /// A text that is printed on a terminal one day.
 fn is_text(text: &str, most: usize) -> bool {
-    text.chars().count() <= most && !text.chars().any(char::is_control)
+    text.chars().count() <= most && !text.chars().any(is_obeyed)
 }
