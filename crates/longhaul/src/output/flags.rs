@@ -1,12 +1,13 @@
 //! The flags of what library crates name by field. They write a field between backticks, as JSON names it.
 
 /// Each field and its flag, in all commands.
-const FLAGS: [(&str, &str); 38] = [
+const FLAGS: [(&str, &str); 39] = [
     ("affinity", "-A"),
     ("block_bytes", "-l"),
     ("burst_packets", "--burst"),
     ("bytes", "-n"),
     ("bytes_cap", "--bytes-cap"),
+    ("folder_cap", "--folder-cap"),
     ("captures", "--captures"),
     ("collect", "--collect"),
     ("congestion", "-C"),

@@ -256,3 +256,22 @@ fn a_capture_that_is_long_enough_ends_at_its_logging_host() {
     assert_eq!(result["loggers"][0]["error"]["code"], "full", "{result:#}");
     assert_eq!((count(result, "written_packets"), dropped_at(result, "log_link")), (kept, 40_000 - kept), "{result:#}");
 }
+
+/// Captures of which none is long, one after the other: their folder has a limit, too.
+#[test]
+fn a_folder_that_is_full_takes_no_further_capture() {
+    let Some(hosts) = Hosts::new("log-folder", "lan", &[]) else { return };
+    let log = hosts.log("log", &["--folder-cap", "1M", "--bytes-cap", "100M"]);
+    let capture = hosts.capture(&["server"], &[]);
+    hosts.send(40_000);
+    // The folder is looked at once a second.
+    sleep(SENT + Duration::from_secs(2));
+    let here = capture.finish();
+    assert_eq!(here["result"]["loggers"][0]["error"]["code"], "full", "{here:#}");
+    // The next one is refused, and leaves nothing.
+    let words = [&[LONGHAUL][..], &Hosts::capture_words(&["server"], &[])].concat();
+    let said = Program::try_start(&mut hosts.on("client", &words)).err().expect("it is refused");
+    assert!(said.contains("size limit") && said.contains("--folder-cap"), "{said}");
+    let log = log.finish();
+    assert_eq!(only(&log)["end"], "full", "{log:#}");
+}

@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// End a capture after it has written this much
     #[arg(long, value_name = "BYTES")]
     bytes_cap: Option<Bytes>,
+    /// End all captures, and refuse further ones, when the folder has this much
+    #[arg(long, value_name = "BYTES")]
+    folder_cap: Option<Bytes>,
     #[command(flatten)]
     roll: Roll,
     /// Accept one capture, then end
@@ -140,6 +143,7 @@ impl Args {
             roll_time: self.roll.roll_time,
             keep_bytes: self.roll.keep,
             bytes_most: self.bytes_cap,
+            folder_bytes_most: self.folder_cap,
             captures_most: self.captures,
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),
         };

@@ -3,6 +3,7 @@
 //! `opening.rs` accepts a capture and prepares its keys, socket and folder. `session.rs` receives its datagrams until it ends.
 //! `recording.rs` puts their snippets into blocks for the writing thread.
 
+mod folder_size;
 mod opening;
 mod recording;
 mod session;
@@ -22,6 +23,8 @@ use longhaul_units::{Bytes, Nanos};
 
 use longhaul_peer::control::ControlEvent;
 use longhaul_peer::listening::{self, SILENT, Seats, Until, listen};
+
+use folder_size::FolderSize;
 
 pub use session::{Logged, LoggedEnd};
 
@@ -45,6 +48,8 @@ pub struct LogOptions {
     pub keep_bytes: Option<Bytes>,
     /// A capture ends after this many written bytes.
     pub bytes_most: Option<Bytes>,
+    /// All captures end, and none is accepted, when the folder has this many bytes. It is looked at once a second.
+    pub folder_bytes_most: Option<Bytes>,
     /// The most captures at the same time.
     pub captures_most: usize,
     /// The time as text, which begins the name of a capture's folder. The capturing host's name follows.
@@ -63,6 +68,7 @@ pub struct LogHost {
 #[derive(Debug)]
 struct Shared {
     options: LogOptions,
+    size: FolderSize,
     captures: AtomicUsize,
 }
 
@@ -73,7 +79,8 @@ impl LogHost {
     /// The address is in use or not one of this host.
     pub fn bind(address: SocketAddr, options: LogOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
-        let shared = Arc::new(Shared { options, captures: AtomicUsize::new(0) });
+        let size = FolderSize::new(options.folder.path(), options.folder_bytes_most);
+        let shared = Arc::new(Shared { options, size, captures: AtomicUsize::new(0) });
         Ok(Self { listener, seats: Arc::default(), shared })
     }
 

@@ -71,6 +71,9 @@ impl Drop for NewFolder {
     }
 }
 
+/// Where a capture, or all of them, may write no more.
+pub(super) const FULL_REMEDY: &str = "start `longhaul log` there with a larger `bytes_cap` or `folder_cap`";
+
 /// Accepts the capture of this connection and prepares everything for it.
 pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
@@ -86,6 +89,10 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
         let _ = control.transmit();
         return Err(error);
     };
+    if shared.size.is_full() {
+        let error = SessionError::new("full", "the folder of captures reached its size limit", FULL_REMEDY);
+        return Err(refuse(&mut control, error));
+    }
     seat.know();
     admit(control, open, own, options, place)
 }

@@ -12,10 +12,10 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, UdpReceiver};
 use longhaul_session::limits::PEER_SILENCE;
 use longhaul_session::{Message, SessionError};
-use longhaul_units::{Bytes, Nanos};
+use longhaul_units::Nanos;
 
 use super::Shared;
-use super::opening::{NewFolder, Opened, open, refuse, say};
+use super::opening::{FULL_REMEDY, NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
 use longhaul_peer::control::{Control, ControlEvent};
 use longhaul_peer::listening::Seat;
@@ -101,7 +101,7 @@ pub(super) fn serve(
     let now = monotonic();
     let session = Session {
         control,
-        bytes_most: shared.options.bytes_most,
+        shared: Arc::clone(shared),
         // Encrypted datagrams may come from any address, others only from the capturing host.
         only_from: shared.options.key.is_none().then(|| peer.ip().to_canonical()),
         link: LinkReceiver::new(meta.interfaces.len(), meta.started_ns),
@@ -127,7 +127,7 @@ pub(super) fn serve(
 
 struct Session {
     control: Control,
-    bytes_most: Option<Bytes>,
+    shared: Arc<Shared>,
     only_from: Option<IpAddr>,
     meta: Meta,
     folder: NewFolder,
@@ -249,7 +249,7 @@ impl Session {
     /// Takes the next event. Returns how the capture ends, if it does.
     fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<LoggedEnd> {
         // First, as messages fill the disk too.
-        if self.is_full() {
+        if self.is_full() || self.shared.size.is_full() {
             return Some(LoggedEnd::Full);
         }
         match seat.receiver.try_recv() {
@@ -273,7 +273,8 @@ impl Session {
     }
 
     fn is_full(&self) -> bool {
-        self.bytes_most.is_some_and(|most| self.recording.taken_bytes() >= most.0)
+        let most = self.shared.options.bytes_most;
+        most.is_some_and(|most| self.recording.taken_bytes() >= most.0)
     }
 
     fn take_message(&mut self, message: Message) -> Option<LoggedEnd> {
@@ -349,8 +350,8 @@ impl Session {
                 let error = match end {
                     LoggedEnd::Full => SessionError::new(
                         "full",
-                        "the capture reached the size limit there",
-                        "start `longhaul log` with a larger `bytes_cap`",
+                        "the capture, or all captures there, reached the size limit",
+                        FULL_REMEDY,
                     ),
                     _ => SessionError::new("stopped", "it was stopped there", ""),
                 };
