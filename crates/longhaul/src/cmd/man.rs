@@ -1,12 +1,15 @@
 //! `longhaul man`.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use clap_mangen::Man;
+use longhaul_kernel::new_file;
 
 use crate::Cli;
-use crate::output::saved::folder_at;
+use crate::output::saved::open_folder_at;
 use crate::output::{Failure, Outcome};
 
 /// Write man pages
@@ -18,10 +21,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let unwritable = |error: std::io::Error| Failure::unwritable(&args.folder, error);
-    folder_at(&args.folder).map_err(unwritable)?;
-    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(unwritable)?;
+    let unwritable = |error: io::Error| Failure::unwritable(&args.folder, error);
+    let folder = open_folder_at(&args.folder).map_err(unwritable)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(command, &folder.path()).map_err(unwritable)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// As `clap_mangen::generate_to`, which follows links that another user put into the folder.
+fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
+    for shown in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write_pages(shown.clone(), folder)?;
+    }
+    let page = Man::new(command);
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    new_file::write(&folder.join(page.get_filename()), text)
 }
 
 #[cfg(test)]

@@ -60,6 +60,17 @@ fn links_in_the_folder_of_a_result_are_replaced() {
 }
 
 #[test]
+fn links_in_the_folder_of_man_pages_are_replaced() {
+    let folder = Folder::new("planted-man");
+    let planted = Planted::new(&folder, "man", &["longhaul.1", "longhaul-lab-up.1"]);
+    printed(&["man", &planted.folder]);
+    for page in ["longhaul.1", "longhaul-lab-up.1"] {
+        assert!(fs::symlink_metadata(planted.file(page)).unwrap().is_file());
+        assert!(fs::read_to_string(planted.file(page)).unwrap().contains(".TH longhaul"));
+    }
+}
+
+#[test]
 fn links_in_the_folder_of_a_spool_are_replaced() {
     if !is_root_in_namespace() {
         longhaul_testing::no_judge!("needs CAP_NET_RAW (run as root)");
