@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use longhaul_kernel::links::refuse_link_of_another;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::new_file::{NewFile, PRIVATE, refuse_link_of_another};
+use longhaul_kernel::new_file::{NewFile, PRIVATE};
 use longhaul_kernel::sysctl;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};

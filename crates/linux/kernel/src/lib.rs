@@ -17,6 +17,7 @@
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | write to a disk without a copy | [`direct_file`] |
 //! | write files that are there when they are complete | [`new_file`] |
+//! | follow links, but none of another user | [`links`] |
 //! | write into a folder, whatever has its name by then | [`open_folder`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -43,6 +44,7 @@ pub mod clock;
 pub mod direct_file;
 mod frames;
 mod interfaces;
+pub mod links;
 pub mod memory;
 pub mod new_file;
 pub mod open_folder;

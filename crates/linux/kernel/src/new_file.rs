@@ -6,26 +6,23 @@
 //!
 //! Source: open(2), linkat(2), rename(2).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, open, readlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
 
+use crate::links::reach;
 use crate::open_folder::{by_descriptor, parent};
 
 /// The mode of a file that everyone may read, less the process's umask.
 pub const PUBLIC: u32 = 0o666;
 /// The mode of a file for its owner alone.
 pub const PRIVATE: u32 = 0o600;
-
-/// Symbolic links that lead from one to the next, at most: as many as Linux follows (path_resolution(7)).
-const LINKS_MOST: usize = 40;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -41,19 +38,23 @@ pub struct NewFile {
 enum Place {
     Nowhere,
     Beside(PathBuf),
-    /// What is there is no file but a device or a pipe, and is written to.
+    /// What the user named is no file but a device or a pipe, and is written to.
     Itself,
 }
 
 impl NewFile {
-    /// Begins the file that shall be at `path`, with `mode`. A symbolic link there is not followed but replaced; use [`followed`] for a path
-    /// that the user named.
+    /// Begins the file that shall be at `path`, with `mode`. A symbolic link, a pipe and a socket there are replaced: another user may have put
+    /// them into the folder. Use [`Self::named`] for a path that the user named.
     ///
     /// # Errors
-    /// As open(2) has them.
+    /// `path` is a folder or a device; otherwise as open(2) has them.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
-        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
-            return Ok(Self { file: itself(path)?, path: path.to_owned(), _folder: None, place: Place::Itself });
+        match fs::symlink_metadata(path).map(|there| there.file_type()) {
+            Ok(there) if there.is_dir() => return Err(Errno::ISDIR.into()),
+            Ok(there) if there.is_char_device() || there.is_block_device() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is a device"));
+            }
+            _ => {}
         }
         let folder = open(parent(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let path = by_descriptor(&folder).join(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
@@ -66,6 +67,23 @@ impl NewFile {
                 Ok(Self { file, path, _folder: Some(folder), place: Place::Beside(beside) })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Begins the file that the user named by `path`, for all to read. Links are followed as by [`followed`](crate::links::followed). A device or
+    /// a pipe there is written to itself; this waits until someone reads the pipe.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a link or a pipe of another user; otherwise as open(2) has them.
+    pub fn named(path: &Path) -> io::Result<Self> {
+        let reached = reach(path)?;
+        match reached.there {
+            Some((there, kind)) if kind != FileType::RegularFile => {
+                // This very one, not what takes its place meanwhile.
+                let file = open(by_descriptor(&there), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?.into();
+                Ok(Self { file, path: reached.path, _folder: None, place: Place::Itself })
+            }
+            _ => Self::create(&reached.path, PUBLIC),
         }
     }
 
@@ -127,52 +145,20 @@ impl Drop for NewFile {
 /// # Errors
 /// As [`NewFile::create`] and [`NewFile::finish`].
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
-    let new = NewFile::create(path, PUBLIC)?;
+    complete(NewFile::create(path, PUBLIC)?, contents)
+}
+
+/// The same for a path that the user named, see [`NewFile::named`].
+///
+/// # Errors
+/// As [`NewFile::named`] and [`NewFile::finish`].
+pub fn write_named(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    complete(NewFile::named(path)?, contents)
+}
+
+fn complete(new: NewFile, contents: impl AsRef<[u8]>) -> io::Result<()> {
     new.file().write_all(contents.as_ref())?;
     new.finish()
-}
-
-/// The file that `path` leads to through symbolic links: what a user means who names one. Each link is looked at once, and then what that very link
-/// says: who owns a folder can put another one in its place at any time. What is returned must not be followed again.
-///
-/// # Errors
-/// `PermissionDenied` where one of them is neither of this user nor of root; a loop of them; otherwise as open(2) has them.
-pub fn followed(path: &Path) -> io::Result<PathBuf> {
-    let own = rustix::process::geteuid().as_raw();
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MOST {
-        let there = match open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(path),
-            opened => opened?,
-        };
-        let stat = fstat(&there)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return Ok(path);
-        }
-        if ![0, own].contains(&stat.st_uid) {
-            return Err(of_another());
-        }
-        let target = readlinkat(&there, "", Vec::new())?;
-        path = parent(&path).join(OsStr::from_bytes(target.as_bytes()));
-    }
-    Err(Errno::LOOP.into())
-}
-
-fn of_another() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user")
-}
-
-/// Where others may write, one of them may have put a link, for root to write to what it points to. Linux refuses to follow it in folders
-/// such as `/tmp` (`fs.protected_symlinks`, proc(5)); here that holds for all folders.
-///
-/// # Errors
-/// `path` is a link, neither of this user nor of root.
-pub fn refuse_link_of_another(path: &Path) -> io::Result<()> {
-    let own = rustix::process::geteuid().as_raw();
-    match fs::symlink_metadata(path) {
-        Ok(link) if link.is_symlink() && ![0, own].contains(&link.uid()) => Err(of_another()),
-        _ => Ok(()),
-    }
 }
 
 /// A file in `folder` that has no name and ends with its last descriptor. A file system without such files gives one whose name is removed
@@ -200,12 +186,6 @@ fn lacks_unnamed(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::ISDIR))
 }
 
-/// Opens what was seen to be no file and no link, and is not to become one.
-fn itself(path: &Path) -> io::Result<File> {
-    let file: File = open(path, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into();
-    if file.metadata()?.is_file() { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(file) }
-}
-
 /// `.NAME.PID.part` in the same folder.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -229,6 +209,12 @@ mod tests {
             let _ = fs::remove_dir_all(&folder);
             fs::create_dir(&folder).unwrap();
             Self(folder)
+        }
+
+        fn pipe(&self, name: &str) -> PathBuf {
+            let path = self.0.join(name);
+            rustix::fs::mkfifoat(CWD, &path, Mode::from_bits_truncate(0o600)).unwrap();
+            path
         }
 
         fn names(&self) -> Vec<String> {
@@ -298,25 +284,64 @@ mod tests {
     }
 
     #[test]
-    fn links_are_replaced_and_devices_are_written_to() {
+    fn links_are_replaced_and_devices_are_refused() {
         let folder = Folder::new("links");
         let (target, link) = (folder.0.join("target"), folder.0.join("link"));
         fs::write(&target, "kept").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        let (second, round) = (folder.0.join("second"), folder.0.join("round"));
-        std::os::unix::fs::symlink("link", &second).unwrap();
-        std::os::unix::fs::symlink("round", &round).unwrap();
-        assert_eq!((followed(&link).unwrap(), followed(&second).unwrap()), (target.clone(), target.clone()));
-        assert_eq!(followed(&folder.0.join("none")).unwrap(), folder.0.join("none"));
-        assert!(followed(&round).is_err());
-        // Also the second link of two is looked at; who may not make one of another user cannot test it.
-        if std::os::unix::fs::lchown(&link, Some(65534), None).is_ok() {
-            assert_eq!(followed(&second).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        }
         write(&link, "new").unwrap();
         assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"kept".to_vec(), b"new".to_vec()));
-        write(Path::new("/dev/null"), "nothing").unwrap();
-        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(write(Path::new("/dev/null"), "nothing").is_err());
         assert!(write(&folder.0, "a folder is no file").is_err());
+    }
+
+    #[test]
+    fn what_the_user_named_is_followed_and_written_to() {
+        let folder = Folder::new("named");
+        let (target, link, pipe) = (folder.0.join("target"), folder.0.join("link"), folder.pipe("pipe"));
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        write_named(&link, "new").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        write_named(&pipe, "through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        write_named(Path::new("/dev/null"), "nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(write_named(&folder.0, "a folder is no file").is_err());
+    }
+
+    /// Nobody reads these pipes: to open one would wait for ever.
+    #[test]
+    fn a_pipe_in_the_way_is_replaced_without_waiting() {
+        let folder = Folder::new("pipes");
+        let (result, key) = (folder.pipe("result.json"), folder.pipe("key"));
+        write(&result, "whole").unwrap();
+        assert_eq!(fs::read(&result).unwrap(), b"whole");
+        assert_eq!(
+            NewFile::create(&key, PRIVATE).unwrap().finish_new().unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        let new = NewFile::create(&key, PRIVATE).unwrap();
+        new.file().write_all(b"secret").unwrap();
+        new.finish().unwrap();
+        assert_eq!(
+            (fs::read(&key).unwrap(), folder.names()),
+            (b"secret".to_vec(), vec!["key".to_owned(), "result.json".to_owned()])
+        );
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_pipe_of_another_user_is_refused_without_waiting() {
+        let folder = Folder::new("their-pipe");
+        let pipe = folder.pipe("pipe");
+        if std::os::unix::fs::lchown(&pipe, Some(65534), None).is_err() {
+            println!("skipped: pipes of another user take root");
+            return;
+        }
+        assert_eq!(write_named(&pipe, "for nobody").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 }

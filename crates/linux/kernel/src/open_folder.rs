@@ -5,40 +5,29 @@
 //!
 //! Source: open(2), proc(5) (`/proc/PID/fd`), readlink(2).
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open, readlinkat};
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::links::reach;
 
 /// An open folder. Copies share it.
 #[derive(Debug, Clone)]
 pub struct OpenFolder(Arc<OwnedFd>);
 
 impl OpenFolder {
-    /// Opens the folder at `path`. A link there is followed only where it is of this user or of root.
+    /// Opens the folder that `path` leads to. Links are followed as by [`followed`](crate::links::followed).
     ///
     /// # Errors
-    /// `PermissionDenied` for a link of another user; `NotADirectory` for what is no folder; others as of open(2).
+    /// `PermissionDenied` for a link of another user, at `path` or where another link leads; `NotADirectory` for what is no folder; others as of
+    /// open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
-        let there = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let stat = fstat(&there)?;
-        let folder = if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            let own = rustix::process::geteuid().as_raw();
-            if ![0, own].contains(&stat.st_uid) {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user"));
-            }
-            // What this very link says, not one that takes its place meanwhile.
-            let target = readlinkat(&there, "", Vec::new())?;
-            let target = parent(path).join(OsStr::from_bytes(target.as_bytes()));
-            open(target, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
-        } else {
-            open(by_descriptor(&there), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
-        };
+        let (there, _) = reach(path)?.there.ok_or(io::ErrorKind::NotFound)?;
+        let folder = open(by_descriptor(&there), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self(Arc::new(folder)))
     }
 
@@ -97,9 +86,12 @@ mod tests {
         assert_eq!(OpenFolder::make(&base.join("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         assert_eq!(OpenFolder::open(&base.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
 
-        // One of another user is not; who may not make one cannot test it.
+        // One of another user is not, also where a link of this user's own leads to it; who may not make one cannot test it.
         if std::os::unix::fs::lchown(&named, Some(65534), None).is_ok() {
-            assert_eq!(OpenFolder::make(&named).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            symlink("named", base.join("a/own")).unwrap();
+            for path in [named.clone(), named.join(""), base.join("a/own")] {
+                assert_eq!(OpenFolder::make(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path:?}");
+            }
         } else {
             println!("skipped: links of another user take root");
         }

@@ -13,7 +13,7 @@ use longhaul_captures::reader::{CaptureAccount, Captures};
 use longhaul_captures::spool::Mark;
 use longhaul_captures::writer::{CaptureWriter, Form, WriteError};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file::{NewFile, PUBLIC, followed};
+use longhaul_kernel::new_file::NewFile;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
@@ -143,7 +143,7 @@ pub(crate) fn write_capture(from: &[PathBuf], to: &Path, options: WriterOptions)
     let (new, file, named) = if is_standard(to) {
         (None, File::from(standard_output()?), Path::new(STDOUT_FORM))
     } else {
-        let new = followed(to).and_then(|to| NewFile::create(&to, PUBLIC)).map_err(failed)?;
+        let new = NewFile::named(to).map_err(failed)?;
         let file = new.file().try_clone().map_err(failed)?;
         (Some(new), file, to)
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_emulator::{Attachment, HopStatus, OwnFault, PortStatus, Running, Status};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file::{self, followed};
+use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
@@ -208,5 +208,5 @@ fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Fai
             .remedy("give a file in a writable folder")
     };
     let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
-    followed(file).and_then(|file| new_file::write(&file, text + "\n")).map_err(failed)
+    new_file::write_named(file, text + "\n").map_err(failed)
 }

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use longhaul_kernel::new_file;
 use longhaul_report::side_by_side::{SavedExperiment, SideBySide};
 use serde::Serialize;
 
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_flags};
+use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_flags, write_named};
 
 /// Show results of experiments once more, or several side by side
 ///
@@ -60,7 +59,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let several = saved.len() > 1;
     if let Some(file) = &args.html {
         let page = if several { beside.to_html() } else { saved[0].1.to_html() };
-        new_file::write(file, with_flags(&page)).map_err(|error| Failure::unwritable(file, error))?;
+        write_named(file, &with_flags(&page))?;
     }
     if args.json {
         let parameters = Parameters { results: &args.results };

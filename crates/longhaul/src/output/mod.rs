@@ -30,8 +30,7 @@ pub(crate) use crate::output::flags::with_flags;
 
 /// Writes a file that the user named, or nothing.
 pub(crate) fn write_named(file: &Path, text: &str) -> Result<(), Failure> {
-    let written = new_file::followed(file).and_then(|file| new_file::write(&file, text));
-    written.map_err(|error| Failure::unwritable(file, error))
+    new_file::write_named(file, text).map_err(|error| Failure::unwritable(file, error))
 }
 
 /// How a command ends.

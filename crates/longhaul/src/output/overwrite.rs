@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longhaul_kernel::new_file::followed;
+use longhaul_kernel::links::followed;
 
 use crate::output::Failure;
 

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
+use longhaul_kernel::links::followed;
 use longhaul_kernel::new_file;
 use longhaul_kernel::open_folder::{OpenFolder, parent};
 use serde::Serialize;
@@ -46,7 +47,7 @@ impl PrometheusArgs {
         }
         overwrite.file(Some(path))?;
         let unwritable = |error| Failure::unwritable(path, error);
-        let file = new_file::followed(path).map_err(unwritable)?;
+        let file = followed(path).map_err(unwritable)?;
         // Opened once: a command may change its folder when it goes to the background, and another user what has the folder's name.
         let folder = OpenFolder::open(parent(&file)).map_err(unwritable)?;
         let Some(name) = file.file_name() else { return Err(unwritable(io::ErrorKind::InvalidInput.into())) };

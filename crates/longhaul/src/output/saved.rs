@@ -77,6 +77,12 @@ impl Folder {
         })
     }
 
+    /// Writes `text` as the file `name`.
+    pub(crate) fn write_text(&self, name: &str, text: &str) -> Result<(), String> {
+        new_file::write(&self.path().join(name), text)
+            .map_err(|error| format!("{}: {error}", self.name.join(name).display()))
+    }
+
     /// Writes the file `name` by `write`, or nothing.
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
         let path = self.path().join(name);
@@ -117,14 +123,6 @@ pub(crate) fn open_folder_at(path: &Path) -> io::Result<OpenFolder> {
         }
         _ => error,
     })
-}
-
-/// The same for a command that writes into it at once.
-///
-/// # Errors
-/// As [`open_folder_at`].
-pub(crate) fn folder_at(path: &Path) -> io::Result<()> {
-    open_folder_at(path).map(drop)
 }
 
 const NO_RESULT_REMEDY: &str = "give a folder that -o wrote, or a file that --json printed";

@@ -5,6 +5,7 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::common::captures::Folder;
 use crate::common::{longhaul, printed, root};
@@ -70,6 +71,33 @@ fn links_in_the_folder_of_man_pages_are_replaced() {
     }
 }
 
+/// Nobody reads these pipes: a command that opened one would wait for ever.
+#[test]
+fn pipes_in_the_way_are_replaced_and_those_of_another_user_refused() {
+    let folder = Folder::new("planted-pipes");
+    let capture = capture();
+    let pipe = |name: &str| {
+        let path = folder.file(name);
+        mkfifoat(CWD, &path, Mode::from_bits_truncate(0o600)).unwrap();
+        path
+    };
+    let (series, key) = (pipe("series.parquet"), pipe("key"));
+    printed(&["analyze", "-o", &folder.file(""), &capture]);
+    assert!(fs::symlink_metadata(series).unwrap().is_file());
+    assert!(!longhaul(&["key", "new", &key]).status.success());
+    printed(&["key", "new", "--force", &key]);
+    assert!(fs::symlink_metadata(key).unwrap().is_file());
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_CHOWN (run as root)");
+        return;
+    }
+    let theirs = pipe("page.html");
+    lchown(&theirs, Some(65_534), Some(65_534)).unwrap();
+    let output = longhaul(&["analyze", "--html", &theirs, &capture]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("pipe of another user"), "{said}");
+}
+
 #[test]
 fn links_in_the_folder_of_a_spool_are_replaced() {
     if !is_root_in_namespace() {
@@ -95,11 +123,15 @@ fn a_link_of_another_user_is_not_followed() {
     let at_folder = folder.file("to-a-folder");
     symlink(&planted.folder, &at_folder).unwrap();
     lchown(&at_folder, Some(65_534), Some(65_534)).unwrap();
-    let commands: [&[&str]; 5] = [
+    let (with_slash, through) = (format!("{at_folder}/"), folder.file("own-to-theirs"));
+    symlink(&at_folder, &through).unwrap();
+    let commands: [&[&str]; 7] = [
         &["serve", "-D", "--bind", "127.0.0.1", "--no-auth", "--port", "0", "--logfile", &theirs],
         &["analyze", "--html", &theirs, &capture],
         &["compare", "--html", &theirs, &capture, &capture],
         &["analyze", "-o", &at_folder, &capture],
+        &["analyze", "-o", &with_slash, &capture],
+        &["analyze", "-o", &through, &capture],
         &["capture", "lo", "-t", "1ms", "-o", &at_folder],
     ];
     for command in commands {

@@ -9,7 +9,7 @@ use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
 use longhaul_captures::pcapng::{Interface, Writer};
 use longhaul_captures::record::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
-use longhaul_kernel::new_file::followed;
+use longhaul_kernel::links::followed;
 use longhaul_units::Nanos;
 use rustix::fs::OFlags;
 

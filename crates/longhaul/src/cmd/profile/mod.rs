@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
+use longhaul_kernel::new_file;
 use longhaul_profile::{LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split, Way};
 use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, Saved};
 use longhaul_terms::Directions;
@@ -19,8 +20,7 @@ use serde::Serialize;
 use crate::args::quantity::seconds;
 use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
-use crate::output::saved::folder_at;
-use crate::output::saved::{no_result, read_result};
+use crate::output::saved::{no_result, open_folder_at, read_result};
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
 
 /// The script of `--netem`.
@@ -134,11 +134,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn write_netem(folder: &Path, profile: &Profile) -> Result<Netem, Failure> {
     let netem = Netem::of(profile);
-    folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
-    for (name, table) in &netem.tables {
-        write_named(&folder.join(format!("{name}.dist")), table)?;
-    }
-    write_named(&folder.join(SCRIPT), &netem.script)?;
+    let write = || {
+        let open = open_folder_at(folder)?;
+        for (name, table) in &netem.tables {
+            new_file::write(&open.path().join(format!("{name}.dist")), table)?;
+        }
+        new_file::write(&open.path().join(SCRIPT), &netem.script)
+    };
+    write().map_err(|error| Failure::unwritable(folder, error))?;
     Ok(netem)
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use longhaul_kernel::new_file::followed;
+use longhaul_kernel::links::followed;
 use rustix::fs::OFlags;
 
 use crate::output::{Failure, Outcome, say};

@@ -13,13 +13,12 @@ use longhaul_experiment::faults::score::{Cell, Summary};
 use longhaul_experiment::faults::spec::Fault;
 use longhaul_experiment::faults::{Programs, all, find};
 use longhaul_kernel::capability;
-use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::output::saved::folder_at;
+use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, plain, print_json, print_text};
 
 /// The name that stands for the catalogue.
@@ -129,17 +128,17 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
-    if let Some(folder) = &asked.replay {
+    let open = || args.output.clone().map(Folder::open).transpose();
+    let folder = if let Some(folder) = &asked.replay {
         ran.cells = replay(folder, asked, &args.only)?;
         say(text::HEADING);
         for cell in &ran.cells {
             say(&text::row(cell));
         }
+        open()?
     } else {
         let chosen = asked.chosen(&args.only)?;
-        if let Some(folder) = &args.output {
-            folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
-        }
+        let folder = open()?;
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         // Before there is a second thread.
         if !capability::is_root_in_namespace() {
@@ -150,9 +149,8 @@ pub(super) fn run(args: &super::Args) -> Outcome {
         let seeds = spec.seed..=spec.seed.saturating_add(asked.seeds.unwrap_or(DEFAULT_SEEDS) - 1);
         parameters.seeds = Some([*seeds.start(), *seeds.end()]);
         let keep = |name: &str, json: &str| {
-            let Some(folder) = &args.output else { return Ok(()) };
-            let file = folder.join(name);
-            new_file::write(&file, json).map_err(|error| format!("{}: {error}", file.display()))
+            let Some(folder) = &folder else { return Ok(()) };
+            folder.write_text(name, json)
         };
         let tell = |event: Event<'_>| match event {
             Event::Begins(..) => {}
@@ -160,7 +158,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
             Event::Measured(price) => say(&text::price(price)),
         };
         let programs = Programs { longhaul };
-        let keep = args.output.as_ref().map(|_| &keep as _);
+        let keep = folder.as_ref().map(|_| &keep as _);
         let tune = asked.tune;
         let runner = run::Runner { programs: &programs, spec: &spec, stop, time, seeds, tune, keep, tell: &tell };
         if asked.measure {
@@ -171,18 +169,16 @@ pub(super) fn run(args: &super::Args) -> Outcome {
             ran.cells = if asked.observe { runner.observe(&chosen) } else { runner.diagnose(&chosen) };
         }
         ran.interrupted = stop.requested().is_some();
-    }
+        folder
+    };
     ran.summary = Summary::of(&ran.cells);
     if !ran.cells.is_empty() {
         say(&text::summary(&ran.summary));
     }
     let interrupted = ran.interrupted;
     let envelope = Envelope::new("longhaul.lab.run.faults/1", started_at, parameters, ran, Vec::new());
-    if let Some(folder) = &args.output {
-        folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
-        let object = serde_json::to_string(&envelope).map_err(|error| Failure::new("json", error))?;
-        let file = folder.join("result.json");
-        new_file::write(&file, object + "\n").map_err(|error| Failure::unwritable(&file, error))?;
+    if let Some(folder) = &folder {
+        folder.save(&envelope)?;
     }
     if args.json {
         print_json(&envelope);

@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_experiment::{Experiment, Hosts, Made, Plan, Ran};
-use longhaul_kernel::new_file::{self, followed};
+use longhaul_kernel::links::followed;
+use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_lab::LabSpec;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -19,11 +20,6 @@ use crate::output::saved::RUNS;
 const LINE_BYTES_MOST: u64 = 16 << 20;
 /// Lines that are read at most: each point of 64 series of 64 rates, 1,000 times.
 const LINES_MOST: usize = 4 << 20;
-
-/// A link that takes the file's place is not followed.
-fn no_link() -> i32 {
-    OFlags::NOFOLLOW.bits().cast_signed()
-}
 
 /// A journal that is read before it goes on.
 #[derive(Debug)]
@@ -126,8 +122,9 @@ impl Journal {
     pub(super) fn begin(folder: &Path, header: Header) -> Result<Self, Failure> {
         let path = folder.join(RUNS);
         let begin = || {
-            new_file::write(&path, "")?;
-            let file = OpenOptions::new().append(true).custom_flags(no_link()).open(&path)?;
+            let new = NewFile::create(&path, PUBLIC)?;
+            let file = new.file().try_clone()?;
+            new.finish()?;
             let mut journal = Self { file, has_hosts: false };
             journal.append(&Line::Experiment(header))?;
             Ok(journal)
@@ -138,9 +135,13 @@ impl Journal {
     /// The one in `folder`, whose runs are still to be read, and its first line. It has to have begun as `header`, but for time and factor.
     pub(super) fn open(folder: &Path, header: &Header) -> Result<(Kept, Header), Failure> {
         let path = folder.join(RUNS);
+        // A link that takes the file's place is not followed.
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         let open = || {
             let path = followed(&path)?;
-            OpenOptions::new().read(true).append(true).custom_flags(no_link()).open(path)
+            let file = OpenOptions::new().read(true).append(true).custom_flags(no_link).open(path)?;
+            // What is read of a pipe never comes.
+            if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
         };
         let file = open().map_err(|error| not_resumed(&path, error))?;
         let mut kept = Kept { path, reader: BufReader::new(file), number: 0, whole_bytes: 0 };

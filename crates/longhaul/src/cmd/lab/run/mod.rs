@@ -18,7 +18,6 @@ use longhaul_experiment::faults::Programs;
 use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, netem_missing};
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
@@ -325,7 +324,16 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         let name = format!("{name}.parquet");
         folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
     };
-    let measured = Measured { args, experiment, plan, spec: &spec, tries, header: &header, netem_missing };
+    let measured = Measured {
+        args,
+        folder: folder.as_ref(),
+        experiment,
+        plan,
+        spec: &spec,
+        tries,
+        header: &header,
+        netem_missing,
+    };
     let progress = RefCell::new(Progress::new(plan, args.json, metrics));
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
@@ -387,6 +395,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
 /// An experiment that is run.
 struct Measured<'a> {
     args: &'a Args,
+    folder: Option<&'a Folder>,
     experiment: &'a Experiment,
     plan: &'a Plan,
     spec: &'a LabSpec,
@@ -450,7 +459,7 @@ impl Measured<'_> {
 
     /// Writes result and page into the folder, if there is one.
     fn save(&self, ran: &Ran, interrupted: bool) -> Result<(), Failure> {
-        let Some(folder) = &self.args.output else { return Ok(()) };
+        let Some(folder) = self.folder else { return Ok(()) };
         let experiment = self.experiment;
         let about = About {
             title: experiment.title.clone(),
@@ -468,7 +477,7 @@ impl Measured<'_> {
         } else {
             Report { about, series: ran.tcp.clone(), findings }.to_html()
         };
-        save_both(folder, &self.envelope(ran, interrupted), html)
+        save_both(folder, &self.envelope(ran, interrupted), &html)
     }
 }
 
@@ -505,7 +514,7 @@ fn print_mix_plan(args: &Args, experiment: &MixExperiment) {
 
 fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     say(&experiment.title);
@@ -536,9 +545,9 @@ fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     }
     let result = MixEnded { interrupted, series: &report.series, findings: &report.findings };
     let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
-    if let Some(folder) = &args.output {
-        save_both(folder, &envelope, report.to_html())?;
-        say(&format!("\nreport: {}", folder.join("report.html").display()));
+    if let (Some(named), Some(folder)) = (&args.output, &folder) {
+        save_both(folder, &envelope, &report.to_html())?;
+        say(&format!("\nreport: {}", named.join("report.html").display()));
     }
     if args.json {
         print_json(&envelope);
@@ -577,11 +586,7 @@ fn first_of_each_kind(caveats: &[Caveat]) -> Vec<Caveat> {
 }
 
 /// Writes result and page into `folder`.
-fn save_both(folder: &Path, envelope: &impl Serialize, page: String) -> Result<(), Failure> {
-    let object = serde_json::to_string(envelope).map_err(|error| Failure::new("json", error))?;
-    for (name, contents) in [("result.json", object + "\n"), ("report.html", with_flags(&page))] {
-        let file = folder.join(name);
-        new_file::write(&file, contents).map_err(|error| Failure::unwritable(&file, error))?;
-    }
-    Ok(())
+fn save_both(folder: &Folder, envelope: &impl Serialize, page: &str) -> Result<(), Failure> {
+    folder.save(envelope)?;
+    folder.write_text("report.html", &with_flags(page)).map_err(|error| Failure::new("not_written", error))
 }
