@@ -1,9 +1,10 @@
 //! How often the right one is named in time, and how often a wrong one.
 //!
-//! On 100 months of each kind (`LONGHAUL_RUNS=100`) with the seeds below: receiver 97 %, sender 97 %, path 88 % (92 % with 100 other seeds), 0.3–0.44
-//! false alarms a month. Half of them are of meshes with 100–150 packets a test. A site that is away when the fault begins cannot be named in time: that
-//! is 3 to 4 % of the months. **Not reached: 90 % of the paths.** A lower threshold gives more false alarms and no more names: what is missed are
-//! paths that lose much on their own, and sites that are away.
+//! On 200 months of each kind (`LONGHAUL_RUNS=200`) with the seeds below: receiver 99 %, sender 97.5 %, path 89.5 % (93.5 % with 200 seeds from
+//! 3,000,000 on, 93 % of the 500 months with which thresholds were chosen), 0.23 to 0.33 false alarms a month. Six of seven false alarms are of
+//! meshes with fewer than 250 packets a test. So are most paths that are missed: a day has 10 to 25 lost packets in a few runs there, as bursts
+//! make them, and 75 % of the paths are named; of the others 97 %. A lower threshold gives more false alarms there, and few more names. When a
+//! site is away for all but four hours of the day, nobody can tell a fault from a path that loses for four hours: that is 0.6 % of the months.
 
 use std::thread;
 
@@ -138,7 +139,8 @@ fn a_sender_is_named_within_six_hours() {
 #[test]
 fn a_path_is_named_within_a_day() {
     let (named, wrong) = report(Kind::Path, 24);
-    assert!(named >= 0.8 && wrong <= 1.0, "{named} {wrong}");
+    // Nine of ten months; of 200 it may be a little less.
+    assert!(named >= 0.85 && wrong <= 1.0, "{named} {wrong}");
 }
 
 #[test]
