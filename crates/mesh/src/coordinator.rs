@@ -20,11 +20,13 @@ use crate::files::{KeepOptions, KeptFiles};
 use crate::folder::{Folder, site_of};
 use crate::link::{self, Answering};
 use crate::store::{Archive, Measured, Measurement, TestFile, TestResult};
+use crate::view::Views;
 use longhaul_mesh_model::message::Message;
 
 /// What the coordinator answers with.
 struct Coordinator {
     folder: Folder,
+    views: Views,
     /// One at a time: a join must not use a token twice, and a store has one writer.
     archive: Mutex<Archive>,
     /// Sites that deliver. One delivery of a site at a time: the others have their turn.
@@ -99,7 +101,15 @@ fn site_names(mesh: &Mesh) -> BTreeSet<String> {
 pub(crate) fn answering(folder: &Folder, files: Arc<KeptFiles>) -> Result<impl Answering + use<>, Failure> {
     let archive = Mutex::new(Archive::open(folder.store()?)?);
     let (delivering, leases) = (Mutex::default(), Mutex::default());
-    Ok(Coordinator { folder: folder.clone(), archive, delivering, files, leases, started: monotonic() })
+    Ok(Coordinator {
+        folder: folder.clone(),
+        views: Views::default(),
+        archive,
+        delivering,
+        files,
+        leases,
+        started: monotonic(),
+    })
 }
 
 /// Nanoseconds since 1970.
@@ -164,9 +174,9 @@ impl Coordinator {
             }
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
             Message::Release { number } => {
-                let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+                let view = self.views.now(&self.folder)?;
                 let initiator =
-                    mesh.site(&site).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
+                    view.mesh.site(&site).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
                 self.leases().values_mut().for_each(|leases| leases.give_back(RequestId { initiator, number }));
                 Ok(Message::Released)
             }
@@ -176,13 +186,14 @@ impl Coordinator {
 
     /// Takes what a site delivers, as far as it makes sense, is its own, and is no more than the mesh's schedule can make.
     fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
-        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let view = self.views.now(&self.folder)?;
+        let mesh = &view.mesh;
         // A site whose clock is far ahead must not make others look old.
         let now = now();
-        let most = |test: &str| most_of_hour(&mesh, test);
+        let most = |test: &str| most_of_hour(mesh, test);
         let (mut ids, mut kept, mut delivered) = (Vec::new(), 0, Delivered::default());
         let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64| {
-            Ok::<_, Failure>(delivered.has_room(&mesh, names, at_ns.min(now)) && is_own(&mesh, archive, site, names)?)
+            Ok::<_, Failure>(delivered.has_room(mesh, names, at_ns.min(now)) && is_own(mesh, archive, site, names)?)
         };
         for part in results.chunks(PART) {
             ids.extend(part.iter().map(|one| one.id.clone()));
@@ -224,10 +235,11 @@ impl Coordinator {
 
     /// Takes the file of a test, if the site was part of that and may write of it.
     fn take_file(&self, site: &str, file: &TestFile) -> Result<Message, Failure> {
-        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let view = self.views.now(&self.folder)?;
+        let mesh = &view.mesh;
         let names = [file.test.as_str(), &file.sender, &file.receiver];
-        let is_own = file.is_sound() && is_own(&mesh, &mut self.archive(), site, names)?;
-        let sites = site_names(&mesh);
+        let is_own = file.is_sound() && is_own(mesh, &mut self.archive(), site, names)?;
+        let sites = site_names(mesh);
         let not_kept = match is_own {
             true => self.files.take((site, &sites), file, now())?.err().map(|no_room| no_room.0.to_string()),
             false => Some("it is not its own, or makes no sense".to_owned()),
@@ -262,12 +274,13 @@ impl Coordinator {
 
     /// Leases what a test takes of all shared links on its way, or of none.
     fn lease(&self, site: &str, number: u64, test: &str, [sender, receiver]: [&str; 2]) -> Result<Message, Failure> {
-        let mesh = Mesh::parse(&self.folder.read("mesh.toml")?).map_err(Failure::new)?;
+        let view = self.views.now(&self.folder)?;
+        let mesh = &view.mesh;
         let unknown = || Failure::new("the mesh has no such test");
         let initiator = mesh.site(site).ok_or_else(unknown)?;
         let pair = mesh.site(sender).zip(mesh.site(receiver)).ok_or_else(unknown)?;
         let test = mesh.tests.iter().find(|plan| plan.name == test).ok_or_else(unknown)?;
-        if !test.pairs.contains(&pair) || schedule::initiator(&mesh, pair) != initiator {
+        if !test.pairs.contains(&pair) || schedule::initiator(mesh, pair) != initiator {
             return Err(unknown());
         }
         let rate = test.kind.wire_rate().unwrap_or_else(|| mesh.rate_most(test, pair.0, pair.1));

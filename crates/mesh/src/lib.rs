@@ -28,6 +28,7 @@ mod shown;
 mod stolen;
 pub mod store;
 mod table;
+mod view;
 pub mod web;
 
 use std::ffi::OsString;

@@ -347,6 +347,37 @@ fn nobody_joins_with_the_key_of_another() {
     assert_eq!(mesh.folder.members().unwrap().len(), 3);
 }
 
+/// A short question to the coordinator of a large mesh, which does not read its file for each; when that changes, the next one is answered by it.
+#[test]
+fn many_questions_to_a_large_mesh_cost_little() {
+    let mesh = Mesh::make("stolen-large");
+    let sites: String = (0..300)
+        .map(|number| format!("[[site]]\nname = 's{number}'\naddress = '127.0.0.1'\nrate = '1Gbit'\n"))
+        .collect();
+    let tests: String = (0..8)
+        .map(|number| {
+            format!(
+                "[[test]]\nname = 't{number}'\nkind = 'udp'\nevery = '720h'\ntime = '1s'\npairs = 100\nrate = '1k'\n"
+            )
+        })
+        .collect();
+    let large = format!("{}{sites}{tests}", MESH.replace("every = '1h'", "every = '720h'\npairs = 100"));
+    mesh.folder.write("mesh.toml", &large).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let release = || ask("ithaca", Message::Release { number: 1 });
+    let begun = Instant::now();
+    assert_eq!(release(), Message::Released);
+    let first = begun.elapsed();
+    let begun = Instant::now();
+    (0..20).for_each(|_| assert!(matches!(release(), Message::Released)));
+    assert!(begun.elapsed() < 5 * first, "the first took {first:?}, 20 more {:?}", begun.elapsed());
+    mesh.folder
+        .write("mesh.toml", &large.replace("name = 'ithaca'", "name = 'albany'").replace("'ithaca', ", "'albany', "))
+        .unwrap();
+    assert!(matches!(release(), Message::Refused { .. }), "ithaca is in the mesh no more");
+}
+
 /// Questions that take long, of a member who asks forty at once: a few are answered at a time, and another member has its turn.
 #[test]
 fn a_member_has_few_threads() {

@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open, readlinkat};
 use rustix::io::Errno;
 
-use crate::open_folder::parent;
-
 /// Symbolic links that lead from one to the next, at most: as many as Linux follows (path_resolution(7)).
 const LINKS_MOST: usize = 40;
 
@@ -76,6 +74,11 @@ pub fn refuse_link_of_another(path: &Path) -> io::Result<()> {
         Ok(link) if link.is_symlink() && is_of_another(link.uid()) => Err(of_another("symbolic link")),
         _ => Ok(()),
     }
+}
+
+/// The folder that a path's last name is in.
+pub fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Linux follows the link `name` in `name/` and `name/.`, also where it is told to follow none.

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
 
-use crate::links::reach;
-use crate::open_folder::{by_descriptor, parent};
+use crate::links::{parent, reach};
+use crate::open_folder::by_descriptor;
 
 /// The mode of a file that everyone may read, less the process's umask.
 pub const PUBLIC: u32 = 0o666;

@@ -55,11 +55,6 @@ pub(crate) fn by_descriptor(open: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
-/// The folder that a path's last name is in.
-pub fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-use longhaul_kernel::links::followed;
+use longhaul_kernel::links::{followed, parent};
 use longhaul_kernel::new_file;
-use longhaul_kernel::open_folder::{OpenFolder, parent};
+use longhaul_kernel::open_folder::OpenFolder;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

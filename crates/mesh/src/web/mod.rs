@@ -11,7 +11,6 @@ mod options;
 mod pages;
 mod serving;
 mod tls;
-mod view;
 
 pub use in_process::InProcess;
 pub(crate) use options::PageOptions;
@@ -26,8 +25,8 @@ use crate::alarm::Watched;
 use crate::error::Failure;
 use crate::folder::Folder;
 use crate::store::{Reader, Series};
+use crate::view::Views;
 use login::Login;
-use view::Views;
 
 /// What answers have in common.
 struct Web {

@@ -21,8 +21,11 @@ struct Disk(PathBuf);
 impl Disk {
     fn mount(at: PathBuf) -> Option<Self> {
         fs::create_dir_all(&at).unwrap();
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "mesh-full"]).arg(&at).output().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=512k,mode=700", "mesh-full"])
+            .arg(&at)
+            .output()
+            .unwrap();
         if !mount.status.success() {
             longhaul_testing::no_judge!("no tmpfs: {}", String::from_utf8_lossy(&mount.stderr).trim());
             return None;

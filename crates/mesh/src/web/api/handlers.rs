@@ -18,8 +18,8 @@ use super::asked::{Asked, AskedNext, AskedSpan, asked};
 use super::{Answer, Json, Refusal, description, pairs};
 use crate::coordinator::{WANTED_NS, now, now_ns};
 use crate::store::BUCKETS_A_DECADE;
+use crate::view::View;
 use crate::web::Web;
-use crate::web::view::View;
 
 /// Diagnoses that were asked for, in an answer at most.
 const ASKED_MOST: u32 = 100;

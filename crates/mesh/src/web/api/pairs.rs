@@ -15,8 +15,8 @@ use super::one_test::{OneTest, TestOfPair, Tests};
 use super::{Answer, Json, Refusal};
 use crate::files;
 use crate::store::{self, DAY_NS, Figures, FileKind, Kept, Listed, Metric};
+use crate::view::View;
 use crate::web::Web;
-use crate::web::view::View;
 
 /// Tests of a pair in an answer at most.
 const TESTS_MOST: u32 = 1000;

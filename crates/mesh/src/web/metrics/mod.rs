@@ -20,11 +20,11 @@ use prometheus_client::registry::Registry;
 
 use super::Web;
 use super::api::Refusal;
-use super::view::View;
 use crate::alarm::Judged;
 use crate::coordinator::now;
 use crate::error::Failure;
 use crate::store::PairSum;
+use crate::view::View;
 use measured::Found;
 
 /// Pairs with series of their own at most: those of 64 sites.

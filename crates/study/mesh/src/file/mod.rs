@@ -38,6 +38,8 @@ mod reader;
 pub use error::MeshError;
 pub use limits::{Limits, LimitsError, Refusal};
 
+use std::collections::BTreeSet;
+
 use longhaul_units::{BitRate, Nanos};
 
 use crate::sample::SiteId;
@@ -80,8 +82,10 @@ const LEASED: f64 = 0.7;
 pub struct SharedLink {
     /// Its name.
     pub name: String,
-    /// The sites at each end.
-    pub ends: [Vec<SiteId>; 2],
+    /// How many sites are at each end.
+    pub sites: [usize; 2],
+    /// The end of each site, by its number: 0 or 1; `None` if it is at none. A mesh has a million pairs, each of which is looked up.
+    end_of: Vec<Option<u8>>,
     /// Its rate (L1).
     pub rate: BitRate,
     /// What all tests together may take of it, above 0 and 1 at most.
@@ -89,14 +93,20 @@ pub struct SharedLink {
 }
 
 impl SharedLink {
+    /// A link between two sets of sites without a common member.
+    pub(crate) fn new(name: String, ends: &[BTreeSet<SiteId>; 2], rate: BitRate, share: f64) -> Self {
+        let last = ends.iter().filter_map(BTreeSet::last).max();
+        let mut end_of = vec![None; last.map_or(0, |last| usize::from(last.0) + 1)];
+        for (end, number) in ends.iter().zip(0..) {
+            end.iter().for_each(|site| end_of[usize::from(site.0)] = Some(number));
+        }
+        Self { name, sites: [ends[0].len(), ends[1].len()], end_of, rate, share }
+    }
+
     /// The direction, 0 or 1, in which a path crosses the link; `None` if it does not.
     pub fn direction(&self, from: SiteId, to: SiteId) -> Option<usize> {
-        let [one, other] = &self.ends;
-        if one.contains(&from) && other.contains(&to) {
-            Some(0)
-        } else {
-            (other.contains(&from) && one.contains(&to)).then_some(1)
-        }
+        let end = |site: SiteId| self.end_of.get(usize::from(site.0)).copied().flatten();
+        end(from).zip(end(to)).filter(|(from, to)| from != to).map(|(from, _)| usize::from(from))
     }
 
     /// What all tests together may take.
@@ -111,7 +121,7 @@ impl SharedLink {
 
     /// What one site may take without a lease, in each direction: an equal part of what is not leased.
     pub fn safe_share(&self) -> BitRate {
-        let sites = self.ends.iter().map(Vec::len).sum::<usize>().max(1);
+        let sites = self.sites.iter().sum::<usize>().max(1);
         share_of(self.allowed(), (1.0 - LEASED) / sites as f64)
     }
 }

@@ -153,3 +153,25 @@ proptest! {
         }
     }
 }
+
+/// As many sites and links as a file may have. The links are too slow for the tests, whose pairs do not cross them: each pair is looked up in each link.
+/// It took minutes when links were lists of sites.
+#[test]
+fn the_largest_file_is_read() {
+    let site = |number: usize| {
+        let tag = ["near", "near", "east", "west"][number / 250];
+        format!("[[site]]\nname = 's{number}'\naddress = 'a'\nrate = '1Gbit'\ntags = ['{tag}']\n")
+    };
+    let link = |number| format!("[[link]]\nname = 'l{number}'\nbetween = ['@east', '@west']\nrate = '1kbit'\n");
+    let test = |number| {
+        format!(
+            "[[test]]\nname = 't{number}'\nkind = 'udp'\nbetween = ['@near']\nevery = '720h'\ntime = '1s'\nrate = '1M'\n"
+        )
+    };
+    let text: String = (0..1000).map(site).chain((0..64).map(link)).chain((0..8).map(test)).collect();
+    let mesh = Mesh::parse(&format!("name = 'large'\n{text}")).unwrap();
+    assert_eq!((mesh.tests.len(), mesh.tests[0].pairs.len()), (8, 500 * 499));
+    let [near, east, west] = [0, 500, 750].map(SiteId);
+    let directions = [(near, east), (east, west), (west, east), (west, west)];
+    assert_eq!(directions.map(|(from, to)| mesh.links[63].direction(from, to)), [None, Some(0), Some(1), None]);
+}

@@ -9,19 +9,19 @@ use crate::error::Failure;
 use crate::folder::Folder;
 
 /// The mesh and its schedule.
-pub(super) struct View {
+pub(crate) struct View {
     text: String,
-    pub(super) mesh: Mesh,
-    pub(super) schedule: Schedule,
+    pub(crate) mesh: Mesh,
+    pub(crate) schedule: Schedule,
 }
 
 /// The last one.
 #[derive(Default)]
-pub(super) struct Views(Mutex<Option<Arc<View>>>);
+pub(crate) struct Views(Mutex<Option<Arc<View>>>);
 
 impl Views {
     /// The mesh of this folder.
-    pub(super) fn now(&self, folder: &Folder) -> Result<Arc<View>, Failure> {
+    pub(crate) fn now(&self, folder: &Folder) -> Result<Arc<View>, Failure> {
         let text = folder.read("mesh.toml")?;
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = last.as_ref().filter(|view| view.text == text) {
@@ -37,12 +37,12 @@ impl Views {
 
 impl View {
     #[cfg(test)]
-    pub(super) fn new(mesh: Mesh, schedule: Schedule) -> Self {
+    pub(crate) fn new(mesh: Mesh, schedule: Schedule) -> Self {
         Self { text: String::new(), mesh, schedule }
     }
 
     /// The names of the tests.
-    pub(super) fn tests(&self) -> Vec<String> {
+    pub(crate) fn tests(&self) -> Vec<String> {
         self.mesh.tests.iter().map(|test| test.name.clone()).collect()
     }
 }
