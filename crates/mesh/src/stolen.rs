@@ -263,9 +263,8 @@ fn strangers_keep_no_member_out() {
     drop(strangers);
 }
 
-/// A connection that proves who it is by the first part of a long message, and then says no more. `None` where it is closed before.
-fn silent(address: SocketAddr, own: &Identity, theirs: &PublicKey) -> Option<TcpStream> {
-    let mut channel = Channel::<Message>::to_known(own, theirs, random().unwrap());
+/// A connection that proves by the first part of a long message who it is, and then says no more. `None` where it is closed before.
+fn silent(address: SocketAddr, mut channel: Channel<Message>) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.write_all(&channel.poll_transmit()?).ok()?;
     while !channel.is_established() {
@@ -283,7 +282,9 @@ fn silent(address: SocketAddr, own: &Identity, theirs: &PublicKey) -> Option<Tcp
 fn a_member_keeps_no_other_out() {
     let mesh = Mesh::make("stolen-places");
     let (address, public) = coordinator_of(&mesh);
-    let silent: Vec<_> = (0..200).map(|_| silent(address, &mesh.identities["ithaca"], &public)).collect();
+    let silent: Vec<_> = (0..200)
+        .map(|_| silent(address, Channel::to_known(&mesh.identities["ithaca"], &public, random().unwrap())))
+        .collect();
     let known = As::Known(&mesh.identities["chicago"], public);
     for _ in 0..5 {
         let answer = link::ask(&address.to_string(), &known, &Message::Fetch { have: String::new() }).unwrap();
@@ -301,22 +302,8 @@ fn a_token_keeps_no_member_out() {
     tokens.make().unwrap();
     tokens.write("tokyo", &token.to_text()).unwrap();
     let (address, public) = coordinator_of(&mesh);
-    let silent: Vec<_> = (0..200)
-        .map(|_| {
-            let mut channel = Channel::<Message>::keyed(Role::Client, &token, random().unwrap());
-            let mut stream = TcpStream::connect(address).ok()?;
-            stream.write_all(&channel.poll_transmit()?).ok()?;
-            while !channel.is_established() {
-                let mut bytes = [0; 1024];
-                let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
-                channel.handle_bytes(&bytes[..length]).ok()?;
-            }
-            // The first part of a long question.
-            channel.send(&Message::Join { key: "x".repeat(100_000) }).unwrap();
-            stream.write_all(channel.poll_transmit()?.get(..90_000)?).ok()?;
-            Some(stream)
-        })
-        .collect();
+    let silent: Vec<_> =
+        (0..200).map(|_| silent(address, Channel::keyed(Role::Client, &token, random().unwrap()))).collect();
     let known = As::Known(&mesh.identities["chicago"], public);
     for _ in 0..5 {
         let answer = link::ask(&address.to_string(), &known, &Message::Fetch { have: String::new() });
