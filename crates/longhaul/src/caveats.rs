@@ -21,6 +21,8 @@ caveat_codes! {
     SUPER_PACKETS = "super_packets";
     /// The capture clipped TCP's options: what made senders retransmit is not known of all retransmissions.
     OPTIONS_CLIPPED = "options_clipped";
+    /// No round trip of the whole path was captured: only time tells whether packets were retransmitted, reordered or copied.
+    NO_PATH_RTT = "no_path_rtt";
     /// The capture dropped packets.
     PACKETS_DROPPED = "packets_dropped";
     /// No packet matched the filter of a capture.

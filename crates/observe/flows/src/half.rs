@@ -1,6 +1,6 @@
 //! One direction's data of a TCP connection, and what comes back for it.
 
-mod late;
+pub(crate) mod late;
 
 use longhaul_wire::tcp::flag;
 
@@ -101,6 +101,7 @@ pub(crate) struct Counted {
     out_of_order: u64,
     duplicates: u64,
     behind_ack: u64,
+    judged_without_rtt: u64,
     keep_alives: u64,
     duplicate_acks: u64,
     sack_acks: u64,
@@ -122,6 +123,8 @@ pub(crate) struct Sent {
     pub(crate) numbers: u32,
     /// The whole path's round trip, as far as known.
     pub(crate) path_rtt_ns: Option<i64>,
+    /// Whether that is the whole path's, and not that of the part behind this point.
+    pub(crate) knows_path_rtt: bool,
     /// From here to the sender and back, as far as known.
     pub(crate) sender_rtt_ns: Option<i64>,
     /// Whether acknowledgments are seen.
@@ -406,6 +409,7 @@ impl Half {
             timeout_retransmissions: counted.timeout,
             retransmissions_of_unknown_cause: counted.unknown_cause,
             captured_behind_ack_packets: counted.behind_ack,
+            late_packets_judged_without_rtt: counted.judged_without_rtt,
             clipped_acks: counted.clipped_acks,
             retransmissions_of_unseen: counted.unseen,
             dsack_blocks: counted.dsack,

@@ -238,6 +238,10 @@ pub struct TcpSummary {
     pub duplicate_packets: u64,
     /// Packets captured behind their own acknowledgment, as a capture of several queues has them: neither reordered nor retransmitted.
     pub captured_behind_ack_packets: u64,
+    /// Of the retransmitted, reordered and duplicate packets, those that only time tells apart while the capture has no round trip of the
+    /// whole path: some may be of another of the three kinds.
+    #[serde(default)]
+    pub late_packets_judged_without_rtt: u64,
     /// Bytes that never passed here though later ones did, or were acknowledged.
     pub missing_bytes: u64,
     /// Bytes that did not come, while the capture lost packets: nothing is known of them. No part of `missing_bytes`.

@@ -3,6 +3,7 @@
 use longhaul_wire::tcp::flag;
 
 use crate::gaps::Lost;
+use crate::half::late::SHORTEST_TIMER_NS;
 use crate::half::{Half, Sent, paced};
 use crate::loss::Loss;
 use crate::pace::Millisecond;
@@ -18,10 +19,13 @@ const ACK: u16 = flag::ACK as u16;
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) halves: [Half; 2],
-    /// When SYN, SYN-ACK and the ACK of that passed first; none of them counts where one came twice.
+    /// When SYN and SYN-ACK passed that wait for their answer; none where two did and either may be answered.
     syn_ns: Option<i64>,
     syn_ack_ns: Option<i64>,
+    /// From SYN to SYN-ACK, and from that to its ACK.
     handshake: [Option<i64>; 2],
+    /// Of two that came at once the later one counts: the round trip may be longer by as much as lay between them.
+    handshake_is_bound: bool,
     pub(crate) opened: bool,
     pub(crate) reset: bool,
     /// Options of a SYN were clipped.
@@ -79,6 +83,11 @@ impl Connection {
         }
     }
 
+    /// Whether [`path_rtt_ns`](Self::path_rtt_ns) is of the whole path, and not of a part of it.
+    fn knows_path_rtt(&self) -> bool {
+        self.handshake_rtt_ns().is_some() || self.halves.iter().all(|half| half.trips.min_ns().is_some())
+    }
+
     fn handshake_rtt_ns(&self) -> Option<i64> {
         Some(self.handshake[0]? + self.handshake[1]?)
     }
@@ -104,7 +113,7 @@ impl Connection {
         if tcp.flags & (SYN | FIN | RST) != 0 {
             self.control(tcp, direction, at_ns);
         }
-        let path_rtt_ns = self.path_rtt_ns();
+        let (path_rtt_ns, knows_path_rtt) = (self.path_rtt_ns(), self.knows_path_rtt());
         let [client, server] = &mut self.halves;
         let (own, other) = if direction == 0 { (client, server) } else { (server, client) };
         let sent = Sent {
@@ -114,6 +123,7 @@ impl Connection {
             segments: segments(packet, tcp, own),
             numbers: u32::from(tcp.flags & SYN != 0) + u32::from(tcp.flags & FIN != 0),
             path_rtt_ns,
+            knows_path_rtt,
             sender_rtt_ns: other.trips.min_ns(),
             answered: other.packets > 0,
             lost,
@@ -159,9 +169,18 @@ impl Connection {
                 self.handshake[0] = self.syn_ns.map(|syn_ns| at_ns - syn_ns);
                 self.syn_ack_ns = Some(at_ns);
             }
-            // Which of the two was answered cannot be told.
-            (_, true) => (self.syn_ns, self.syn_ack_ns, self.handshake) = (None, None, [None; 2]),
+            // One that was answered before is no matter.
+            (false, true) if self.handshake[0].is_none() => self.syn_ns = self.later(self.syn_ns, at_ns),
+            (true, true) if self.handshake[1].is_none() => self.syn_ack_ns = self.later(self.syn_ack_ns, at_ns),
+            (_, true) => {}
         }
+    }
+
+    /// Of a SYN that passed at `before_ns` and once more at `at_ns`, and waits for its answer: the later one, if no timer can have sent it. Else it
+    /// cannot be told which of the two will be answered.
+    fn later(&mut self, before_ns: Option<i64>, at_ns: i64) -> Option<i64> {
+        self.handshake_is_bound = true;
+        before_ns.filter(|before_ns| at_ns - before_ns < SHORTEST_TIMER_NS).map(|_| at_ns)
     }
 
     /// The last losses of the two directions.
@@ -180,8 +199,8 @@ impl Connection {
                 () if why == Why::Evicted => End::Evicted,
                 () => End::Open,
             },
-            handshake_rtt_ns: self.handshake_rtt_ns(),
-            handshake_server_ns: self.handshake[0],
+            handshake_rtt_ns: self.handshake_rtt_ns().filter(|_| !self.handshake_is_bound),
+            handshake_server_ns: self.handshake[0].filter(|_| !self.handshake_is_bound),
         };
         let mut ended = [None, None];
         let mut index = 0;

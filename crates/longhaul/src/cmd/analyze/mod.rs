@@ -341,6 +341,15 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
             "capture longer snippets: 94 bytes hold all options of IPv4, 114 of IPv6",
         );
     }
+    let tcp = directions.clone().filter_map(|direction| direction.tcp.as_ref());
+    let untold: u64 = tcp.map(|tcp| tcp.late_packets_judged_without_rtt).sum();
+    if untold > 0 {
+        let message = format!(
+            "no round trip of the whole path was captured: whether {untold} packets were retransmitted, reordered or copied on the way is not sure"
+        );
+        let remedy = "capture both directions from the handshake on, or longer snippets: 94 bytes hold all options of IPv4, 114 of IPv6";
+        warn(caveats::NO_PATH_RTT, message, remedy);
+    }
     if directions.clone().any(|direction| direction.wire_packets > direction.packets) {
         let message = "some packets are super-packets: each is several packets on the wire, with one time stamp".into();
         warn(

@@ -26,7 +26,7 @@ use super::{Half, Sent};
 /// Ticks of a time stamp's clock that must have passed to know how long one is, at most to a half more.
 const KNOWN_TICKS: i32 = 16;
 /// No timer of TCP fires earlier: `TCP_TIMEOUT_MIN` of Linux's include/net/tcp.h is two jiffies, of 1 ms at least.
-const SHORTEST_TIMER_NS: i64 = 2_000_000;
+pub(crate) const SHORTEST_TIMER_NS: i64 = 2_000_000;
 /// The least that Linux adds to the round trip for a retransmission timeout (`TCP_RTO_MIN`); RFC 6298 §2.4 has a second.
 const SHORTEST_TIMEOUT_NS: i64 = 200_000_000;
 
@@ -89,7 +89,7 @@ impl Half {
         self.duplicate_acks > 0 || self.sacked >= end || goes_on
     }
 
-    fn fills(&self, hole: &Hole, start: u64, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
+    fn fills(&mut self, hole: &Hole, start: u64, ts_val: Option<u32>, sent: &Sent, own: Option<Identified>) -> Late {
         if let Some(after) = own.zip(hole.id).map(|(own, makers)| own.id.wrapping_sub(makers) as i16) {
             return if after <= 0 { Late::Reordered } else { Late::Retransmitted };
         }
@@ -104,6 +104,7 @@ impl Half {
                 1.. => return Late::Retransmitted,
             }
         }
+        self.judged_by_time(sent);
         let waited_ns = sent.at_ns - hole.at_ns;
         let signal = self.had_news(start, hole.end);
         let later_packets = self.data_packets - hole.data_packets;
@@ -116,8 +117,13 @@ impl Half {
         if retransmitted { Late::Retransmitted } else { Late::Reordered }
     }
 
+    /// Time alone tells what it is.
+    fn judged_by_time(&mut self, sent: &Sent) {
+        self.counted().judged_without_rtt += u64::from(!sent.knows_path_rtt || !sent.answered);
+    }
+
     /// Whether bytes that passed before were sent once more, or the path made a copy of them.
-    fn repeats(&self, tcp: &Tcp, start: u64, end: u64, sent: &Sent, own: Option<Identified>) -> Late {
+    fn repeats(&mut self, tcp: &Tcp, start: u64, end: u64, sent: &Sent, own: Option<Identified>) -> Late {
         let when = |is_copy: bool| if is_copy { Late::Duplicate } else { Late::Retransmitted };
         if let Some(came_before) = own.and_then(|own| own.came_before) {
             // A sender that increments never uses a number twice.
@@ -138,6 +144,7 @@ impl Half {
             let answers = tcp.flags & u16::from(longhaul_wire::tcp::flag::ACK) != 0;
             return when(waited_ns < if answers { SHORTEST_TIMER_NS } else { SHORTEST_TIMEOUT_NS });
         }
+        self.judged_by_time(sent);
         match sent.path_rtt_ns.or(self.trips.min_ns()).filter(|_| sent.answered) {
             Some(rtt_ns) => {
                 // Half, as the shortest round trip may not have been seen yet.

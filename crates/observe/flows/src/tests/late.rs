@@ -108,6 +108,44 @@ fn a_copy_within_less_than_any_reaction_is_a_duplicate() {
     }
 }
 
+/// The path copies a SYN, and the server answers both; near the server, without time stamps, the handshake still has the round trip of the path. Where
+/// the SYN-ACK was sent once more by a timer, it has not: then it is said how many packets time alone told apart.
+#[test]
+fn a_copied_syn_leaves_the_round_trip_known() {
+    for (second_answer_ns, is_known) in [(18_000, true), (1_000 * MS, false)] {
+        let mut talk = Talk::new();
+        talk.stamps = false;
+        talk.handshake(0);
+        talk.flows[1].at_ns = 30_000;
+        talk.flows[2].at_ns = 30_000 + second_answer_ns + 96 * MS;
+        let (mut syn, mut answer) = (talk.flows[0], talk.flows[1]);
+        (syn.at_ns, answer.at_ns) = (45_000, 30_000 + second_answer_ns);
+        talk.flows.extend([syn, answer]);
+        for n in 0..400_u32 {
+            let at_ns = 1_200 * MS + i64::from(n) * MS / 4;
+            talk.say(at_ns, true, ACK, seq(n), 1, MSS);
+            if n.is_multiple_of(10) {
+                let mut copy = *talk.flows.last().unwrap();
+                copy.at_ns += 300_000;
+                talk.flows.push(copy);
+            }
+            let acked = if n >= 201 { 201 } else { n + 1 };
+            talk.say(at_ns + 1_000, false, ACK, 1, seq(acked), 0);
+        }
+        talk.say(1_400 * MS, true, ACK, seq(201), 1, MSS);
+        talk.flows.sort_by_key(|packet| packet.at_ns);
+        let flow = talk.run_with(over_ipv6).remove(0);
+        let tcp = forward(&flow);
+        let [again, copied] = [tcp.retransmitted_packets, tcp.duplicate_packets];
+        // With the SYN, which time does not tell alone: a timer alone sends it once more.
+        assert_eq!((again + copied, tcp.out_of_order_packets), (42, 0), "{tcp:?}");
+        assert_eq!(tcp.late_packets_judged_without_rtt, if is_known { 0 } else { 41 }, "{tcp:?}");
+        assert!(!is_known || again == 1, "{tcp:?}");
+        let handshake = flow.connection.as_ref().unwrap().handshake_rtt_ns;
+        assert_eq!(handshake, None, "either SYN-ACK may have been answered");
+    }
+}
+
 /// Without acknowledgments no round trip is known: what follows at once, when fewer than three packets have passed since, no sender could know
 /// of; what follows later was sent once more.
 #[test]

@@ -17,6 +17,10 @@ const SITES_MOST: usize = 1000;
 const GROUPS_MOST: usize = 200;
 const LINKS_MOST: usize = 64;
 const TESTS_MOST: usize = 32;
+/// Of all tests together: four tests of all pairs of the largest mesh.
+const PAIRS_MOST: usize = 4_000_000;
+/// Shared links on one path. More would be slow to schedule.
+const CROSSED_MOST: usize = 8;
 /// Addresses and tags of a site, members of a group as written.
 const ADDRESSES_MOST: usize = 8;
 const TAGS_MOST: usize = 32;
@@ -68,7 +72,18 @@ impl Mesh {
         let members = groups(&root, &sites)?;
         let links = named(&root, "link", LINKS_MOST, |table| link(table, &members), |link| &link.name)?;
         let mut mesh = Self { name, sites, links, tests: Vec::new() };
-        let tests = named(&root, "test", TESTS_MOST, |table| test(table, &members, &mesh), |test| &test.name)?;
+        let mut pairs = 0;
+        let read = |table: &Table| {
+            let test = test(table, &members, &mesh)?;
+            pairs += test.pairs.len() + test.untestable.len();
+            if pairs > PAIRS_MOST {
+                return Err(table.error(format!(
+                    "the tests up to here have {pairs} pairs of sites: {PAIRS_MOST} at most, test smaller groups"
+                )));
+            }
+            Ok(test)
+        };
+        let tests = named(&root, "test", TESTS_MOST, read, |test| &test.name)?;
         mesh.tests = tests;
         Ok(mesh)
     }
@@ -84,7 +99,7 @@ fn named<'a, T>(
     root: &Table<'a>,
     key: &str,
     most: usize,
-    read: impl Fn(&Table<'a>) -> Result<T, MeshError>,
+    mut read: impl FnMut(&Table<'a>) -> Result<T, MeshError>,
     name: impl Fn(&T) -> &String,
 ) -> Result<Vec<T>, MeshError> {
     let mut all: Vec<T> = Vec::new();
@@ -269,6 +284,7 @@ fn test(table: &Table, members: &Members, mesh: &Mesh) -> Result<TestPlan, MeshE
     };
     let test = TestPlan { name, kind, pairs, untestable, every, time, share: share(table)?, sample };
     check_rate(table, &test, mesh)?;
+    check_links(table, &test, mesh)?;
     Ok(test)
 }
 
@@ -286,6 +302,19 @@ fn time(table: &Table, kind: Kind) -> Result<Nanos, MeshError> {
         return Err(field.error(format!("{time}: use {least} to 1h")));
     }
     Ok(time)
+}
+
+/// A path over too many shared links is refused, with the pair.
+fn check_links(table: &Table, test: &TestPlan, mesh: &Mesh) -> Result<(), MeshError> {
+    let is_crowded = |(from, to): &&(SiteId, SiteId)| mesh.crossed(*from, *to).nth(CROSSED_MOST).is_some();
+    let crowded = if mesh.links.len() > CROSSED_MOST { test.pairs.iter().find(is_crowded) } else { None };
+    crowded.map_or(Ok(()), |(from, to)| {
+        let [count, most] = [mesh.crossed(*from, *to).count(), CROSSED_MOST];
+        let (from, to) = (&mesh.of(*from).name, &mesh.of(*to).name);
+        Err(table.error(format!(
+            "the path from {from} to {to} crosses {count} shared links, {most} at most: leave out fast ones"
+        )))
+    })
 }
 
 /// A rate that exceeds the share of a link is refused, with the pair.

@@ -175,3 +175,24 @@ fn the_largest_file_is_read() {
     let directions = [(near, east), (east, west), (west, east), (west, west)];
     assert_eq!(directions.map(|(from, to)| mesh.links[63].direction(from, to)), [None, Some(0), Some(1), None]);
 }
+
+/// A hostile file cannot ask for hours of work: all pairs of all tests together, and links on a path, are limited.
+#[test]
+fn what_takes_long_to_schedule_is_refused() {
+    let site = |number: usize| {
+        format!("[[site]]\nname = 's{number}'\naddress = 'a'\nrate = '1Gbit'\ntags = ['t{}']\n", number % 2)
+    };
+    let link = |number| format!("[[link]]\nname = 'l{number}'\nbetween = ['@t0', '@t1']\nrate = '1Gbit'\n");
+    let test =
+        |number| format!("[[test]]\nname = 't{number}'\nkind = 'udp'\nevery = '720h'\ntime = '1s'\nrate = '1M'\n");
+    let mesh = |sites, links, tests| {
+        let text: String = (0..sites).map(site).chain((0..links).map(link)).chain((0..tests).map(test)).collect();
+        Mesh::parse(&format!("name = 'large'\n{text}")).map(|mesh| mesh.tests.len()).map_err(|error| error.to_string())
+    };
+    let crossed = mesh(4, 9, 1).unwrap_err();
+    assert!(crossed.contains("the path from s0 to s1 crosses 9 shared links, 8 at most"), "{crossed}");
+    assert_eq!(mesh(4, 8, 1), Ok(1));
+    let pairs = mesh(1000, 0, 5).unwrap_err();
+    assert!(pairs.contains("4995000 pairs of sites: 4000000 at most"), "{pairs}");
+    assert_eq!(mesh(1000, 0, 4), Ok(4));
+}

@@ -43,10 +43,14 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
     // No slot before this has room for such a load over a link: slots only fill. Without it each pair would look at all slots of a full link.
     let mut full: HashMap<(usize, u64), usize> = HashMap::new();
     for (from, to) in pairs {
-        let crossed: Vec<(usize, u64, BitRate)> = mesh
+        let mut crossed: Vec<(usize, u64, BitRate)> = mesh
             .crossed(*from, *to)
-            .map(|(link, direction, shared)| (link * 2 + direction, load(mesh, test, *from, *to), shared.leased()))
+            .map(|(link, direction, shared)| (link * 2 + direction, 0, shared.leased()))
             .collect();
+        if !crossed.is_empty() {
+            let load = load(mesh, test, *from, *to);
+            crossed.iter_mut().for_each(|part| part.1 = load);
+        }
         let fits = |slot: usize, (link, load, most): &(usize, u64, BitRate)| {
             loads[*link].get(slot).is_none_or(|carried| carried.saturating_add(*load) <= most.0 || *carried == 0)
         };

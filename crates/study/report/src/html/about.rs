@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::html::page::escape;
 
 /// An experiment, without its figures.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct About {
     /// What it is about.
     pub title: String,
@@ -101,7 +101,15 @@ impl About {
 
     pub(crate) fn note(&self, body: &mut String) {
         let paragraphs = self.note.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
-        body.extend(paragraphs.map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
+        for paragraph in paragraphs {
+            // Commands stand between backticks.
+            let parts = paragraph.split('`').zip([false, true].into_iter().cycle());
+            let marked = parts.map(|(part, is_command)| match is_command {
+                true => format!("<code>{}</code>", escape(part)),
+                false => escape(part),
+            });
+            *body += &format!("<p>{}</p>\n", marked.collect::<String>());
+        }
     }
 
     pub(crate) fn hosts(&self, body: &mut String) {
@@ -136,4 +144,17 @@ pub(crate) fn spaced(quantity: impl std::fmt::Display) -> String {
     let text = quantity.to_string();
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..unit], &text[unit..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_a_note_are_code() {
+        let about = About { note: "One.\n\n`a <b>` then `c`".into(), ..About::default() };
+        let mut body = String::new();
+        about.note(&mut body);
+        assert_eq!(body, "<p>One.</p>\n<p><code>a &lt;b&gt;</code> then <code>c</code></p>\n");
+    }
 }

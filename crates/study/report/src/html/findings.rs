@@ -230,29 +230,31 @@ fn readable(quantity: &str, mean: Mean) -> String {
 }
 
 impl Finding {
-    /// Its verdict in words. What doubtful points show is no more than that.
+    /// Its verdict in words, with how far it can be trusted.
     fn words(&self) -> String {
-        let doubtful = if self.doubtful { " in doubtful points" } else { "" };
-        format!("{}{doubtful}", self.verdict.words())
+        let verdict = self.verdict.words();
+        match self.verdict {
+            Verdict::NotDecided => verdict.into(),
+            _ if self.doubtful => format!("{verdict} in doubtful points"),
+            _ if !self.sure => format!("{verdict}, but not surely"),
+            _ => verdict.into(),
+        }
     }
 }
 
-/// How many reappeared, in a sentence; `None` without any. What doubtful points show is counted apart, after the rest.
+/// How many reappeared, in a sentence; `None` without any. What is sure comes first, what doubtful points show last.
 pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
-    let kinds = [Verdict::Reappeared, Verdict::DidNotReappear, Verdict::NotDecided];
-    let kinds = [false, true].into_iter().flat_map(|doubtful| kinds.map(|verdict| (verdict, doubtful)));
-    let parts: Vec<String> = kinds
-        .filter_map(|(verdict, doubtful)| {
-            let of_kind =
-                move || findings.iter().filter(move |found| (found.verdict, found.doubtful) == (verdict, doubtful));
-            Some(match (verdict, of_kind().next()?) {
-                (Verdict::NotDecided, _) => format!("{} could not be decided", of_kind().count()),
-                (_, first) => format!("{} {}", of_kind().count(), first.words()),
-            })
+    let mut ordered: Vec<&Finding> = findings.iter().collect();
+    ordered.sort_by_key(|found| (found.doubtful, found.verdict as u8, !found.sure));
+    let of_kind = ordered.chunk_by(|one, other| one.words() == other.words());
+    let parts: Vec<String> = of_kind
+        .map(|found| match found[0].verdict {
+            Verdict::NotDecided => format!("{} could not be decided", found.len()),
+            _ => format!("{} {}", found.len(), found[0].words()),
         })
         .collect();
     let of = if findings.len() == 1 { "finding" } else { "findings" };
-    (!findings.is_empty()).then(|| format!("Of {} {of} of the source, {}.", findings.len(), parts.join(", ")))
+    (!findings.is_empty()).then(|| format!("Of {} {of} of the source, {}.", findings.len(), parts.join("; ")))
 }
 
 /// A line each, for a terminal.
@@ -320,6 +322,10 @@ mod tests {
         let open = judged(&asked(Relation::FallsBy(1.0), 2), &near);
         assert_eq!((open.verdict, open.sure), (Verdict::Reappeared, false));
         assert!(open.why.ends_with("the intervals leave it open"), "{open:?}");
+        assert_eq!(
+            summary(&[open, found, not]).as_deref(),
+            Some("Of 3 findings of the source, 1 reappeared; 1 reappeared, but not surely; 1 did not reappear.")
+        );
     }
 
     #[test]
@@ -349,7 +355,7 @@ mod tests {
         let (said, mut body) = (text(&findings), String::new());
         section(&mut body, &findings);
         assert!(
-            said.starts_with("Of 2 findings of the source, 1 reappeared, 1 reappeared in doubtful points.\n"),
+            said.starts_with("Of 2 findings of the source, 1 reappeared; 1 reappeared in doubtful points.\n"),
             "{said}"
         );
         assert_eq!(body.matches("<strong>reappeared</strong>").count(), 1, "{body}");
@@ -365,7 +371,7 @@ mod tests {
         assert!(body.contains("data-verdict=\"did not reappear\"") && body.contains("ratio 0.50"), "{body}");
         assert_eq!(
             summary(&findings).as_deref(),
-            Some("Of 2 findings of the source, 1 reappeared, 1 did not reappear.")
+            Some("Of 2 findings of the source, 1 reappeared; 1 did not reappear.")
         );
     }
 }
