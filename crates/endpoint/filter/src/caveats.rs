@@ -5,6 +5,8 @@ use longhaul_result::caveat_codes;
 caveat_codes! {
     /// The interface belongs to a bond, bridge or team, which accepts frames for other addresses.
     PART_OF = "part_of";
+    /// The interface is a bridge, which accepts frames for the MAC addresses of its ports, too.
+    BRIDGE = "bridge";
     /// Other interfaces share this one, so the filter judges their frames by MAC address alone.
     SHARED = "shared";
     /// The host forwards packets, so packets for others may have to pass.

@@ -4,9 +4,10 @@ use std::io;
 
 use longhaul_bpf::filter::{Filter, FilterError, Generations, Judgement, RoutingGenerations};
 use longhaul_kernel::link::{Changes, LinkError, Netlink};
-use longhaul_kernel::sysctl;
 use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
+
+use crate::obstacle::{forwards_ipv4, forwards_ipv6};
 
 /// Why the host could not be followed.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,8 @@ pub struct Following {
     generations: Generations,
     netlink: Netlink,
     changes: Changes,
-    interface: String,
+    /// The interface's index: its name may change.
+    index: u32,
     told: Option<(RoutingGenerations, Judgement)>,
 }
 
@@ -41,11 +43,13 @@ impl Following {
     /// # Errors
     /// Any [`FollowError`].
     pub fn begin(interface: &str) -> Result<Self, FollowError> {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index_of(interface)?;
         Ok(Self {
             generations: Generations::load()?,
-            netlink: Netlink::open()?,
+            netlink,
             changes: Changes::listen().map_err(FollowError::Changes)?,
-            interface: interface.into(),
+            index,
             told: None,
         })
     }
@@ -58,7 +62,14 @@ impl Following {
         self.changes.take();
         // Read before the addresses: a later change makes them old.
         let generations = self.generations.now()?;
-        let judgement = judgement(&self.interface);
+        let judgement = match self.netlink.link_by_index(self.index) {
+            Ok(link) => judgement(&link.name),
+            // It is gone, or in another namespace, of which nothing is known here.
+            Err(LinkError::NoSuchLink { .. }) => {
+                Judgement { ipv4: false, ipv6: false, arp: false, solicitations: false }
+            }
+            Err(error) => return Err(error.into()),
+        };
         if self.told == Some((generations, judgement)) {
             return Ok(false);
         }
@@ -79,10 +90,6 @@ impl Following {
 
 /// A host that forwards accepts packets for others, and may answer ARP and solicitations for them.
 fn judgement(interface: &str) -> Judgement {
-    // A kernel without a family does not forward it.
-    let is_on = |family: &str| {
-        sysctl::read(&format!("net/{family}/conf/{interface}/forwarding")).is_ok_and(|value| value != "0")
-    };
-    let (ipv4, ipv6) = (!is_on("ipv4"), !is_on("ipv6"));
+    let (ipv4, ipv6) = (!forwards_ipv4(interface), !forwards_ipv6(interface));
     Judgement { ipv4, ipv6, arp: ipv4, solicitations: ipv6 }
 }

@@ -15,6 +15,8 @@ pub enum Obstacle {
         /// Its kind: `bridge`.
         kind: String,
     },
+    /// It is a bridge itself.
+    Bridge,
     /// Other interfaces share it: macvlan, macvtap, ipvlan.
     Shared {
         /// Their names.
@@ -41,6 +43,11 @@ impl Obstacle {
                     "bond" | "team" => format!("filter {master} itself"),
                     _ => format!("take {interface} out of {master}, or filter where the frames leave it"),
                 },
+            ),
+            Self::Bridge => Caveat::new(
+                caveats::BRIDGE,
+                format!("{interface} is a bridge, which accepts frames for the MAC addresses of its ports, too"),
+                "filter where the frames leave it; with --force it drops those, as hosts send them for some time after the bridge's address changed",
             ),
             Self::Shared { names } => Caveat::new(
                 caveats::SHARED,
@@ -74,6 +81,9 @@ pub fn obstacles(netlink: &mut Netlink, link: &Link) -> Result<Vec<Obstacle>, Li
         let (name, kind) = master.map(|master| (master.name.clone(), master.kind.clone())).unwrap_or_default();
         found.push(Obstacle::PartOf { master: name, kind: kind.unwrap_or_else(|| "unknown kind".into()) });
     }
+    if link.kind.as_deref() == Some("bridge") {
+        found.push(Obstacle::Bridge);
+    }
     let shares = |other: &&Link| {
         let kind = other.kind.as_deref().unwrap_or_default();
         other.peer == Some(link.index)
@@ -84,12 +94,11 @@ pub fn obstacles(netlink: &mut Netlink, link: &Link) -> Result<Vec<Obstacle>, Li
     if !names.is_empty() {
         found.push(Obstacle::Shared { names });
     }
-    let forwards = |family: &&(&str, &str)| {
-        let key = format!("net/{}/conf/{}/forwarding", family.0, link.name);
-        sysctl::read(&key).is_ok_and(|value| value != "0")
-    };
     let families: Vec<&str> =
-        [("ipv4", "IPv4"), ("ipv6", "IPv6")].iter().filter(forwards).map(|family| family.1).collect();
+        [forwards_ipv4(&link.name).then_some("IPv4"), forwards_ipv6(&link.name).then_some("IPv6")]
+            .into_iter()
+            .flatten()
+            .collect();
     if !families.is_empty() {
         found.push(Obstacle::Forwarding { families: families.join(" and ") });
     }
@@ -98,4 +107,22 @@ pub fn obstacles(netlink: &mut Netlink, link: &Link) -> Result<Vec<Obstacle>, Li
         found.push(Obstacle::Promiscuous);
     }
     Ok(found)
+}
+
+/// Whether the host forwards IPv4 that arrives at an interface. A kernel without a family does not forward it.
+///
+/// Source: Linux Documentation/networking/ip-sysctl.rst.
+pub(crate) fn forwards_ipv4(interface: &str) -> bool {
+    is_on(&format!("net/ipv4/conf/{interface}/forwarding"))
+}
+
+/// The same of IPv6, for which `all` decides, or `force_forwarding` of the interface (Linux 6.17). Where the interface alone is set, the host is a
+/// router there by its own word.
+pub(crate) fn forwards_ipv6(interface: &str) -> bool {
+    let keys = ["all/forwarding".into(), format!("{interface}/forwarding"), format!("{interface}/force_forwarding")];
+    keys.iter().any(|key| is_on(&format!("net/ipv6/conf/{key}")))
+}
+
+fn is_on(key: &str) -> bool {
+    sysctl::read(key).is_ok_and(|value| value != "0")
 }

@@ -44,7 +44,7 @@ enum Place {
 
 impl NewFile {
     /// Begins the file that shall be at `path`, with `mode`. A symbolic link, a pipe and a socket there are replaced: another user may have put
-    /// them into the folder. Use [`Self::named`] for a path that the user named.
+    /// them into the folder. Use [`NamedFile`] for a path that the user named.
     ///
     /// # Errors
     /// `path` is a folder or a device; otherwise as open(2) has them.
@@ -67,23 +67,6 @@ impl NewFile {
                 Ok(Self { file, path, _folder: Some(folder), place: Place::Beside(beside) })
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Begins the file that the user named by `path`, for all to read. Links are followed as by [`followed`](crate::links::followed). A device or
-    /// a pipe there is written to itself; this waits until someone reads the pipe.
-    ///
-    /// # Errors
-    /// `PermissionDenied` for a link or a pipe of another user; otherwise as open(2) has them.
-    pub fn named(path: &Path) -> io::Result<Self> {
-        let reached = reach(path)?;
-        match reached.there {
-            Some((there, kind)) if kind != FileType::RegularFile => {
-                // This very one, not what takes its place meanwhile.
-                let file = open(by_descriptor(&there), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?.into();
-                Ok(Self { file, path: reached.path, _folder: None, place: Place::Itself })
-            }
-            _ => Self::create(&reached.path, PUBLIC),
         }
     }
 
@@ -140,20 +123,64 @@ impl Drop for NewFile {
     }
 }
 
+/// A file that the user named, to be written later: in the folder that has the name now, whatever has it then.
+///
+/// Who may rename things in that folder's parent could put a link to any other folder in its place.
+#[derive(Debug)]
+pub struct NamedFile {
+    /// The folder; of a device or a pipe, that itself.
+    opened: OwnedFd,
+    /// The file's name in it; `None` for a device or a pipe.
+    name: Option<OsString>,
+}
+
+impl NamedFile {
+    /// Looks up `path`. Links are followed as by [`followed`](crate::links::followed).
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a link or a pipe of another user; otherwise as open(2) has them.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let reached = reach(path)?;
+        match reached.there {
+            Some((_, FileType::Directory)) => Err(Errno::ISDIR.into()),
+            Some((there, kind)) if kind != FileType::RegularFile => Ok(Self { opened: there, name: None }),
+            _ => {
+                let name = reached.path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                Ok(Self { opened: open(parent(&reached.path), flags, Mode::empty())?, name: Some(name) })
+            }
+        }
+    }
+
+    /// Begins to write it, for all to read. A device or a pipe is written to itself; this waits until someone reads the pipe.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`].
+    pub fn begin(&self) -> io::Result<NewFile> {
+        let path = by_descriptor(&self.opened);
+        if let Some(name) = &self.name {
+            return NewFile::create(&path.join(name), PUBLIC);
+        }
+        // This very one, not what takes its place meanwhile.
+        let file = open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?.into();
+        Ok(NewFile { file, path, _folder: None, place: Place::Itself })
+    }
+
+    /// Writes it as a whole, in place of one that is there.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`] and [`NewFile::finish`].
+    pub fn write(&self, contents: impl AsRef<[u8]>) -> io::Result<()> {
+        complete(self.begin()?, contents)
+    }
+}
+
 /// Writes the file at `path` as a whole, in place of one that is there.
 ///
 /// # Errors
 /// As [`NewFile::create`] and [`NewFile::finish`].
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     complete(NewFile::create(path, PUBLIC)?, contents)
-}
-
-/// The same for a path that the user named, see [`NewFile::named`].
-///
-/// # Errors
-/// As [`NewFile::named`] and [`NewFile::finish`].
-pub fn write_named(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
-    complete(NewFile::named(path)?, contents)
 }
 
 fn complete(new: NewFile, contents: impl AsRef<[u8]>) -> io::Result<()> {
@@ -200,6 +227,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    fn write_named(path: &Path, contents: &str) -> io::Result<()> {
+        NamedFile::at(path)?.write(contents)
+    }
 
     struct Folder(PathBuf);
 
@@ -281,6 +312,31 @@ mod tests {
         std::os::unix::fs::symlink(&other, &named).unwrap();
         new.finish().unwrap();
         assert!(moved.join("a").exists() && !other.join("a").exists());
+    }
+
+    /// Also a second time, as a status file is written again and again.
+    #[test]
+    fn what_the_user_named_stays_in_the_folder_of_the_start() {
+        let folder = Folder::new("later");
+        let (named, moved, other) = (folder.0.join("named"), folder.0.join("moved"), folder.0.join("other"));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("a"), "kept").unwrap();
+        let later = NamedFile::at(&named.join("a")).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        std::os::unix::fs::symlink(&other, &named).unwrap();
+        for text in ["one", "two"] {
+            later.write(text).unwrap();
+            assert_eq!(fs::read(moved.join("a")).unwrap(), text.as_bytes());
+        }
+        // A link there was not there at the start: it is replaced.
+        fs::remove_file(moved.join("a")).unwrap();
+        std::os::unix::fs::symlink(other.join("a"), moved.join("a")).unwrap();
+        later.write("three").unwrap();
+        assert_eq!(
+            (fs::read(other.join("a")).unwrap(), fs::read(moved.join("a")).unwrap()),
+            (b"kept".into(), b"three".into())
+        );
     }
 
     #[test]

@@ -5,13 +5,14 @@
 //!
 //! Source: open(2), proc(5) (`/proc/PID/fd`), readlink(2).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, unlinkat};
 
 use crate::links::reach;
 
@@ -44,11 +45,44 @@ impl OpenFolder {
         Self::open(path)
     }
 
+    /// Makes a folder in it, for this user alone.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `PermissionDenied` where another user put one in its place; others as of mkdir(2).
+    pub fn make_child(&self, name: &OsStr) -> io::Result<Self> {
+        mkdirat(&*self.0, name, Mode::RWXU)?;
+        let child = openat(&*self.0, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if fstat(&child)?.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Self(Arc::new(child)))
+    }
+
+    /// Removes the folder `child` of that name, with the files in it.
+    ///
+    /// # Errors
+    /// As of unlink(2) and rmdir(2): another folder has the name, which is not empty.
+    pub fn remove_child(&self, name: &OsStr, child: &Self) -> io::Result<()> {
+        for file in fs::read_dir(child.path())? {
+            fs::remove_file(file?.path())?;
+        }
+        Ok(unlinkat(&*self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// A way to it that no rename changes, for as long as it is open.
     pub fn path(&self) -> PathBuf {
         by_descriptor(&*self.0)
     }
 }
+
+/// The same one, not another of the same name.
+impl PartialEq for OpenFolder {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OpenFolder {}
 
 /// The way to what is open, whatever its name is by now.
 pub(crate) fn by_descriptor(open: impl AsFd) -> PathBuf {

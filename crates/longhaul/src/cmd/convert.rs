@@ -13,14 +13,13 @@ use longhaul_captures::reader::{CaptureAccount, Captures};
 use longhaul_captures::spool::Mark;
 use longhaul_captures::writer::{CaptureWriter, Form, WriteError};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file::NewFile;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
 
 use crate::captures::source::standard_input;
 use crate::captures::{missing_parts, unsupported_links};
-use crate::output::{Envelope, Failure, Outcome, print_caveats, print_result, say};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_caveats, print_result, say};
 
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
@@ -96,7 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     args.overwrite.file(Some(to))?;
     let began = monotonic();
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
-    let Written { packets, bytes, account } = write_capture(from, to, options)?;
+    let Written { packets, bytes, account } = write_capture(from, &to.clone().into(), options)?;
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
@@ -135,17 +134,17 @@ pub(crate) struct Written {
 }
 
 /// Writes the captures `from` into one at `to`, by its name; `-` is stdout, as pcapng.
-pub(crate) fn write_capture(from: &[PathBuf], to: &Path, options: WriterOptions) -> Result<Written, Failure> {
+pub(crate) fn write_capture(from: &[PathBuf], to: &OutputFile, options: WriterOptions) -> Result<Written, Failure> {
     form_of(to)?;
     let from: Vec<PathBuf> = from.iter().map(|path| standard_input(path)).collect();
     let mut captures = Captures::open(&from, true)?;
-    let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_owned(), error));
+    let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_path_buf(), error));
     let (new, file, named) = if is_standard(to) {
         (None, File::from(standard_output()?), Path::new(STDOUT_FORM))
     } else {
-        let new = NewFile::named(to).map_err(failed)?;
+        let new = to.begin()?;
         let file = new.file().try_clone().map_err(failed)?;
-        (Some(new), file, to)
+        (Some(new), file, &**to)
     };
     let mut output = CaptureWriter::begin(named, file, &captures.interfaces(), options)?;
     let mut packets = 0_u64;

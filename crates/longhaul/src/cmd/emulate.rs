@@ -1,11 +1,9 @@
 //! `longhaul emulate`.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
 
 use longhaul_emulator::{Attachment, HopStatus, OwnFault, PortStatus, Running, Status};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::new_file;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_path::preset;
@@ -19,7 +17,7 @@ use crate::output::live::Stamp;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::status;
-use crate::output::{Envelope, Failure, Outcome, ended_by, print_result, say};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, ended_by, print_result, say};
 
 /// How often the status file and the progress line are updated.
 const INTERVAL: Nanos = Nanos::from_secs(1);
@@ -44,7 +42,7 @@ pub(crate) struct Args {
     path: String,
     /// Write the status to this file every second
     #[arg(long, value_name = "FILE")]
-    stats: Option<PathBuf>,
+    stats: Option<OutputFile>,
     #[command(flatten)]
     prometheus: PrometheusArgs,
     #[command(flatten)]
@@ -202,11 +200,7 @@ fn progress(status: &Status) {
 }
 
 /// Readers always find a complete file.
-fn write_status(file: &Path, envelope: &impl serde::Serialize) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new("not_written", format!("--stats {}: {error}", file.display()))
-            .remedy("give a file in a writable folder")
-    };
-    let text = serde_json::to_string(envelope).map_err(|error| failed(error.into()))?;
-    new_file::write_named(file, text + "\n").map_err(failed)
+fn write_status(file: &OutputFile, envelope: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(envelope).map_err(|error| Failure::unwritable(file, error))?;
+    file.write(&(text + "\n")).map_err(|failure| failure.remedy("give --stats a file in a writable folder"))
 }

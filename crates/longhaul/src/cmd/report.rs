@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, with_flags, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text, with_flags};
 
 /// Show results of experiments once more, or several side by side
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     markdown: bool,
     /// Write a page of HTML
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON
@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let several = saved.len() > 1;
     if let Some(file) = &args.html {
         let page = if several { beside.to_html() } else { saved[0].1.to_html() };
-        write_named(file, &with_flags(&page))?;
+        file.write(&with_flags(&page))?;
     }
     if args.json {
         let parameters = Parameters { results: &args.results };

@@ -30,7 +30,7 @@ use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, with_flags, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, with_flags};
 
 /// How long round trips are measured without load.
 const IDLE_TIME: Nanos = Nanos::from_secs(1);
@@ -96,7 +96,7 @@ pub(crate) struct TestArgs {
     json: bool,
     /// Draw the test over time in this HTML file
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    pub(crate) html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON lines: one per interval, then the result
@@ -232,7 +232,7 @@ pub(crate) struct Tested {
     /// Where to save the result.
     pub(crate) folder: Option<Folder>,
     /// Where to draw it.
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     started_at: String,
     stop: Stop,
     json: bool,
@@ -259,7 +259,7 @@ impl Tested {
         let envelope = Envelope::new(schema, self.started_at, parameters, results, Caveat::unique(caveats))
             .with_hosts(Hosts::of(&self.end));
         let saved = self.folder.map_or(Ok(()), |folder| folder.save(&envelope));
-        let drawn = self.html.as_deref().map_or(Ok(()), |file| {
+        let drawn = self.html.as_ref().map_or(Ok(()), |file| {
             let tested = Page {
                 title,
                 longhaul: envelope.longhaul.into(),
@@ -267,7 +267,7 @@ impl Tested {
                 caveats: &envelope.caveats,
                 text: text(&envelope.parameters, &envelope.result),
             };
-            write_named(file, &page(&self.end, &envelope.result, tested))
+            file.write(&page(&self.end, &envelope.result, tested))
         });
         print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
         if let Err(failure) = saved.and(drawn) {

@@ -1,5 +1,6 @@
 //! Output that all commands share: the result envelope, errors, exit codes.
 
+mod file;
 mod flags;
 pub(crate) mod live;
 mod locale;
@@ -16,7 +17,6 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use longhaul_kernel::new_file;
 use longhaul_kernel::signals::{Stop, StopSignal};
 pub(crate) use longhaul_result::Envelope;
 use longhaul_result::{Caveat, CaveatCode};
@@ -26,12 +26,8 @@ use longhaul_units::{is_obeyed, nearest};
 use serde::Serialize;
 
 use crate::Cli;
+pub(crate) use crate::output::file::OutputFile;
 pub(crate) use crate::output::flags::with_flags;
-
-/// Writes a file that the user named, or nothing.
-pub(crate) fn write_named(file: &Path, text: &str) -> Result<(), Failure> {
-    new_file::write_named(file, text).map_err(|error| Failure::unwritable(file, error))
-}
 
 /// How a command ends.
 pub(crate) type Outcome = Result<ExitCode, Failure>;

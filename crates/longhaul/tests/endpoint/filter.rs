@@ -398,10 +398,15 @@ fn what_would_break_is_refused() {
         ("link set lf0 promisc on", "promiscuous"),
         ("net/ipv4/conf/lf0/forwarding", "forwarding"),
         ("net/ipv6/conf/lf0/forwarding", "forwarding"),
+        // The kernel goes by the first.
+        ("net/ipv6/conf/all/forwarding net/ipv6/conf/lf0/forwarding=0", "forwarding"),
     ] {
         let Some(hosts) = Hosts::new() else { return };
         if setup.starts_with("net/") {
-            hosts.ours.enter(|| longhaul_kernel::sysctl::write(setup, "1")).unwrap().unwrap();
+            for set in setup.split(' ') {
+                let (key, value) = set.split_once('=').unwrap_or((set, "1"));
+                hosts.ours.enter(|| longhaul_kernel::sysctl::write(key, value)).unwrap().unwrap();
+            }
         } else if let Err(why) = hosts.try_ip(setup) {
             longhaul_testing::skipped!("{why}");
             continue;
@@ -422,6 +427,38 @@ fn what_would_break_is_refused() {
         let judged = [&judges["ipv4_addresses"], &judges["ipv6_addresses"]];
         assert_eq!(judged, [!setup.starts_with("net/ipv4"), !setup.starts_with("net/ipv6")], "{setup}: {judges:#}");
     }
+}
+
+/// A bridge accepts frames for its ports. A tunnel has no Ethernet header: what stands in its place are IP addresses.
+#[test]
+fn interfaces_that_are_no_ends_of_ethernet_are_refused() {
+    for (setup, name, code) in
+        [("link add lbr type bridge", "lbr", "bridge"), ("tuntap add ltu mode tun", "ltu", "no_ethernet")]
+    {
+        let Some(hosts) = Hosts::new() else { return };
+        if let Err(why) = hosts.try_ip(setup) {
+            longhaul_testing::skipped!("{why}");
+            continue;
+        }
+        let output = hosts.run(&["filter", "attach", name, "--enforce", "--json", "-t", "10ms"]);
+        assert_eq!(object(&output.stdout)["error"]["code"], code, "{output:?}");
+    }
+}
+
+/// The interface has another name when forwarding is turned on.
+#[test]
+fn a_renamed_interface_is_followed() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut following = hosts.ours.enter(|| Following::begin("lf0")).unwrap().unwrap();
+    let options = FilterOptions { enforce: true, ..FilterOptions::default() };
+    let index = hosts.ours.enter(|| Netlink::open().unwrap().index_of("lf0").unwrap()).unwrap();
+    let filter = hosts.ours.enter(|| Filter::attach(index, &options)).unwrap().unwrap();
+    let tell = |following: &mut Following| hosts.ours.enter(|| following.tell(&filter)).unwrap().unwrap();
+    assert!(tell(&mut following) && !tell(&mut following));
+    hosts.try_ip("link set lf0 name lf9").unwrap();
+    tell(&mut following);
+    hosts.ours.enter(|| longhaul_kernel::sysctl::write("net/ipv4/conf/lf9/forwarding", "1")).unwrap().unwrap();
+    assert!(tell(&mut following), "forwarding is another judgement");
 }
 
 /// What lies on top of an interface, here in a namespace of its own as a container has it, keeps its frames; and tagged ones pass as long

@@ -47,7 +47,8 @@ impl SpoolFiles {
     /// Creates the folder and its first file.
     pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
-        Self::create_in(OpenFolder::make(&spec.folder).map_err(failed)?, spec, meta)
+        let folder = spec.opened.clone().map_or_else(|| OpenFolder::make(&spec.folder), Ok).map_err(failed)?;
+        Self::create_in(folder, spec, meta)
     }
 
     /// Creates the first file in `folder`, which the spec only names.
@@ -233,6 +234,7 @@ mod tests {
         fs::create_dir_all(&other).unwrap();
         let spec = SpoolSpec {
             folder: named.clone(),
+            opened: None,
             replace: false,
             roll_bytes: Bytes(4096),
             roll_time: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_kernel::link::LinkError;
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_kernel::packet::OpenError;
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_session::SessionError;
@@ -55,6 +56,8 @@ pub struct CaptureSpec {
 pub struct SpoolSpec {
     /// The folder. It is created if it is missing.
     pub folder: PathBuf,
+    /// The folder itself, where it is open already; `folder` then only names it.
+    pub opened: Option<OpenFolder>,
     /// A spool that is there is removed; else its folder is [`CaptureError::Occupied`].
     pub replace: bool,
     /// A new file begins at this length.

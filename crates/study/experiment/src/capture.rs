@@ -33,6 +33,7 @@ pub(crate) fn start(folder: &Path, host: &str) -> Result<Running, CaptureError> 
         stream: None,
         spool: Some(SpoolSpec {
             folder: folder.to_owned(),
+            opened: None,
             replace: false,
             roll_bytes: Bytes(1 << 30),
             roll_time: None,

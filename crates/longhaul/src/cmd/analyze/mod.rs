@@ -25,7 +25,7 @@ use crate::captures::selected::Selected;
 use crate::captures::source::{End, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
 
 const EXAMPLES: &str = "\
 Example:
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     overwrite: Overwrite,
     /// Draw the largest flows over time as an HTML page into this file; reads the captures twice
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -238,7 +238,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         folder.save(&envelope)?;
     }
     if let (Some(file), Some(page)) = (&args.html, page) {
-        write_named(file, &page)?;
+        file.write(&page)?;
     }
     print_result(&envelope, args.json, |result| text(result, args.worst));
     Ok(ExitCode::SUCCESS)

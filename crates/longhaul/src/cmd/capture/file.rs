@@ -1,20 +1,27 @@
 //! `longhaul capture -w FILE`: a spool while it runs, since that stays readable whatever happens, and one file at its end.
 
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::writer::Form;
 use longhaul_kernel::link::Netlink;
+use longhaul_kernel::links::parent;
+use longhaul_kernel::open_folder::OpenFolder;
 
 use crate::cmd::convert::write_capture;
-use crate::output::Failure;
+use crate::output::{Failure, OutputFile};
 
-/// The file to write, and the spool that it is written from.
+/// The file to write, and the spool that it is written from. Who may rename things in its folder cannot put another spool in the place of this one.
 #[derive(Debug)]
 pub(super) struct IntoFile {
-    pub(super) file: PathBuf,
+    pub(super) file: OutputFile,
+    /// The spool's folder, by name and itself.
     pub(super) spool: PathBuf,
+    pub(super) opened: OpenFolder,
+    /// What the spool is in, and its name there.
+    folder: OpenFolder,
+    name: OsString,
 }
 
 impl IntoFile {
@@ -26,10 +33,14 @@ impl IntoFile {
     /// The file `file`, whose spool lies beside it.
     pub(super) fn at(file: &Path) -> Result<Self, Failure> {
         Form::of(file)?;
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let spool = folder.join(format!(".{name}.{}.spool", std::process::id()));
-        Ok(Self { file: file.to_owned(), spool })
+        let mut name = OsString::from(".");
+        name.push(file.file_name().unwrap_or_default());
+        name.push(format!(".{}.spool", std::process::id()));
+        let spool = parent(file).join(&name);
+        let failed = |error| Failure::unwritable(&spool, error);
+        let folder = OpenFolder::open(parent(file)).map_err(failed)?;
+        let opened = folder.make_child(&name).map_err(failed)?;
+        Ok(Self { file: file.to_owned().into(), spool, opened, folder, name })
     }
 
     /// Where packets go, for the first line.
@@ -40,10 +51,20 @@ impl IntoFile {
     /// Writes the file, and removes the spool. Where that fails, the spool stays.
     pub(super) fn write(&self) -> Result<(), Failure> {
         let options = WriterOptions { snippets: true, ..WriterOptions::default() };
-        write_capture(std::slice::from_ref(&self.spool), &self.file, options).map_err(|failure| {
+        write_capture(&[self.opened.path()], &self.file, options).map_err(|failure| {
             failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display()))
         })?;
-        fs::remove_dir_all(&self.spool).map_err(|error| Failure::unwritable(&self.spool, error))
+        self.folder.remove_child(&self.name, &self.opened).map_err(|error| Failure::unwritable(&self.spool, error))
+    }
+}
+
+impl Drop for IntoFile {
+    /// A spool that never began.
+    fn drop(&mut self) {
+        let is_empty = std::fs::read_dir(self.opened.path()).is_ok_and(|mut files| files.next().is_none());
+        if is_empty {
+            let _ = self.folder.remove_child(&self.name, &self.opened);
+        }
     }
 }
 

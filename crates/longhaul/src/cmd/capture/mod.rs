@@ -149,10 +149,7 @@ pub(crate) struct Parameters<'a> {
 pub(crate) fn run(mut args: Args) -> Outcome {
     args.resolve()?;
     let into = args.file()?;
-    if let Some(into) = &into {
-        args.output = Some(into.spool.clone());
-    }
-    let mut spec = args.spec()?;
+    let mut spec = args.spec(into.as_ref())?;
     let signals = |error| Failure::new("signals", error);
     // Resolve names before signals are caught: a signal then ends the program at once.
     spec.logging = args.to.targets(spec.snap_bytes)?;
@@ -188,7 +185,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         rings,
         output: match &into {
             _ if args.to_stdout => Some("-".into()),
-            Some(into) => Some(into.file.clone()),
+            Some(into) => Some(into.file.to_path_buf()),
             None => args.output.clone(),
         },
         to: &args.to.to,
@@ -293,7 +290,7 @@ impl Args {
         folder.chain(self.to.to.iter().map(|host| format!("logging host {host}"))).collect::<Vec<_>>().join(", ")
     }
 
-    fn spec(&self) -> Result<CaptureSpec, Failure> {
+    fn spec(&self, into: Option<&IntoFile>) -> Result<CaptureSpec, Failure> {
         let snap_bytes = if self.snap == 0 { 65_535 } else { self.snap };
         if !(14..=65_535).contains(&snap_bytes) {
             return Err(Failure::usage(format!(
@@ -324,8 +321,9 @@ impl Args {
             packets_most: self.packets,
             bytes_most: self.bytes.map(|bytes| bytes.0),
             stream: self.to_stdout.then(standard_output).transpose()?.map(Arc::new),
-            spool: self.output.clone().map(|folder| SpoolSpec {
+            spool: into.map(|into| into.spool.clone()).or(self.output.clone()).map(|folder| SpoolSpec {
                 folder,
+                opened: into.map(|into| into.opened.clone()),
                 replace: self.overwrite.allowed(),
                 roll_bytes,
                 roll_time: self.roll.roll_time,

@@ -27,7 +27,7 @@ use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::matched::{LONGER_SNIPPETS, matched};
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, print_result, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
 
 const EXAMPLES: &str = "\
 Example:
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     port: u16,
     /// Draw one-way delay, losses and intervals at both points into this HTML file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -211,7 +211,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             directions,
             text: text.clone(),
         };
-        write_named(file, &report.html())?;
+        file.write(&report.html())?;
     }
     print_result(&envelope, args.json, |_| text);
     Ok(ExitCode::SUCCESS)

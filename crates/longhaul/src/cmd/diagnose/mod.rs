@@ -31,7 +31,7 @@ use crate::caveats;
 use crate::cmd::test::Reach;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, say};
 
 /// More tests than any plan has.
 const MOST_STEPS: usize = 32;
@@ -123,7 +123,7 @@ pub(crate) struct Args {
     before: Option<PathBuf>,
     /// Draw the answer in this file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -187,7 +187,7 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     }
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(args, reach, &envelope)));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(args, reach, &envelope)));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
     if let Err(failure) = saved.and(drawn) {
         return Ok(failure.report_beside());

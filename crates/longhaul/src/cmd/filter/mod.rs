@@ -54,6 +54,12 @@ pub(crate) fn run(args: Args) -> Outcome {
 pub(crate) fn interface(name: &str) -> Result<(Netlink, Link), Failure> {
     let mut netlink = Netlink::open().map_err(|error| no_link(name, &error))?;
     let link = netlink.link_by_name(name).map_err(|error| no_link(name, &error))?;
+    if link.mac.is_none() {
+        let message = format!("{name} has no Ethernet header, which the filter judges by");
+        return Err(
+            Failure::new("no_ethernet", message).remedy("filter the interface that the tunnel's packets arrive at")
+        );
+    }
     Ok((netlink, link))
 }
 

@@ -1,7 +1,6 @@
 //! `longhaul lab try`: a path in one line, and a program on its client host.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
 
 use longhaul_kernel::signals;
 use longhaul_lab::control::Client;
@@ -13,7 +12,7 @@ use super::tied::TiedLab;
 use super::{MakingArgs, came_up, control_failure};
 use crate::cmd::cc::exit_code;
 use crate::output::overwrite::Overwrite;
-use crate::output::{Failure, Outcome, plain, print_caveats, say, write_named};
+use crate::output::{Failure, Outcome, OutputFile, plain, print_caveats, say};
 
 /// Run a program, or a shell, over a path that one line describes
 ///
@@ -41,7 +40,7 @@ pub(super) struct Args {
     queue: Option<QueueSize>,
     /// Write the path file here, not to stderr; `lab up FILE` makes the path again
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Name of the lab [default: try-PID]
@@ -63,7 +62,7 @@ pub(super) fn run(args: Args) -> Outcome {
     args.overwrite.file(args.output.as_deref())?;
     let path = args.path()?;
     match &args.output {
-        Some(output) => write_named(output, &path.to_toml())?,
+        Some(output) => output.write(&path.to_toml())?,
         None => eprint!("{}", plain(&path.to_toml())),
     }
     let lab = TiedLab::up(args.making.spec(name), &path)?;

@@ -21,7 +21,7 @@ use crate::args::quantity::seconds;
 use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, open_folder_at, read_result};
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text};
 
 /// The script of `--netem`.
 const SCRIPT: &str = "netem.sh";
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     measured: Vec<PathBuf>,
     /// Write the path into this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
     /// Give the path this name in its file [default: the name of the measurement]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let profile = Profile::of(&measured.probes, &options)
         .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured[0].display())))?;
     if let Some(file) = &args.output {
-        write_named(file, &profile.path_file)?;
+        file.write(&profile.path_file)?;
     }
     let netem = args.netem.as_deref().map(|folder| write_netem(folder, &profile)).transpose()?;
     if args.json {

@@ -43,7 +43,7 @@ use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result};
 
 /// What jitter shows well at, and what a host hardly notices.
 const SERVER_INTERVAL: Nanos = Nanos::from_millis(10);
@@ -127,7 +127,7 @@ pub(crate) struct Args {
     resume: Option<PathBuf>,
     /// Draw round trips over time, by how rare they are and by size in this HTML file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -244,7 +244,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all)).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&envelope)));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope)));
     print_result(&envelope, args.json, text::rtt::report);
     if let Err(failure) = saved.and(drawn) {
         // The result is printed already; with --json it is the only object.

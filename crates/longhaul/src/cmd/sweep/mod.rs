@@ -29,7 +29,7 @@ use crate::output::live::{Lines, Show, Stamp};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, print_text, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, print_text};
 
 /// What a test takes beside its own time: connecting, waiting for the last packet, the report.
 const AROUND_A_TEST: Nanos = Nanos::from_millis(1_300);
@@ -112,7 +112,7 @@ pub(crate) struct Args {
     plan: bool,
     /// Draw a heat map of each metric in this HTML file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     /// Save the result in this folder
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -218,7 +218,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let result = SweepResult::new(results);
     let envelope = Envelope::new(SWEEP_SCHEMA, started_at.to_string(), asked, result, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_deref().map_or(Ok(()), |file| write_named(file, &page(&envelope)));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope)));
     print_result(&envelope, args.json, text::sweep::report);
     if let Err(failure) = saved.and(drawn) {
         // The result is printed already; with --json it is the only object.

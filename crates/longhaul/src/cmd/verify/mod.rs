@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::args::quantity::seconds;
 use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text};
 
 /// Ends the command where path and measurement differ or it cannot be said.
 const NOT_WITHIN: u8 = 3;
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     seed: u64,
     /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON
@@ -107,9 +107,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let exit = if found.verdict == Verdict::Within { ExitCode::SUCCESS } else { ExitCode::from(NOT_WITHIN) };
     let names: Vec<String> = args.against.iter().map(|path| path.display().to_string()).collect();
     let against = names.join(" and ");
-    let drawn = args.html.as_deref().map_or(Ok(()), |file| {
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| {
         let (path, against, longhaul) = (args.path.clone(), against.clone(), env!("CARGO_PKG_VERSION").to_owned());
-        write_named(file, &Report { path, against, longhaul, started_at: started_at.clone(), found: &found }.html())
+        file.write(&Report { path, against, longhaul, started_at: started_at.clone(), found: &found }.html())
     });
     if args.json {
         let parameters = Parameters {

@@ -29,7 +29,7 @@ use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, plain, print_caveats, print_json, print_text, write_named};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, plain, print_caveats, print_json, print_text};
 
 /// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     /// Draw the TCP connections over time in this HTML file
     #[arg(long, value_name = "FILE", conflicts_with = "udp")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
     /// Print JSON
@@ -160,7 +160,7 @@ impl WatchParameters {
 struct Asked {
     parameters: WatchParameters,
     /// Where to draw it.
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
     started_at: String,
     json: bool,
     /// Stdout belongs to a command.
@@ -188,7 +188,7 @@ impl Asked {
         let Watched { schema, result, caveats, text } = watched;
         let envelope = Envelope::new(schema, self.started_at, self.parameters, result, Caveat::unique(caveats));
         let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-        let drawn = self.html.as_deref().map_or(Ok(()), |file| {
+        let drawn = self.html.as_ref().map_or(Ok(()), |file| {
             let tested = Page {
                 title: envelope.parameters.title(),
                 longhaul: envelope.longhaul.into(),
@@ -196,7 +196,7 @@ impl Asked {
                 caveats: &envelope.caveats,
                 text: text(&envelope.result),
             };
-            write_named(file, &page(&envelope.result, tested))
+            file.write(&page(&envelope.result, tested))
         });
         if self.json {
             print_json(&envelope);

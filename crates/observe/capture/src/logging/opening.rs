@@ -175,6 +175,7 @@ fn admit(
         let spec = SpoolSpec {
             replace: false,
             folder: folder.path().to_owned(),
+            opened: None,
             roll_bytes: options.roll_bytes,
             roll_time: options.roll_time,
             keep_bytes: options.keep_bytes,
