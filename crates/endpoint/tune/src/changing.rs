@@ -34,7 +34,7 @@ pub fn apply<'a>(
     if terms.persist && !store.is_first {
         return Err(TuneError::NotFirst);
     }
-    let _lock = store.lock()?;
+    let (store, _lock) = &store.lock()?;
     let earlier = store.load()?;
     let boot_id = boot_id()?;
     if earlier.as_ref().is_some_and(|state| state.boot_id == boot_id && !(state.confirmed && state.is_complete())) {
@@ -157,7 +157,7 @@ fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
 /// # Errors
 /// [`TuneError::Nothing`]; [`TuneError::Pending`] where the command was killed while it changed them; [`TuneError::Store`], [`TuneError::DropIn`].
 pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
-    let _lock = store.lock()?;
+    let (store, _lock) = &store.lock()?;
     let state = store.load()?.ok_or(TuneError::Nothing)?;
     if state.boot_id != boot_id()? || !state.is_complete() {
         return Err(TuneError::Pending);
@@ -171,7 +171,7 @@ pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
 /// # Errors
 /// [`TuneError::Nothing`], [`TuneError::Store`]. What could not be put back is in the result.
 pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
-    let _lock = store.lock()?;
+    let (store, _lock) = &store.lock()?;
     let state = store.load()?.ok_or(TuneError::Nothing)?;
     put_back(store, state, step)
 }
@@ -181,7 +181,7 @@ pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneE
 /// # Errors
 /// [`TuneError::Store`].
 pub fn undo_unconfirmed(store: &Store, pid: u32) -> Result<Option<Vec<PutBack>>, TuneError> {
-    let _lock = store.lock()?;
+    let (store, _lock) = &store.lock()?;
     match store.load()? {
         Some(state) if state.pid == pid && !state.confirmed => put_back(store, state, &mut || {}).map(Some),
         _ => Ok(None),

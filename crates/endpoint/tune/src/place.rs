@@ -96,9 +96,9 @@ pub(crate) fn network_of(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, bits))
 }
 
-/// What the kernel takes for the name of an interface (dev_valid_name).
+/// What the kernel takes for the name of an interface (dev_valid_name): no less, or what was set could not be put back.
 pub(crate) fn is_link(name: &str) -> bool {
-    let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':'].contains(&letter);
+    let is_plain = |letter: char| !matches!(letter, '/' | ':' | ' ' | '\t'..='\r' | '\0');
     !["", ".", ".."].contains(&name) && name.len() < 16 && name.chars().all(is_plain)
 }
 
@@ -133,7 +133,7 @@ mod tests {
             assert!(!Place::sysctl(key).is_known(), "{key}");
         }
         let ring = |link: &str| Place::Ring { link: link.into(), receive: true };
-        assert!(ring("eth0.7").is_known());
+        assert!(ring("eth0.7").is_known() && ring("a\u{1b}[31m").is_known() && ring("a\u{3000}b").is_known());
         let route = |network: &str| Place::Route { network: network.into(), part: RoutePart::FirstWindow };
         assert!(route("0.0.0.0/0").is_known() && route("2001:db8::/32").is_known());
         assert!(!route("10.0.0.0/33").is_known() && !route("10.0.0.0").is_known() && !route("x/8").is_known());

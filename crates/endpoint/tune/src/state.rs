@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use longhaul_kernel::links::refuse_link_of_another;
+use longhaul_kernel::links::{parent, refuse_link_of_another};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_kernel::sysctl;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,10 @@ impl State {
 /// Where the state of the calling thread's network namespace is kept.
 #[derive(Debug, Clone)]
 pub struct Store {
+    /// As it was named.
     pub(crate) folder: PathBuf,
+    /// The folder itself, once it is locked.
+    opened: Option<OpenFolder>,
     pub(crate) etc: PathBuf,
     /// The namespace is the machine's first one.
     pub(crate) is_first: bool,
@@ -120,7 +124,7 @@ impl Store {
         let (cookie, inode) = namespace().map_err(TuneError::Namespace)?;
         // Before Linux 5.14 there is no cookie.
         let name = if cookie == 0 { format!("net-inode-{inode}") } else { format!("net-{cookie}") };
-        Ok(Self { folder: folder.to_owned(), etc: ETC.into(), is_first: cookie <= 1, name })
+        Ok(Self { folder: folder.to_owned(), opened: None, etc: ETC.into(), is_first: cookie <= 1, name })
     }
 
     /// With drop-ins below `folder` in place of `/etc`.
@@ -139,12 +143,19 @@ impl Store {
         self.folder.join(format!("{}.json", self.name))
     }
 
+    /// The same file, whatever has the folder's name by now.
+    fn place(&self) -> PathBuf {
+        let folder = self.opened.as_ref().map_or_else(|| self.folder.clone(), OpenFolder::path);
+        folder.join(format!("{}.json", self.name))
+    }
+
     fn failed(&self, source: io::Error) -> TuneError {
         TuneError::Store { path: self.file(), source }
     }
 
-    /// Waits for others that change settings at this moment, and keeps them away.
-    pub(crate) fn lock(&self) -> Result<Lock, TuneError> {
+    /// Waits for others that change settings at this moment, and keeps them away. The state is read and written in the very folder that was
+    /// locked.
+    pub(crate) fn lock(&self) -> Result<(Self, Lock), TuneError> {
         let lock = || {
             refuse_link_of_another(&self.folder)?;
             fs::create_dir_all(self.folder.parent().unwrap_or(Path::new("/")))?;
@@ -152,7 +163,9 @@ impl Store {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            let folder = fs::metadata(&self.folder)?;
+            let opened = OpenFolder::open(&self.folder)?;
+            let place = opened.path();
+            let folder = fs::metadata(&place)?;
             // Who may write there could have settings put back to what he likes.
             let own = fs::metadata("/proc/self")?.uid();
             if folder.permissions().mode() & 0o022 != 0 || ![0, own].contains(&folder.uid()) {
@@ -162,39 +175,25 @@ impl Store {
             // Who can open it can hold its lock, for as long as he likes.
             // A folder that a person named may have other things in it, and stays as it is.
             if self.folder == Path::new(STATE_FOLDER) && folder.permissions().mode() & 0o777 != FOLDER {
-                fs::set_permissions(&self.folder, fs::Permissions::from_mode(FOLDER))?;
+                fs::set_permissions(&place, fs::Permissions::from_mode(FOLDER))?;
             }
             // The folder itself: there is no file to leave behind.
-            let folder = File::open(&self.folder)?;
+            let folder = File::open(&place)?;
             folder.lock()?;
-            self.remove_parts()?;
-            Ok(Lock(folder))
+            remove_parts(&place)?;
+            Ok((Self { opened: Some(opened), ..self.clone() }, Lock(folder)))
         };
         lock().map_err(|source| self.failed(source))
     }
 
-    /// Removes what a command left that was killed while a state took the place of another. Who has the lock is the only one that writes.
-    fn remove_parts(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(".net-") && name.ends_with(".part") {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
     /// The state; `None` where nothing is changed.
     pub(crate) fn load(&self) -> Result<Option<State>, TuneError> {
-        let file = self.file();
-        let text = match read_text(&file, MOST_BYTES) {
+        let text = match read_text(&self.place(), MOST_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(error)),
         };
-        let broken = |why: String| TuneError::Broken { path: file.clone(), why };
+        let broken = |why: String| TuneError::Broken { path: self.file(), why };
         let state: State = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         if state.schema != SCHEMA {
             return Err(broken(format!("its form is not {SCHEMA}")));
@@ -209,16 +208,30 @@ impl Store {
     pub(crate) fn save(&self, state: &State) -> Result<(), TuneError> {
         let save = || {
             let text = serde_json::to_string_pretty(state)? + "\n";
-            write_through(&self.file(), text.as_bytes(), PRIVATE)
+            write_through(&self.place(), text.as_bytes(), PRIVATE)
         };
         save().map_err(|source| self.failed(source))
     }
 
     /// Removes the state: all is as it was.
     pub(crate) fn remove(&self) -> Result<(), TuneError> {
-        let gone = fs::remove_file(self.file()).and_then(|()| File::open(&self.folder)?.sync_all());
+        let place = self.place();
+        let gone = fs::remove_file(&place).and_then(|()| File::open(parent(&place))?.sync_all());
         gone.map_err(|source| self.failed(source))
     }
+}
+
+/// Removes what a command left that was killed while a state took the place of another. Who has the lock is the only one that writes.
+fn remove_parts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".net-") && name.ends_with(".part") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a whole file, and has it and its name on the disk.
@@ -249,6 +262,20 @@ mod tests {
         fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o755)).unwrap();
         drop(store.lock().unwrap());
         assert_eq!(mode(), 0o755, "a folder that a person named");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Who may rename it in its parent puts another one in its place.
+    #[test]
+    fn what_is_read_is_of_the_folder_that_was_locked() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-swapped-{}", std::process::id()));
+        let store = Store::open(&folder.join("states")).unwrap();
+        let (locked, lock) = store.lock().unwrap();
+        fs::rename(folder.join("states"), folder.join("moved")).unwrap();
+        fs::create_dir(folder.join("states")).unwrap();
+        fs::write(store.file(), "planted").unwrap();
+        assert!(store.load().is_err() && locked.load().unwrap().is_none());
+        drop(lock);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,9 +1,9 @@
 //! The controls that look at delay: Illinois, YeAH, Vegas, FAST, Compound.
 
 use crate::native::{Event, Native, State};
-use longhaul_congestion::Algorithm;
+use longhaul_congestion::{Algorithm, Variant};
 
-use crate::flow::{MS, ack, linux, paper, round_trip, set_window};
+use crate::flow::{MS, ack, changed, linux, paper, round_trip, set_window};
 
 /// What `round_trips` of `rtt_ms` come to at a window that is put back to `cwnd` before each.
 fn steady(flow: &mut Native, cwnd: u32, rtt_ms: u32, round_trips: u32) -> u32 {
@@ -98,6 +98,71 @@ fn yeah_among_greedy_flows_is_reno() {
     assert_eq!(flow.ssthresh(), 100, "more than 16 slow round trips in a row");
     set_window(&mut flow, 200);
     assert_eq!(ack(&mut flow, 200), 201, "and Reno's growth");
+}
+
+/// Baiocchi, Castellani, Vacirca 2007: more than α packets of its own in queues make it slow, and it takes them out.
+#[test]
+fn yeah_is_slow_beyond_alpha() {
+    let after = |change: &str, rtt_ms| {
+        let mut flow = changed(Algorithm::Yeah, Variant::Paper, change, 1000);
+        steady(&mut flow, 1000, 100, 2);
+        steady(&mut flow, 1000, rtt_ms, 2)
+    };
+    assert!((915..=922).contains(&after("alpha=80", 109)), "1000·9/109 = 82");
+    assert_eq!((after("alpha=90", 109), after("alpha=200", 111)), (1010, 1010), "fast");
+}
+
+/// A YeAH flow that Reno flows would leave about 731 packets: so much it keeps when it empties the queue.
+fn yeah_beside_reno(variant: Variant, change: &str) -> Native {
+    let mut flow = changed(Algorithm::Yeah, variant, change, 1900);
+    steady(&mut flow, 1900, 100, 2);
+    // 1900·30/130 = 438 packets are taken out, and half of the rest is Reno's.
+    steady(&mut flow, 1900, 130, 2);
+    flow
+}
+
+/// 1000·50/150 = 333 packets are queued: what it keeps of 1000.
+fn kept(flow: &mut Native) -> u32 {
+    steady(flow, 1000, 150, 2)
+}
+
+/// After more than ζ fast round trips no Reno flow is taken to be there.
+#[test]
+fn yeah_forgets_greedy_flows_after_zeta_fast_round_trips() {
+    let round_trips = |zeta: u32| {
+        (0..100).find(|fast| {
+            let mut flow = yeah_beside_reno(Variant::Paper, &format!("zeta={zeta}"));
+            steady(&mut flow, 1000, 100, *fast);
+            kept(&mut flow) < 700
+        })
+    };
+    let [ten, fifty] = [10, 50].map(|zeta| round_trips(zeta).unwrap());
+    assert_eq!(fifty - ten, 40, "{ten} {fifty}");
+    assert!((45..=52).contains(&fifty), "{fifty}");
+}
+
+/// A loss halves what Reno is taken to have; where it was none, the paper's variant has it back.
+#[test]
+fn yeah_undoes_what_was_no_loss() {
+    for (variant, least) in [(Variant::Paper, 731), (Variant::Linux, 660)] {
+        let mut flow = yeah_beside_reno(variant, "zeta=50");
+        assert!(kept(&mut flow) >= 731);
+        let mut flow = yeah_beside_reno(variant, "zeta=50");
+        flow.ssthresh();
+        flow.undo();
+        let kept = kept(&mut flow);
+        assert!((least..least + 40).contains(&kept), "{variant:?}: {kept}");
+    }
+}
+
+/// In Linux an ACK that ends slow start adds nothing in congestion avoidance; by the paper its rest counts.
+#[test]
+fn illinois_ends_slow_start_with_an_ack() {
+    for (variant, grown) in [(Variant::Paper, 10), (Variant::Linux, 0)] {
+        let mut flow = changed(Algorithm::Illinois, variant, "good_rtts=10", 990);
+        flow.socket.ssthresh = 995;
+        assert_eq!(ack(&mut flow, 1000), 995 + grown, "{variant:?}");
+    }
 }
 
 /// Brakmo, Peterson 1995: α = 2, β = 4 packets.

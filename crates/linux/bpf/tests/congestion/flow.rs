@@ -20,8 +20,19 @@ pub(crate) fn linux(algorithm: Algorithm, cwnd: u32) -> Native {
     flow(algorithm, Variant::Linux, cwnd)
 }
 
+/// The same with one parameter changed, such as `alpha=200`.
+pub(crate) fn changed(algorithm: Algorithm, variant: Variant, change: &str, cwnd: u32) -> Native {
+    let mut settings = Settings::new(algorithm, variant).unwrap();
+    settings.set(change).unwrap();
+    begun(&settings, cwnd)
+}
+
 fn flow(algorithm: Algorithm, variant: Variant, cwnd: u32) -> Native {
-    let mut flow = Native::new(&Settings::new(algorithm, variant).unwrap());
+    begun(&Settings::new(algorithm, variant).unwrap(), cwnd)
+}
+
+fn begun(settings: &Settings, cwnd: u32) -> Native {
+    let mut flow = Native::new(settings);
     flow.init();
     set_window(&mut flow, cwnd);
     flow.socket.ssthresh = 2;

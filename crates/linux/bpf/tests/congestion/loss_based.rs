@@ -5,7 +5,7 @@ use crate::native::{Event, State, parameters};
 use longhaul_congestion::highspeed::Curve;
 use longhaul_congestion::{Algorithm, Settings, Variant};
 
-use crate::flow::{MS, ack, linux, paper, round_trip, set_window};
+use crate::flow::{MS, ack, changed, linux, paper, round_trip, set_window};
 
 /// The lists of the C sources are those of longhaul-congestion, with the paper's values as defaults.
 #[test]
@@ -139,6 +139,30 @@ fn bic_of_linux() {
     fresh.socket.time_us += 1_000_000;
     set_window(&mut fresh, 400);
     assert_eq!((ack(&mut fresh, 4), ack(&mut fresh, 1)), (400, 401), "20/4");
+}
+
+/// Xu, Harfoush, Rhee 2004: up to low_window it grows and halves as standard TCP, also where its maximum is far away.
+#[test]
+fn bic_is_standard_up_to_low_window() {
+    for (variant, change, low, keep_1024) in [
+        (Variant::Paper, "low_window=14", 14, 896),
+        (Variant::Paper, "low_window=20", 20, 896),
+        (Variant::Linux, "low_window=14", 14, 819),
+        (Variant::Linux, "low_window=20", 20, 819),
+    ] {
+        let mut flow = changed(Algorithm::Bic, variant, change, 1000);
+        flow.ssthresh();
+        let mut acks = |cwnd: u32| {
+            flow.socket.time_us += 1_000_000;
+            set_window(&mut flow, cwnd);
+            (1..).find(|_| ack(&mut flow, 1) > cwnd).unwrap()
+        };
+        assert_eq!((acks(low), acks(low + 1)), (low, 1), "{variant:?}, {change}");
+        set_window(&mut flow, low);
+        assert_eq!(flow.ssthresh(), low / 2, "{variant:?}, {change}");
+        set_window(&mut flow, low + 1);
+        assert_eq!(flow.ssthresh(), (low + 1) * keep_1024 / 1024, "{variant:?}, {change}");
+    }
 }
 
 /// draft-leith-tcp-htcp-06: 2(1 - β)(1 + 10(δ - 1) + ((δ - 1)/2)²).

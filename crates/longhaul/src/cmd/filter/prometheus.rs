@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use longhaul_bpf::filter::{Cast, Class, Reason, SizeRange};
 use longhaul_filter::FilterStatus;
+use longhaul_units::is_obeyed;
 
 /// Counters by protocol, destination and verdict; by size; by reason. The sizes are no Prometheus histogram: their ranges are those
 /// of RFC 2819, and each frame is in one.
@@ -102,5 +103,6 @@ pub(crate) fn text(status: &FilterStatus) -> String {
 
 /// A label's value.
 fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    let shown = text.replace(is_obeyed, "?");
+    shown.replace('\\', r"\\").replace('"', "\\\"")
 }

@@ -206,9 +206,11 @@ fn damages(log: &Log, direction: Direction, cookie: u32, truth: &Truth, losses: 
     }
     let mut said = String::new();
     for (departure, packet) in log.departed(direction).filter(|(departure, _)| departure.damage.is_some()) {
-        let first = log.arrivals.iter().filter(|arrival| arrival.packet.datagram() == packet.datagram());
-        let probe = first.filter_map(|arrival| arrival.packet.probe).find(|probe| probe.0 == cookie);
-        let Some((_, number)) = probe else { continue };
+        // Of a fragment the first one of its datagram tells.
+        let first = log.arrivals.iter().map(|arrival| &arrival.packet);
+        let first = first.filter(|first| packet.fragment.is_some() && first.datagram() == packet.datagram());
+        let probe = first.chain([packet]).filter_map(|packet| packet.probe).find(|probe| probe.0 == cookie);
+        let Some((_, number)) = probe.filter(|probe| probe.1 < PACKETS) else { continue };
         let place = places.get(&number).map_or("received", |loss| loss["location"].as_str().unwrap());
         let expected = if truth.received.contains(&number) { "received" } else { "receiver_stack" };
         if place != expected {
