@@ -1,8 +1,12 @@
 //! What longhaul writes into a folder of another user, it writes there: links that wait for it lead nowhere.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -107,6 +111,57 @@ fn links_in_the_folder_of_a_spool_are_replaced() {
     let folder = Folder::new("planted-spool");
     let planted = Planted::new(&folder, "spool", &[".reserve"]);
     printed(&["capture", "lo", "-t", "50ms", "-o", &planted.folder]);
+}
+
+/// Runs longhaul, and does `change` while it runs.
+fn while_running(args: &[&str], change: impl FnOnce()) {
+    let child =
+        Command::new(env!("CARGO_BIN_EXE_longhaul")).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    sleep(Duration::from_millis(700));
+    change();
+    let output = child.unwrap().wait_with_output().unwrap();
+    println!("{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Who may rename things in the folder above puts a link in the place of the folder that was named.
+#[test]
+fn a_page_goes_into_the_folder_of_the_start() {
+    let folder = Folder::new("planted-later");
+    let [named, moved, other] = ["named", "moved", "other"].map(|name| folder.file(name));
+    fs::create_dir(&named).unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(format!("{other}/page.html"), "mine").unwrap();
+    while_running(&["watch", "--port", "9", "-t", "2s", "--html", &format!("{named}/page.html")], || {
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+    });
+    assert_eq!(fs::read_to_string(format!("{other}/page.html")).unwrap(), "mine");
+    assert!(fs::read_to_string(format!("{moved}/page.html")).unwrap().contains("<html"));
+}
+
+/// Who owns the folder of a capture's file puts another spool, which he cannot read, in the place of the capture's own.
+#[test]
+fn a_capture_is_made_of_its_own_spool() {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs CAP_NET_RAW (run as root)");
+        return;
+    }
+    let folder = Folder::new("planted-swap");
+    let [private, named, file] = ["private", "named", "named/x.pcapng"].map(|name| folder.file(name));
+    fs::create_dir(&named).unwrap();
+    while_running(&["capture", "lo", "-t", "2s", "-o", &private], || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"for root alone", "127.0.0.1:9").unwrap();
+    });
+    let holds = |path: &Path| fs::read(path).unwrap().windows(14).any(|bytes| bytes == b"for root alone");
+    let spool = || fs::read_dir(&private).unwrap().map(|file| file.unwrap().path());
+    assert!(spool().any(|file| holds(&file)));
+    while_running(&["capture", "lo", "-t", "2s", "-w", &file], || {
+        let own = fs::read_dir(&named).unwrap().next().unwrap().unwrap().path();
+        fs::rename(&own, folder.file("moved")).unwrap();
+        symlink(&private, &own).unwrap();
+    });
+    assert!(!holds(Path::new(&file)) && spool().count() > 0);
 }
 
 #[test]
