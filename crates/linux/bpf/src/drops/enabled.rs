@@ -19,9 +19,10 @@ use crate::skeleton::drops::DropsSkelBuilder;
 use crate::support::{KernelTypes, io_error, load_error, require_capabilities, with_log};
 
 const PROGRAM: &str = "drops";
-/// Why damaged packets are dropped: wrong checksums, impossible headers, protocols that nobody knows. At most `DAMAGE_REASONS` of
-/// `intf.h`.
-const DAMAGE: [&str; 4] = ["UDP_CSUM", "IP_CSUM", "IP_INHDR", "IP_NOPROTO"];
+/// Why damaged packets are dropped, as `DAMAGE_REASONS` of `intf.h`: wrong checksums, impossible headers, protocols that nobody knows; then, by
+/// cookie alone, ports without a socket (over IPv6 the kernel looks for a socket before it looks at the checksum) and other protocols'
+/// checksums.
+const DAMAGE: [&str; 7] = ["UDP_CSUM", "IP_CSUM", "IP_INHDR", "IP_NOPROTO", "NO_SOCKET", "TCP_CSUM", "ICMP_CSUM"];
 /// A page, the least that the kernel takes, holds the largest event, too.
 const LEAST_RING_BYTES: u32 = 4096;
 /// Events taken out of the ring at a time, so that what is copied stays small.
@@ -79,7 +80,7 @@ impl Drops {
         require_capabilities()?;
 
         let reasons = types.drop_reasons();
-        let damage: Vec<u32> = DAMAGE.iter().filter_map(|name| reasons.number(name)).collect();
+        let damage = DAMAGE.map(|name| reasons.number(name).unwrap_or(0));
         // Kernels before 6.12 know bpf_dynptr_from_skb but refuse it here; only trying tells.
         let mut paged_payload = options.paged_payload;
         let attached = match load(flows, options, &damage, receiving_socket, paged_payload) {
@@ -194,7 +195,7 @@ impl Drops {
 fn load(
     flows: &[Flow],
     options: &DropOptions,
-    damage: &[u32],
+    damage: &[u32; DAMAGE.len()],
     receiving_socket: bool,
     dynptr: bool,
 ) -> Result<Attached, BpfError> {
@@ -205,9 +206,7 @@ fn load(
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_receiving_socket = receiving_socket;
             constants.has_dynptr = dynptr;
-            for (reason, number) in constants.damage_reasons.iter_mut().zip(damage) {
-                *reason = *number;
-            }
+            constants.damage_reasons = *damage;
             constants.has_fragments = options.fragments;
             constants.wake_bytes = options.ring_bytes / 4;
             constants.only_namespace = options.namespace_cookie.unwrap_or(0);

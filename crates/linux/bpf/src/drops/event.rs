@@ -51,7 +51,7 @@ pub struct DropEvent<'a> {
     /// Where only a fragment of the datagram was dropped: the bytes of the IP payload that it had.
     pub fragment: Option<Range<u32>>,
     /// Whether it was damaged so that its sequence number cannot be told, and [`DropEvent::sequences`] are none: a wrong checksum, and
-    /// only the port or only the cookie is a flow's.
+    /// only the port is a flow's.
     pub unidentified: bool,
     sequences: &'a [u8],
 }

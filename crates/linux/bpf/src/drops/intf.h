@@ -25,7 +25,7 @@ enum drop_flags {
 	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
 	DROP_FRAGMENT = 32, /* a fragment of the datagram alone */
-	DROP_UNIDENTIFIED = 64, /* damaged, and no sequence number of it can be read; the cookie is the flow's */
+	DROP_UNIDENTIFIED = 64, /* damaged, and known by its port: its cookie and sequence number are none; the cookie told is the flow's */
 };
 
 /*
@@ -47,8 +47,14 @@ struct unrecorded {
 /* Different keys. Beyond them a drop is counted as one whose place nobody knows. */
 #define MAX_UNRECORDED 1024
 
-/* Drop reasons of damaged packets that the program may be told: their numbers, 0 where there are fewer. */
-#define DAMAGE_REASONS 4
+/*
+ * Drop reasons of damaged packets that the program is told: their numbers, 0 where the kernel lacks one. For the first ones a packet of the
+ * test may be known by its port, for the others by its cookie alone: whole packets of others are dropped for them, too.
+ */
+#define DAMAGE_REASONS 7
+#define DAMAGE_REASONS_BY_PORT 4
+/* Sequence numbers from here on are no data's (FIRST_RESERVED of longhaul_wire). */
+#define FIRST_RESERVED ((1ULL << 48) - 16)
 
 /* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); the protocol is UDP. */
 struct fragment_key {

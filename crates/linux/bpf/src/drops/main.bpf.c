@@ -46,7 +46,7 @@ const volatile bool has_dynptr;
 /* Datagrams of the test may be longer than a packet: the programs that note first fragments are there. */
 const volatile bool has_fragments;
 
-/* Reasons for which damaged packets are dropped; 0: none. */
+/* Reasons for which damaged packets are dropped. */
 const volatile __u32 damage_reasons[DAMAGE_REASONS];
 
 /* The program wakes a sleeping reader when the ring has so many bytes. */
@@ -368,6 +368,13 @@ static __always_inline bool read_ours(struct view *view, const struct found *fou
 	return bpf_map_lookup_elem(&flows, flow);
 }
 
+/* Of a damaged packet: what is known of it. */
+struct damaged {
+	struct flow flow;
+	__u64 sequence;
+	bool is_identified; /* by its cookie: then the sequence number is its own */
+};
+
 static __always_inline bool is_foreign(const struct drop_event *event)
 {
 	/* A namespace known from the task alone may belong to a socket that is being freed: report the drop. */
@@ -478,25 +485,35 @@ int on_received(__u64 *ctx)
 }
 
 /*
- * The flow of a damaged packet that is no more what identifies it: by its port, or by the cookie behind a UDP header that follows an IP
- * header without options, whatever the headers say.
+ * A damaged packet that is no more what identifies it: known by the cookie behind a UDP header that follows an IP header without options,
+ * whatever the headers say, or else by its port.
  */
-static __always_inline struct flow *find_damaged(struct view *view, __u32 network, bool ipv6, __u32 reason)
+static __always_inline bool find_damaged(struct view *view, __u32 network, bool ipv6, __u32 reason, struct damaged *damaged)
 {
-	__u8 bytes[UDP_HEADER + 4];
+	__u8 bytes[UDP_HEADER + PROBE_BYTES];
 	__u32 cookie;
 	__u16 port;
 	struct flow *flow;
 	bool is_damaged = false;
+	bool port_tells = false;
 
-	for (int i = 0; i < DAMAGE_REASONS; i++)
-		is_damaged |= damage_reasons[i] && damage_reasons[i] == reason;
+	for (int i = 0; i < DAMAGE_REASONS; i++) {
+		if (damage_reasons[i] && damage_reasons[i] == reason) {
+			is_damaged = true;
+			port_tells = i < DAMAGE_REASONS_BY_PORT;
+		}
+	}
 	if (!is_damaged || !read(view, network + (ipv6 ? IPV6_HEADER : IPV4_HEADER), bytes, sizeof(bytes)))
-		return (void *)0;
-	cookie = (__u32)bytes[8] << 24 | (__u32)bytes[9] << 16 | (__u32)bytes[10] << 8 | bytes[11];
+		return false;
+	parse_probe(bytes + UDP_HEADER, &cookie, &damaged->sequence);
 	port = bytes[2] << 8 | bytes[3];
 	flow = bpf_map_lookup_elem(&by_cookie, &cookie);
-	return flow ? flow : bpf_map_lookup_elem(&by_port, &port);
+	damaged->is_identified = flow;
+	if (!flow && port_tells && damaged->sequence < FIRST_RESERVED)
+		flow = bpf_map_lookup_elem(&by_port, &port);
+	if (flow)
+		damaged->flow = *flow;
+	return flow;
 }
 
 static __always_inline int dropped(__u64 *ctx, __u32 of)
@@ -524,7 +541,8 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 
 	bool is_later = found.is_fragment && found.offset && has_fragments;
 	bool is_ours = false;
-	struct flow *damaged = (void *)0;
+	bool is_damaged = false;
+	struct damaged damaged;
 
 	/* In every branch, or the verifier takes it for unset in the callback. If it fails, reading through it fails, too. */
 	if (has_dynptr)
@@ -532,12 +550,11 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 	if (found.udp && !is_later)
 		is_ours = read_ours(view, &found, &flow, &sequence);
 	if (!is_ours && !is_later) {
-		damaged = find_damaged(view, network, ipv6, ctx[2]);
-		if (!damaged)
+		is_damaged = find_damaged(view, network, ipv6, ctx[2], &damaged);
+		if (!is_damaged)
 			return 0;
-		flow.cookie = damaged->cookie;
-		flow.port = damaged->port;
-		sequence = 0;
+		flow = damaged.flow;
+		sequence = damaged.sequence;
 		found.is_fragment = false;
 	}
 
@@ -557,7 +574,7 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 		event->flags |= DROP_FRAGMENT;
 		event->fragment_bytes = found.bytes;
 	}
-	if (damaged)
+	if (is_damaged && !damaged.is_identified)
 		event->flags |= DROP_UNIDENTIFIED;
 	find_namespace(event, skb, has_receiving_socket ? (struct sock *)ctx[3] : (void *)0);
 	if (is_foreign(event))
@@ -574,7 +591,7 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 	__u32 gso_size = BPF_CORE_READ(shared, gso_size);
 
 	/* UFO, a virtio guest's, has one UDP header for all its fragments: one packet. */
-	if (!damaged && gso_size >= PROBE_BYTES && BPF_CORE_READ(shared, gso_type) & SKB_GSO_UDP_L4) {
+	if (!is_damaged && gso_size >= PROBE_BYTES && BPF_CORE_READ(shared, gso_type) & SKB_GSO_UDP_L4) {
 		event->flags |= DROP_GSO;
 		event->unit_packets = (view->end - payload + gso_size - 1) / gso_size;
 		event->count = 0;

@@ -139,6 +139,21 @@ impl Hosts {
         frame.extend(payload);
         frame
     }
+
+    /// As [`Hosts::frame`], over IPv6.
+    pub(crate) fn frame_ipv6(&self, payload: &[u8]) -> Vec<u8> {
+        let udp_bytes = 8 + payload.len() as u16;
+        let mut frame = [&RECEIVER_MAC[..], &SENDER_MAC, &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+        frame.extend(udp_bytes.to_be_bytes());
+        frame.extend([17, 64]);
+        frame.extend(SENDER_IPV6.octets());
+        frame.extend(RECEIVER_IPV6.octets());
+        for word in [9999, self.flow.port, udp_bytes, 0xbad0] {
+            frame.extend(word.to_be_bytes());
+        }
+        frame.extend(payload);
+        frame
+    }
 }
 
 /// A drop, in words.
@@ -149,6 +164,7 @@ pub(crate) struct Seen {
     pub(crate) role: HostRole,
     pub(crate) place: Option<Location>,
     pub(crate) sequences: Vec<u64>,
+    pub(crate) unidentified: bool,
     pub(crate) unit_packets: u32,
     pub(crate) super_packet: bool,
     pub(crate) continued: bool,
@@ -195,6 +211,7 @@ impl Words {
             symbol,
             role,
             sequences: event.sequences().collect(),
+            unidentified: event.unidentified,
             unit_packets: event.unit_packets,
             super_packet: event.super_packet,
             continued: event.continued,

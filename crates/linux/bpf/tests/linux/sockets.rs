@@ -1,5 +1,6 @@
 //! Drops at the receiving socket, and before the device where they are due to a packet that was bad.
 
+use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 
@@ -7,7 +8,7 @@ use longhaul_bpf::drops::HostRole;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_result::Location;
-use longhaul_wire::probe::Probe;
+use longhaul_wire::probe::{FIRST_RESERVED, Probe};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::hosts::{Hosts, RECEIVER_IP, watched_hosts};
@@ -130,4 +131,40 @@ fn a_wrong_checksum() {
     watch.print("wrong checksum");
     assert!(watch.at(Location::ReceiverStack).into_iter().eq(40..44), "{:?}", watch.seen);
     assert!(watch.seen.iter().all(|seen| seen.role == HostRole::Receiver), "{:?}", watch.seen);
+}
+
+/// What a bit flipped in a port or in the cookie leaves of a packet: over IPv6 the kernel finds no socket before it sums up.
+#[test]
+fn a_damaged_port_and_a_damaged_cookie() {
+    let Some((hosts, mut watch)) = watched_hosts() else { return };
+    let sockets = [hosts.receiving(RECEIVER_IP), hosts.receiving(Hosts::receiver_ipv6())];
+    let raw =
+        hosts.sender.enter(|| PacketSocket::open(hosts.sender_index, &PacketOptions::default())).unwrap().unwrap();
+    for ipv6 in [false, true] {
+        watch.seen.clear();
+        let udp_at = if ipv6 { 54 } else { 34 };
+        let send = |sequence, at: usize| {
+            // Longer than CHECKSUM_BREAK: summed up when read.
+            let payload = hosts.payload(sequence, 500);
+            let mut frame = if ipv6 { hosts.frame_ipv6(&payload) } else { hosts.frame(&payload) };
+            frame[udp_at + at] ^= 0x10;
+            raw.send(&[0; 10], &[&frame]).unwrap();
+        };
+        let (source, destination, cookie) = (1, 3, 8);
+        send(40, source);
+        send(41, destination);
+        send(42, cookie);
+        // No datagram of the data: one of them is not missed.
+        send(FIRST_RESERVED + 1, cookie);
+        send(FIRST_RESERVED + 1, destination);
+        for socket in &sockets {
+            assert!(hosts.receiver.enter(|| receive_all(socket)).unwrap().is_empty());
+        }
+        watch.until(3);
+        watch.print("damaged port or cookie");
+        assert_eq!(watch.at(Location::ReceiverStack), BTreeSet::from([40, 41, FIRST_RESERVED + 1]), "{:?}", watch.seen);
+        let unidentified: Vec<_> = watch.seen.iter().filter(|seen| seen.unidentified).collect();
+        assert_eq!(unidentified.len(), 1, "{:?}", watch.seen);
+        assert_eq!(unidentified[0].reason, "UDP_CSUM");
+    }
 }

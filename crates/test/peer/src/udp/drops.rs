@@ -63,6 +63,8 @@ pub(super) struct SeenOfDirection {
     pub(super) buffer_full_units: u64,
     /// Damaged packets of the test whose sequence number could not be told.
     pub(super) unidentified_packets: u64,
+    /// Whether the stack had a fragment twice: the path copies some.
+    pub(super) copied_fragments: bool,
 }
 
 /// Datagrams of the proof that were dropped at each location for each reason.
@@ -183,6 +185,9 @@ impl Watching {
                     return;
                 }
                 let cookie = Cookie(event.cookie);
+                if placing.is_copied_fragment(event.reason) {
+                    placing.direction(&mut seen, cookie).copied_fragments = true;
+                }
                 if let Some((location, why)) = placing.of(event.reason, event.location, cookie) {
                     if refused.takes(&event, location, &why) {
                         return;
@@ -260,6 +265,10 @@ impl Placing {
         let location = place(&reason, symbol, role)?;
         let why = if symbol.is_empty() { reason.to_string() } else { format!("{reason} @ {symbol}") };
         Some((location, why))
+    }
+
+    fn is_copied_fragment(&self, reason: u32) -> bool {
+        self.names.name(reason) == "DUP_FRAG"
     }
 
     fn direction<'a>(&self, seen: &'a mut Seen, cookie: Cookie) -> &'a mut SeenOfDirection {

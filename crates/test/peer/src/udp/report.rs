@@ -180,6 +180,10 @@ pub(super) fn receiver_report(
             report.unseen_packets = seen.unseen_packets;
             report.totals.retain(|total| without_event(total.location, &total.reason));
             subtract_events(&mut report.totals, &report.evidence);
+            if seen.received.copied_fragments {
+                // What was dropped may have been a copy, and another fragment of the datagram lost on the way.
+                report.evidence.iter_mut().for_each(|events| events.doubt_fragments(Location::ReceiverStack));
+            }
             report.totals.extend(seen.received.totals.iter().cloned());
             // The socket counts by itself what it had no room for. A kernel may not run a BPF program where it interrupted another one,
             // and does not always count that.

@@ -118,6 +118,12 @@ impl Evidence {
         }
     }
 
+    /// Leaves open where packets were lost of which a fragment was dropped at `location`.
+    pub fn doubt_fragments(&mut self, location: Location) {
+        let doubtful = self.classes.iter_mut().filter(|class| class.fragments && class.location == location);
+        doubtful.for_each(|class| class.location = Location::Unexplained);
+    }
+
     /// Location and reason of all events, if they have the same.
     pub fn only_kind(&self) -> Option<(Location, &str)> {
         let mut kinds = self.classes.iter().map(|class| (class.location, class.reason.as_str()));

@@ -89,6 +89,27 @@ fn of_drops_of_fragments_the_nearest_counts() {
     );
 }
 
+/// On a path that copies, a damaged fragment may have been one too many, and another one lost.
+#[test]
+fn drops_of_fragments_can_be_left_open() {
+    let losses = lost(100, &[(10, 1), (20, 1), (30, 1)]);
+    let mut receiver = EvidenceRecorder::default();
+    receiver.add_fragment(10, Location::ReceiverStack, "IP_CSUM @ ip_rcv_core");
+    receiver.add(20, 1, Location::ReceiverStack, "UDP_CSUM @ udp_recvmsg", 1);
+    receiver.add_fragment(30, Location::ReceiverFilter, "NETFILTER_DROP");
+    let mut receiver = receiver.recorded();
+    receiver.doubt_fragments(Location::ReceiverStack);
+    let attribution = attribute(one(&losses, &[&receiver]), &[], COMPLETE);
+    assert_eq!(
+        brief(attribution.losses()),
+        [
+            (10, 1, Location::Unexplained, 1),
+            (20, 1, Location::ReceiverStack, 1),
+            (30, 1, Location::ReceiverFilter, 1)
+        ]
+    );
+}
+
 #[test]
 fn totals_are_assigned_to_the_surest_counters_first() {
     let losses = lost(1000, &[(0, 100)]);
