@@ -111,6 +111,8 @@ pub(crate) struct Log {
     pub(crate) departures: Vec<Departure>,
     /// Frames that the forwarder had no room for. A judge asks for none.
     pub(crate) missed: u64,
+    /// By how much a frame left later than planned: the machine stood still, or others had it.
+    pub(crate) latest_ns: u64,
 }
 
 impl Log {
@@ -149,7 +151,7 @@ impl Log {
             if datagram.add(fragment, damaged, ours) == Added::Overlaps {
                 // What comes of it later begins it anew.
                 partial.remove(&key);
-            } else if datagram.end == Some(datagram.bytes.values().sum()) {
+            } else if datagram.end == Some(datagram.runs.values().sum()) {
                 let whole = partial.remove(&key);
                 received.extend(whole.filter(|whole| !whole.damaged).and_then(|whole| whole.sequence));
             }
@@ -161,7 +163,8 @@ impl Log {
 /// A datagram of which fragments are missing.
 #[derive(Debug, Default)]
 struct Partial {
-    bytes: BTreeMap<usize, usize>,
+    /// Runs of fragments by their offsets: Linux lengthens the last one alone, by what follows it, and keeps others apart.
+    runs: BTreeMap<usize, usize>,
     end: Option<usize>,
     sequence: Option<u64>,
     damaged: bool,
@@ -170,7 +173,7 @@ struct Partial {
 #[derive(Debug, PartialEq, Eq)]
 enum Added {
     Joined,
-    /// All of it was there before.
+    /// All of it was there before, in one run.
     Duplicate,
     Overlaps,
 }
@@ -178,7 +181,7 @@ enum Added {
 impl Partial {
     fn add(&mut self, fragment: Fragment, damaged: bool, sequence: Option<u64>) -> Added {
         let (first, end) = (fragment.offset, fragment.offset + fragment.bytes);
-        let last = self.bytes.iter().next_back().map_or(0, |(offset, bytes)| offset + bytes);
+        let (last_run, last) = self.runs.iter().next_back().map_or((0, 0), |(offset, bytes)| (*offset, offset + bytes));
         let ends_elsewhere = if fragment.more {
             self.end.is_some_and(|known| end > known)
         } else {
@@ -187,13 +190,14 @@ impl Partial {
         if ends_elsewhere {
             return Added::Overlaps;
         }
-        if self.bytes.iter().any(|(offset, bytes)| *offset <= first && end <= offset + bytes) {
+        if self.runs.iter().any(|(offset, bytes)| *offset <= first && end <= offset + bytes) {
             return Added::Duplicate;
         }
-        if self.bytes.iter().any(|(offset, bytes)| first < offset + bytes && *offset < end) {
+        if self.runs.iter().any(|(offset, bytes)| first < offset + bytes && *offset < end) {
             return Added::Overlaps;
         }
-        self.bytes.insert(first, fragment.bytes);
+        let run = if first == last { last_run } else { first };
+        *self.runs.entry(run).or_default() += fragment.bytes;
         self.damaged |= damaged;
         self.sequence = self.sequence.or(sequence);
         self.end = self.end.or((!fragment.more).then_some(end));

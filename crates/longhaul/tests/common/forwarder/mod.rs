@@ -248,6 +248,8 @@ struct Held {
     damage: Option<(usize, u8)>,
     /// At the latest then.
     due: Nanos,
+    /// `CLOCK_REALTIME`, counted from its arrival.
+    planned_ns: u64,
     /// Or behind so many later frames.
     behind: u64,
 }
@@ -311,6 +313,7 @@ impl Forwarding {
             frame: frame.to_vec(),
             damage,
             due: monotonic() + wait + one_way,
+            planned_ns: at.0 + (wait + one_way).0,
             behind,
         };
         match act {
@@ -390,6 +393,9 @@ impl Forwarding {
             Direction::Backward => &self.sockets[0],
         };
         let at_ns = realtime().0;
+        if held.behind == u64::MAX {
+            self.log.latest_ns = self.log.latest_ns.max(at_ns.saturating_sub(held.planned_ns));
+        }
         let refused = to.send(&[0; 10], &[&frame]).is_err();
         self.log.departures.push(Departure { arrival: held.arrival, at_ns, damage: held.damage, refused });
     }

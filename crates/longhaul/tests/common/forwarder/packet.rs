@@ -63,6 +63,11 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Packet {
+    /// Whether this byte of the frame is one of the sequence number of a probe.
+    pub(crate) fn names_its_probe(&self, at: usize) -> bool {
+        (self.begins[2] + 4..self.begins[2] + 10).contains(&at)
+    }
+
     /// Reads an Ethernet frame without VLAN tag.
     pub(crate) fn read(frame: &[u8]) -> Self {
         let hash = frame

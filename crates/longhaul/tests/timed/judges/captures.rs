@@ -201,6 +201,11 @@ fn forward(file: &str) -> Value {
     analysed["result"]["flows"][0]["forward"]["tcp"].take()
 }
 
+/// Packets that `compare` may leave open because the machine stood still: some for each 10 ms.
+fn left_open(log: &Log) -> u64 {
+    log.latest_ns / 10_000_000
+}
+
 fn counts<const N: usize>(tcp: &Value, of: [&str; N]) -> [u64; N] {
     of.map(|name| tcp[name].as_u64().unwrap())
 }
@@ -223,17 +228,18 @@ fn each_segment_is_what_the_forwarder_made_of_it() {
         assert!(truth.sent_again > 5 && truth.reordered > 5 && truth.copied > 5, "{truth:?}");
         for snap in [256, 96, 90, 74, 54] {
             let [client, server] = files.each_ref().map(|file| clipped(file, snap));
-            let case = format!("seed {seed}, IPv6 {ipv6}, {snap} bytes, {truth:?}, {kernel:?}");
+            let late = Duration::from_nanos(log.latest_ns);
+            let case = format!("seed {seed}, IPv6 {ipv6}, {snap} bytes, late by {late:?}, {truth:?}, {kernel:?}");
             if ipv6 && snap < 74 {
                 let analysed = json(&["analyze", "--json", &server]);
                 assert_eq!(analysed["result"]["flows_total"], 0, "no ports, no flows: {case}");
                 continue;
             }
             let [at_client, at_server] = [&client, &server].map(|file| forward(file));
-            let late =
+            let kinds =
                 ["retransmitted_packets", "out_of_order_packets", "duplicate_packets", "captured_behind_ack_packets"];
-            assert_eq!(counts(&at_client, late), [truth.sent_again, 0, 0, 0], "client, {case}");
-            let at_server_late = counts(&at_server, late);
+            assert_eq!(counts(&at_client, kinds), [truth.sent_again, 0, 0, 0], "client, {case}");
+            let at_server_late = counts(&at_server, kinds);
             let [untold] = counts(&at_server, ["late_packets_judged_without_rtt"]);
             if untold > 0 {
                 // The SYN-ACK was sent twice, and no time stamps: three kinds of one sum.
@@ -245,8 +251,10 @@ fn each_segment_is_what_the_forwarder_made_of_it() {
                 let [again, reordered, copied, behind] = at_server_late;
                 let sum = truth.got_again + truth.reordered + truth.copied;
                 assert_eq!((again + reordered + copied, behind), (sum, 0), "server, {case}");
+                // Late by half the way, copies look like retransmissions.
+                let part = if Duration::from_nanos(log.latest_ns) < ONE_WAY / 2 { 10 } else { 2 };
                 for (told, truth) in [(again, truth.got_again), (copied, truth.copied)] {
-                    assert!(told.abs_diff(truth) <= 2 + truth / 10, "server: {at_server_late:?}, {case}");
+                    assert!(told.abs_diff(truth) <= 2 + truth / part, "server: {at_server_late:?}, {case}");
                 }
             } else {
                 assert_eq!(at_server_late, [truth.got_again, truth.reordered, truth.copied, 0], "server, {case}");
@@ -283,7 +291,7 @@ fn compared(log: &Log, may_equal: [bool; 2], [client, server]: [&str; 2], case: 
         assert!(copies - unknown <= equals + outside, "{name}: {unknown} of {copies} copies, {case}");
         assert!(told_lost + equals + outside >= lost, "{name}: {told_lost} of {lost} lost, {outside} outside, {case}");
         // The first and the last window, where the machine is late.
-        assert!(outside <= 40, "{name}: {outside} outside, {case}");
+        assert!(outside <= 40 + left_open(log), "{name}: {outside} outside, {case}");
         assert_eq!(number("alike_packets"), 0, "{name}: {case}");
         let least = told["delay"]["min_ns"].as_f64().unwrap();
         // A lost packet and a copy of its equal are told as one packet, which then seems quicker than the path.
@@ -350,7 +358,7 @@ fn datagrams_are_known_or_said_to_be_alike() {
                     // A machine that is late by more than the pauses leaves some open.
                     let outside = told["not_observable"]["outside_packets"].as_u64().unwrap();
                     assert_eq!(lost + unknown + outside, truth[1] + truth[2], "{truth:?}, {case}");
-                    assert!(lost <= truth[1] && unknown <= truth[2] && outside <= 20, "{truth:?}, {case}");
+                    assert!(lost <= truth[1] && unknown <= truth[2] && outside <= 20 + left_open(&log), "{truth:?}, {case}");
                     assert_eq!(counts(told, ["sent_packets"])[0], truth[0] - (truth[1] - lost), "{truth:?}, {case}");
                     assert_eq!(counts(told, ["alike_packets"]), [0], "{case}");
                     let least = told["delay"]["min_ns"].as_f64().unwrap();
