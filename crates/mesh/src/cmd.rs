@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use longhaul_channel::Key;
-use longhaul_mesh_model::file::Limits;
+use longhaul_channel::{self as channel, Key};
+use longhaul_mesh_model::file::{Limits, is_name};
 use longhaul_mesh_model::schedule::Schedule;
 use longhaul_units::Nanos;
 
@@ -212,6 +212,11 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
     };
     let question = Message::Join { key: identity.public().to_string() };
     match link::ask(&address, &As::Token(&token), &question)? {
+        // It is printed on this host's terminal.
+        Message::Joined { site, .. } if !is_name(&site) => Err(Failure::new(format_args!(
+            "the coordinator calls this site {}, which is no name",
+            channel::shown(&site)
+        ))),
         Message::Joined { site, key } => {
             // Whoever answered has the token: its key is the coordinator's, from now on.
             let belonging = Belonging { site: site.clone(), coordinator: address, key };

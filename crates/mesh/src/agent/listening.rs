@@ -33,7 +33,7 @@ pub(super) struct Partner {
     throughput: Mutex<Option<(RequestId, Sender<()>)>>,
     /// Servers of round trips, the oldest first.
     probes: Mutex<Vec<Probes>>,
-    /// When throughput tests began in the round that is going on, by test and pair: a partner must not take all of this site's time.
+    /// When tests began in the round that is going on, by test and pair: a partner must not take all of this site's time.
     begun: Mutex<Begun>,
 }
 
@@ -48,7 +48,7 @@ impl Begun {
 
     /// Until when this pair has had its tests.
     fn too_often(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) -> Option<Nanos> {
-        let every = test.every.unwrap_or(ROUND);
+        let every = if test.kind == Kind::Rtt { test.time } else { test.every.unwrap_or(ROUND) };
         let times = self.0.get_mut(&(test.name.clone(), pair))?;
         times.retain(|at| at.saturating_add(every) > now);
         (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
@@ -153,6 +153,9 @@ impl Partner {
 
     fn probes(&self, question: &Question) -> Result<Message, Failure> {
         let now = monotonic();
+        if let Some(until) = self.begun().too_often(question.test, question.pair, now) {
+            return Ok(Message::Busy { retry_after_ns: until.saturating_sub(now).0 });
+        }
         let (sender, receiver) = channel();
         let of_partner = |probes: &Probes, partner: SiteId| probes.request.initiator == partner;
         {
@@ -170,7 +173,9 @@ impl Partner {
             let until = now.saturating_add(held(question.test));
             all.push(Probes { request: question.request, until, _server: sender });
         }
-        self.serve(question, receiver).inspect_err(|_| self.release(question.request))
+        let served = self.serve(question, receiver).inspect_err(|_| self.release(question.request))?;
+        self.begun().add(question.test, question.pair, now);
+        Ok(served)
     }
 
     fn serve(&self, question: &Question, over: Receiver<()>) -> Result<Message, Failure> {
@@ -259,6 +264,25 @@ mod tests {
         [5, 10, 15].into_iter().for_each(|at| begun.add(test, pair, minute(at)));
         assert_eq!(begun.too_often(test, pair, minute(64)), Some(minute(65)));
         assert_eq!(begun.too_often(test, pair, minute(65)), None);
+    }
+
+    #[test]
+    fn a_partner_begins_probes_three_times_in_their_time() {
+        let (_folder, shared) = test_site("listening-probes", &mesh(3), "s0");
+        let partner = Partner::new(Arc::clone(&shared));
+        let view = shared.view().unwrap();
+        let test = view.mesh.tests.iter().find(|test| test.name == "delay").unwrap();
+        let (pair, now) = ((SiteId(1), view.own), monotonic());
+        let ask = || {
+            let request = RequestId { initiator: SiteId(1), number: 7 };
+            partner.probes(&Question { request, test, pair, rate: BitRate(0) })
+        };
+        for _ in 0..TESTS_OF_ROUND {
+            assert!(!matches!(ask(), Ok(Message::Busy { .. })));
+            partner.begun().add(test, pair, now);
+        }
+        assert!(matches!(ask(), Ok(Message::Busy { retry_after_ns }) if retry_after_ns <= test.time.0));
+        assert!(partner.begun().too_often(test, pair, now.saturating_add(test.time)).is_none());
     }
 
     #[test]

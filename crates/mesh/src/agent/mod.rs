@@ -24,7 +24,7 @@ use crate::error::Failure;
 use crate::files::KeepOptions;
 use crate::folder::Folder;
 use crate::link;
-use crate::store::Outbox;
+use crate::store::{Outbox, Wanted};
 use diagnosing::Diagnosing;
 use longhaul_mesh_model::message::Message;
 use rounds::Rounds;
@@ -33,6 +33,9 @@ use standing::Standing;
 
 /// How often the agenda is looked at.
 const TICK: Duration = Duration::from_millis(200);
+
+/// Diagnoses that the coordinator may want at a time: more than it asks for.
+const WANTED_MOST: usize = 32;
 
 /// How to run a site.
 pub(crate) struct Options {
@@ -140,7 +143,7 @@ fn fetch(shared: &Shared) -> Result<(), Failure> {
     let middle = asked / 2 + now_ns() / 2;
     let offset = i128::from(theirs) - i128::from(middle);
     shared.set_offset(i64::try_from(offset).map_err(|_| Failure::new("the coordinator's clock makes no sense"))?);
-    shared.set_wanted(wanted);
+    shared.set_wanted(wanted.into_iter().filter(Wanted::is_sound).take(WANTED_MOST).collect());
     shared.set_kinds(files)?;
     if let (Some(file), Some(members)) = (file, members) {
         let refused = |error: MeshError| shown(&format!("the coordinator's mesh: {error}"));

@@ -103,6 +103,9 @@ fn once(shared: &Arc<Shared>, view: &View, plan: &TestPlan, partner: SiteId) -> 
         (_, Message::Refused { message }) => {
             return Err(Failure::new(format_args!("{} refuses: {message}", head.receiver)));
         }
+        (_, Message::Busy { .. }) => {
+            return Err(Failure::new(format_args!("{} began too many of these probes just now", head.receiver)));
+        }
         _ => return Err(Failure::new(format_args!("{} answered something else", head.receiver))),
     };
     let (sender, ended) = mpsc::channel();

@@ -277,6 +277,7 @@ async fn take(
     if inserted.rows_affected() == 0 {
         return Ok(false);
     }
+    Flows::taken(to, &key).await?;
     summary::count(to, result, &key).await?;
     Ok(true)
 }

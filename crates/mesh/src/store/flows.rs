@@ -40,16 +40,19 @@ pub(super) struct Key {
     pub(super) flow: i64,
     pub(super) after_ns: i64,
     pub(super) id: Vec<u8>,
+    /// The result came before its time: see [`Flows::taken`].
+    is_early: bool,
 }
 
 impl Key {
     fn new(at_ns: i64, flow: i64, id: Vec<u8>) -> Self {
-        Self { hour: at_ns.div_euclid(HOUR_NS), flow, after_ns: at_ns.rem_euclid(HOUR_NS), id }
+        Self { hour: at_ns.div_euclid(HOUR_NS), flow, after_ns: at_ns.rem_euclid(HOUR_NS), id, is_early: false }
     }
 
     /// That of a row whose first columns are `hour, flow, after_ns, id`.
     pub(super) fn of(row: &AnyRow) -> Result<Self, sqlx::Error> {
-        Ok(Self { hour: row.try_get(0)?, flow: row.try_get(1)?, after_ns: row.try_get(2)?, id: row.try_get(3)? })
+        let (hour, flow, after_ns, id) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        Ok(Self { hour, flow, after_ns, id, is_early: false })
     }
 
     /// When it began: nanoseconds since 1970.
@@ -72,19 +75,22 @@ impl Flows {
         now_ns: i64,
     ) -> Result<Option<Key>, sqlx::Error> {
         let id = bytes(head.id)?;
-        if head.at_ns > now_ns {
-            let early = sqlx::query("INSERT INTO early (id) VALUES ($1) ON CONFLICT (id) DO NOTHING").bind(id.clone());
-            if early.execute(&mut *to).await?.rows_affected() == 0 {
-                return Ok(None);
-            }
-        } else {
-            let early = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM early WHERE id = $1").bind(id.clone());
-            if early.fetch_one(&mut *to).await? > 0 {
-                return Ok(None);
-            }
+        let early = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM early WHERE id = $1").bind(id.clone());
+        if early.fetch_one(&mut *to).await? > 0 {
+            return Ok(None);
         }
         let flow = self.number(to, head.names).await?;
-        Ok(Some(Key::new(head.at_ns.min(now_ns), flow, id)))
+        Ok(Some(Key { is_early: head.at_ns > now_ns, ..Key::new(head.at_ns.min(now_ns), flow, id) }))
+    }
+
+    /// A row with this key is new, within the same transaction: only of these an early one is remembered, which the limits of an hour bound.
+    pub(super) async fn taken(to: &mut AnyConnection, key: &Key) -> Result<(), sqlx::Error> {
+        if key.is_early {
+            let early =
+                sqlx::query("INSERT INTO early (id) VALUES ($1) ON CONFLICT (id) DO NOTHING").bind(key.id.clone());
+            early.execute(to).await?;
+        }
+        Ok(())
     }
 
     /// Whether there is such a flow.

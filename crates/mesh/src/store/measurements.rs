@@ -44,6 +44,7 @@ pub(super) async fn take(
     if rows == 0 {
         return Ok(false);
     }
+    Flows::taken(to, &key).await?;
     let metric = match &one.measured {
         Measured::Rtt(_) => Some(Metric::RoundTrip),
         Measured::Tcp(_) => Some(Metric::Goodput),

@@ -244,6 +244,11 @@ fn what_is_delivered_twice_is_there_once(place: &Place) {
         assert_eq!(archive.take_within(now + later, std::slice::from_ref(&ahead), |_| i64::MAX).unwrap(), new);
     }
     assert_eq!(archive.since(0).unwrap().last().unwrap(), &TestResult { at_ns: now, ..ahead });
+    // One that the hour has no room for is not remembered: a site can send any number of them.
+    let ahead = TestResult { at_ns: BEGIN_NS + HOUR_NS, ..result(11) };
+    for (most, new) in [(0, 0), (i64::MAX, 1)] {
+        assert_eq!(archive.take_within(now, std::slice::from_ref(&ahead), |_| most).unwrap(), new);
+    }
 }
 
 /// One of each kind.

@@ -9,7 +9,7 @@ use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
 use super::kind::{Cut, DONT_FRAGMENT, EndReport, TRAFFIC_CLASS, TestEnd, TestParameters, rtt, tcp, udp};
-use super::limits::{PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::limits::{INTERRUPT_TIMEOUT, PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
 use super::line::Line;
 use super::message::{Accept, Hello, MeasurementId, Message, SessionError, caveats_of_peer};
 use super::output::{DataPlan, Output};
@@ -73,6 +73,8 @@ struct Running {
     remote: String,
     remote_whole: bool,
     deadline: Option<Nanos>,
+    /// When an interrupted test ends without the server.
+    interrupted: Option<Nanos>,
     /// Why the server is lost: the result is what this end knows.
     cut: Option<SessionError>,
 }
@@ -259,6 +261,7 @@ impl ClientSession {
             remote,
             remote_whole,
             deadline,
+            interrupted: None,
             cut: None,
         }));
     }
@@ -279,13 +282,14 @@ impl ClientSession {
         self.finish_if_complete(now);
     }
 
-    /// The user wants to stop: the result covers what was measured so far.
+    /// The user wants to stop: the result covers what was measured so far. A server that does not end within [`INTERRUPT_TIMEOUT`] is lost.
     pub fn handle_interrupt(&mut self, now: Nanos) {
         if self.line.is_over() {
             return;
         }
         match &mut self.state {
             State::Running(running) => {
+                running.interrupted.get_or_insert(now.saturating_add(INTERRUPT_TIMEOUT));
                 self.line.say(now, Message::Stop);
                 running.transfer.stop(now, &mut self.line);
             }
@@ -331,6 +335,10 @@ impl ClientSession {
                 }
             }
             State::Running(running) => {
+                if running.cut.is_none() && running.interrupted.is_some_and(|end| now >= end) {
+                    let text = format!("the server did not end the test within {INTERRUPT_TIMEOUT} of the interrupt");
+                    return self.lose(now, SessionError::new("overrun", text, "see what the server says"));
+                }
                 if running.cut.is_none() && running.deadline.is_some_and(|deadline| now >= deadline) {
                     let error =
                         SessionError::new("report_timeout", "the server's report did not arrive in time", "try again");
@@ -360,7 +368,8 @@ impl ClientSession {
             State::Proposed { deadline, .. } | State::Opening { deadline, .. } => *deadline,
             State::Proving { resend, deadline, .. } => (*resend).min(*deadline),
             State::Running(running) => {
-                let deadline = running.deadline.filter(|_| running.cut.is_none());
+                let deadlines = [running.deadline, running.interrupted].into_iter().flatten();
+                let deadline = deadlines.filter(|_| running.cut.is_none()).min();
                 running.transfer.poll_timeout().min(deadline.unwrap_or(Nanos::MAX))
             }
             State::Over => Nanos::MAX,

@@ -28,6 +28,8 @@ pub const DRAIN_QUIET: Nanos = Nanos::from_secs(1);
 pub const DRAIN_LIMIT: Nanos = Nanos::from_secs(10);
 /// A sender that has not finished this long after its time is stopped by its own session.
 pub const OVERRUN: Nanos = Nanos::from_secs(5);
+/// Once the user interrupts, the server has this time to end the test and report: what is in flight arrives within [`DRAIN_LIMIT`].
+pub const INTERRUPT_TIMEOUT: Nanos = Nanos::from_secs(15);
 /// From the end of the data to the last piece of the report: 64 MB over 10 Mb/s.
 pub const REPORT_TIMEOUT: Nanos = Nanos::from_secs(60);
 /// Characters of a report in one message: well below the limit of a message, even if each character needs an escape of two.

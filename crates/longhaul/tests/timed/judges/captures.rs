@@ -251,10 +251,11 @@ fn each_segment_is_what_the_forwarder_made_of_it() {
                 let [again, reordered, copied, behind] = at_server_late;
                 let sum = truth.got_again + truth.reordered + truth.copied;
                 assert_eq!((again + reordered + copied, behind), (sum, 0), "server, {case}");
-                // Late by half the way, copies look like retransmissions.
-                let part = if Duration::from_nanos(log.latest_ns) < ONE_WAY / 2 { 10 } else { 2 };
+                // The handshake alone tells the round trip here: late by half the way, only the sum is sure.
+                let is_late = Duration::from_nanos(log.latest_ns) >= ONE_WAY / 2;
                 for (told, truth) in [(again, truth.got_again), (copied, truth.copied)] {
-                    assert!(told.abs_diff(truth) <= 2 + truth / part, "server: {at_server_late:?}, {case}");
+                    let right = told.abs_diff(truth) <= 2 + truth / 10;
+                    assert!(right || is_late, "server: {at_server_late:?}, {case}");
                 }
             } else {
                 assert_eq!(at_server_late, [truth.got_again, truth.reordered, truth.copied, 0], "server, {case}");
@@ -358,7 +359,10 @@ fn datagrams_are_known_or_said_to_be_alike() {
                     // A machine that is late by more than the pauses leaves some open.
                     let outside = told["not_observable"]["outside_packets"].as_u64().unwrap();
                     assert_eq!(lost + unknown + outside, truth[1] + truth[2], "{truth:?}, {case}");
-                    assert!(lost <= truth[1] && unknown <= truth[2] && outside <= 20 + left_open(&log), "{truth:?}, {case}");
+                    assert!(
+                        lost <= truth[1] && unknown <= truth[2] && outside <= 20 + left_open(&log),
+                        "{truth:?}, {case}"
+                    );
                     assert_eq!(counts(told, ["sent_packets"])[0], truth[0] - (truth[1] - lost), "{truth:?}, {case}");
                     assert_eq!(counts(told, ["alike_packets"]), [0], "{case}");
                     let least = told["delay"]["min_ns"].as_f64().unwrap();

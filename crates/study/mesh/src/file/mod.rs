@@ -37,6 +37,7 @@ mod reader;
 
 pub use error::MeshError;
 pub use limits::{Limits, LimitsError, Refusal};
+pub use parse::is_name;
 
 use std::collections::BTreeSet;
 

@@ -113,14 +113,17 @@ fn named<'a, T>(
     Ok(all)
 }
 
+/// Whether a site or a test can have this name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= NAME_LETTERS_MOST
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
 fn name(field: &Field) -> Result<String, MeshError> {
     let text = field.string()?;
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let good = !text.is_empty()
-        && text.len() <= NAME_LETTERS_MOST
-        && text.chars().all(allowed)
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if good {
+    if is_name(text) {
         return Ok(text.to_owned());
     }
     let what = "1 to 40 letters, digits, `.`, `_`, `-`, the first a letter or digit";

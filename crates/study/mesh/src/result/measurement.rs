@@ -3,7 +3,8 @@
 use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 
-use super::is_head_sound;
+use super::{Wanted, is_head_sound};
+use crate::file::is_name;
 
 /// Causes of a diagnosis that are kept.
 pub const CAUSES_MOST: usize = 16;
@@ -148,6 +149,14 @@ impl Measurement {
             Measured::Unknown => false,
         };
         is_head_sound(&self.id, [&self.test, &self.sender, &self.receiver], self.at_ns) && is_measured
+    }
+}
+
+impl Wanted {
+    /// Whether it can be a question at all: it comes from another host.
+    pub fn is_sound(&self) -> bool {
+        is_text(&self.alarm, WORD_MOST)
+            && [&self.test, &self.sender, &self.receiver].into_iter().all(|name| is_name(name))
     }
 }
 

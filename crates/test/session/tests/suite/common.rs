@@ -94,6 +94,8 @@ pub(crate) struct Pair {
     pub(crate) connected_after: Nanos,
     /// The side with a dead driver: it receives and sends nothing.
     pub(crate) dead: Option<Side>,
+    /// The side that messages do not reach any more.
+    pub(crate) deaf: Option<Side>,
     events: BinaryHeap<Reverse<(Nanos, u64)>>,
     bodies: BTreeMap<u64, Event>,
     next: u64,
@@ -124,6 +126,7 @@ impl Pair {
             data_up: true,
             connected_after: DELAY + DELAY,
             dead: None,
+            deaf: None,
             events: BinaryHeap::new(),
             bodies: BTreeMap::new(),
             next: 0,
@@ -189,7 +192,7 @@ impl Pair {
         let now = self.now;
         match event {
             Event::Do(what) => what(self),
-            Event::Message(to, _) if self.dead == Some(to) => {}
+            Event::Message(to, _) if self.dead == Some(to) || self.deaf == Some(to) => {}
             Event::Message(Side::Client, message) => self.client.handle_message(now, *message),
             Event::Message(Side::Server, message) => self.server.handle_message(now, *message),
             Event::Proof(Side::Client, stream, bytes) => self.client.handle_data_probe(now, stream, &bytes),
@@ -208,7 +211,9 @@ impl Pair {
                 let end = self.end(to);
                 let cookie = end.plan.as_ref().unwrap().cookie;
                 assert!(probe.cookie.0 >> 8 == cookie.0 >> 8);
-                end.trackers[stream].receive(probe.sequence, now, Nanos(probe.sent_ns));
+                // An end that has reported does not read any more.
+                let Some(tracker) = end.trackers.get_mut(stream) else { return };
+                tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));
                 if end.peer_sent.is_some() {
                     match to {
                         Side::Client => self.client.handle_data(now, DataEvent::Arrivals),

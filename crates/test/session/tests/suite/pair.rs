@@ -2,7 +2,9 @@
 
 use crate::common::{DELAY, Pair, Side};
 use longhaul_result::Location;
-use longhaul_session::limits::{DRAIN_LIMIT, OVERRUN, PEER_SILENCE, PROOF_TIMEOUT, REPORT_TIMEOUT, SETUP_TIMEOUT};
+use longhaul_session::limits::{
+    DRAIN_LIMIT, INTERRUPT_TIMEOUT, OVERRUN, PEER_SILENCE, PROOF_TIMEOUT, REPORT_TIMEOUT, SETUP_TIMEOUT,
+};
 use longhaul_session::{BusyPolicy, Caps, Hello, Message, SessionError, TestEnd, Verdict};
 use longhaul_terms::{Amount, TestDirection};
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
@@ -105,6 +107,29 @@ fn an_interrupt_gives_what_was_measured_so_far() {
                 assert_eq!(result.lost_packets, 0);
             }
         }
+    }
+}
+
+/// The server does not do what it is told, and goes on sending.
+#[test]
+fn an_interrupt_ends_a_test_whose_server_goes_on() {
+    for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Bidirectional] {
+        let asked = UdpParameters {
+            amount: Amount::DurationNs(600_000_000_000),
+            interval_ns: Some(500_000_000),
+            ..parameters(direction)
+        };
+        let mut pair = Pair::new(asked);
+        pair.at(Nanos::from_millis(900), |pair| pair.say_progress());
+        pair.at(Nanos::from_secs(1), |pair| {
+            pair.deaf = Some(Side::Server);
+            pair.client.handle_interrupt(pair.now);
+        });
+        pair.at(Nanos::from_secs(2) + INTERRUPT_TIMEOUT, |pair| assert!(pair.client.is_over()));
+        pair.run();
+        let (lost, result) = pair.cut();
+        assert_eq!(lost.code, "overrun", "{direction:?}");
+        result.expect("a result").each(|result| assert!(result.received_packets > 500, "{direction:?} {result:?}"));
     }
 }
 

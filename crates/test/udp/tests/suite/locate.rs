@@ -102,11 +102,7 @@ fn drops_of_fragments_can_be_left_open() {
     let attribution = attribute(one(&losses, &[&receiver]), &[], COMPLETE);
     assert_eq!(
         brief(attribution.losses()),
-        [
-            (10, 1, Location::Unexplained, 1),
-            (20, 1, Location::ReceiverStack, 1),
-            (30, 1, Location::ReceiverFilter, 1)
-        ]
+        [(10, 1, Location::Unexplained, 1), (20, 1, Location::ReceiverStack, 1), (30, 1, Location::ReceiverFilter, 1)]
     );
 }
 
