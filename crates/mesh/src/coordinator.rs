@@ -325,7 +325,7 @@ impl Drop for Delivery<'_> {
 /// Whether a site may write results of a test with these names: it was part of it, and the mesh has or had such a test.
 fn is_own(mesh: &Mesh, archive: &mut Archive, site: &str, names: [&str; 3]) -> Result<bool, Failure> {
     let [test, sender, receiver] = names;
-    if sender != site && receiver != site {
+    if sender == receiver || sender != site && receiver != site {
         return Ok(false);
     }
     let is_planned = mesh.tests.iter().any(|plan| plan.name == test)

@@ -29,6 +29,7 @@
 //! Each key of a hop also takes the short text of [`mod@super::value`], such as `loss = "every(30000)"`. Law `table` takes its
 //! values from `file = "wan.dist"` (see [`Table::parse`]) or `quantiles = [-1.2, …]` in standard deviations.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{one_of, shown};
-use super::validate::{self, HOPS_MAX, HOSTS_MAX, Problem};
+use super::validate::{self, HOPS_MAX, HOSTS_MAX, LIST_MAX, Problem};
 use super::value::{self, Key, Setting};
 use super::{
     BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, LossSpec, MtuSpec, Outage,
@@ -60,7 +61,7 @@ impl PathSpec {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SpecError { message: format!("longer than {TEXT_BYTES_MAX} bytes"), ..SpecError::default() });
         }
-        let file = File { text, read };
+        let file = File { text, read, listed_packets: Cell::new(0) };
         let document = DeTable::parse(text).map_err(|error| SpecError {
             position: error.span().map(|span| file.position(span.start)),
             message: super::error::one_line(error.message(), 400),
@@ -91,6 +92,8 @@ impl PathSpec {
 struct File<'a> {
     text: &'a str,
     read: ReadFile<'a>,
+    /// Named by the loss lists that were read.
+    listed_packets: Cell<usize>,
 }
 
 impl File<'_> {
@@ -219,6 +222,13 @@ fn hop(entries: &Entries) -> Result<HopSpec, SpecError> {
     for key in Key::ALL {
         if let Some(field) = entries.field(key.name()) {
             setting(key, &field)?.put(&mut hop);
+            if let (Key::Loss, LossSpec::List(list)) = (key, &hop.loss) {
+                let listed = entries.file.listed_packets.get() + list.len();
+                entries.file.listed_packets.set(listed);
+                if listed > LIST_MAX {
+                    return Err(field.error(format!("the lists of a path have at most {LIST_MAX} packets together")));
+                }
+            }
         }
     }
     validate::check_hop(&hop).map_err(|problem| entries.problem(problem))?;

@@ -15,8 +15,11 @@ pub const DELAY_MAX: Nanos = Nanos::from_secs(10);
 pub const HOPS_MAX: usize = 64;
 /// The most hosts of a side.
 pub const HOSTS_MAX: usize = 64;
-/// The most packets that a loss list names.
+/// The most packets that the loss lists of a path name.
 pub(crate) const LIST_MAX: usize = 10_000_000;
+
+/// The most that a direction's duplicates make of a packet, on average: those of hops multiply.
+const COPIES_MAX: f64 = 16.0;
 
 /// Below, one full-size packet takes longer than the longest delay.
 const RATE_MIN: BitRate = BitRate(2_000);
@@ -59,6 +62,15 @@ impl PathSpec {
             }
             for (index, hop) in hops.iter().enumerate() {
                 check_hop(hop).map_err(|(key, why)| SpecError::new(format!("{direction}[{index}].{key}"), why))?;
+            }
+            let mut copies = 1.0;
+            for (index, hop) in hops.iter().enumerate() {
+                copies *= 1.0 + hop.duplicate.0;
+                if copies > COPIES_MAX {
+                    let why =
+                        format!("this hop and those before make {copies:.0} of a packet, at most {COPIES_MAX:.0}");
+                    return Err(SpecError::new(format!("{direction}[{index}].duplicate"), why));
+                }
             }
         }
         for (side, hosts) in [(Side::Client, &self.clients), (Side::Server, &self.servers)] {

@@ -322,6 +322,16 @@ fn what_is_refused_and_how() {
     assert_eq!(refusal("name = \"a\\nb\""), "name: `a\\nb`: one line of at most 1000 characters");
     assert_eq!(refusal(&"[[forward]]\n".repeat(65)), "line 1, column 1: forward: 65 of them, at most 64");
     assert_eq!(refusal(&format!("{}[[both]]", "[[forward]]\n".repeat(64))), "forward: 65 hops, at most 64");
+    // A few bytes must not take all memory, neither when they are read nor for each packet.
+    let doubled = "[[both]]\nduplicate = \"100%\"\n";
+    assert!(PathSpec::parse(&doubled.repeat(4), &no_files).is_ok());
+    let many = "forward[4].duplicate: this hop and those before make 32 of a packet, at most 16";
+    assert_eq!(refusal(&doubled.repeat(40)), many);
+    let listed = "[[forward]]\nloss = { list = [\"1-4000000\"] }\n";
+    assert_eq!(
+        refusal(&listed.repeat(64)),
+        "line 6, column 8: forward[2].loss: the lists of a path have at most 10000000 packets together"
+    );
     assert_eq!(refusal(&"[[server]]\n".repeat(65)), "line 1, column 1: server: 65 of them, at most 64");
 }
 
