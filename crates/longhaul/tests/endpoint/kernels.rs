@@ -37,6 +37,12 @@ const COMMANDS: &[(&str, Wanted, Wanted)] = &[
         Works("20 of 20 received"),
         Works("20 of 20 received"),
     ),
+    // Fragments, which further programs note.
+    (
+        "longhaul lab exec --name one client -- longhaul udp server -b 1M -k 20 -l 3000",
+        Works("20 of 20 received"),
+        Works("20 of 20 received"),
+    ),
     (
         "longhaul lab exec --name one client -- longhaul udp server -b 1M -k 9",
         Works("netdev qstats (Linux 6.10)"),
@@ -62,6 +68,7 @@ fn wrong(exit: &Exit, wanted: Wanted) -> Option<&'static str> {
     match wanted {
         // 101 is a panic; a signal is 128 and more.
         _ if *status > 100 || output.contains("panicked") => Some("it broke"),
+        _ if output.contains("the kernel refused the BPF program") => Some("its verifier refuses a program"),
         Works(text) if *status != 0 || !output.contains(text) => Some("it does not work"),
         Says(text) if *status == 0 || !output.contains(text) => Some("it does not say what is missing"),
         Says(_) if output.trim_end().lines().count() > 1 => Some("it says so in more than one line"),

@@ -542,7 +542,8 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 	bool is_later = found.is_fragment && found.offset && has_fragments;
 	bool is_ours = false;
 	bool is_damaged = false;
-	struct damaged damaged;
+	/* 6.1 lets no program read what is unset, not even for nothing. */
+	struct damaged damaged = {};
 
 	/* In every branch, or the verifier takes it for unset in the callback. If it fails, reading through it fails, too. */
 	if (has_dynptr)
