@@ -177,12 +177,19 @@ impl FilterStatus {
         let settings = filter.settings()?;
         let (judgement, told) = filter.followed()?;
         let now = monotonic();
-        let addresses_current = told == Generations::load()?.now()?;
+        let kernels = Generations::load()?.now()?;
+        let addresses_current = told == kernels;
         let enforces = settings.drops_at(now);
         let counters = filter.counters()?;
         let reverts_in = settings.enforce_until.filter(|until| *until > now).map(|until| until.saturating_sub(now));
         let mut caveats = Vec::new();
-        if !addresses_current {
+        if told.namespace != kernels.namespace {
+            caveats.push(Caveat::new(
+                caveats::ADDRESSES_OLD,
+                "the interface came from another network namespace, whose addresses the filter has: it passes all frames",
+                format!("longhaul filter follow {name}"),
+            ));
+        } else if !addresses_current {
             caveats.push(Caveat::new(
                 caveats::ADDRESSES_OLD,
                 "addresses or routes changed since the filter got them: it passes frames that may be for a new address",

@@ -32,6 +32,14 @@ pub enum TuneError {
         /// Why.
         why: String,
     },
+    /// Another command changes settings, and did not end within some seconds.
+    #[error("{}: {} changes settings there", folder.display(), by.map_or("another process".into(), |pid| format!("process {pid}")))]
+    Busy {
+        /// The folder of the states.
+        folder: PathBuf,
+        /// The number of its process.
+        by: Option<u32>,
+    },
     /// Settings of an earlier command wait to be confirmed, or it was killed while it changed them.
     #[error("settings that were changed before are not confirmed")]
     Pending,

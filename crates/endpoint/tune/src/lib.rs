@@ -12,6 +12,7 @@ mod diagnosis;
 mod drop_ins;
 mod error;
 mod host;
+mod lock;
 mod outcome;
 mod place;
 mod plan;

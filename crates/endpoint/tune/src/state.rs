@@ -18,6 +18,7 @@ use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TuneError;
+use crate::lock::{Lock, NotLocked};
 use crate::place::Place;
 
 /// Where states are kept.
@@ -105,11 +106,8 @@ pub struct Store {
     /// The namespace is the machine's first one.
     pub(crate) is_first: bool,
     name: String,
+    gives_up: fn() -> bool,
 }
-
-/// The right to change settings and state: one process has it at a time.
-#[derive(Debug)]
-pub(crate) struct Lock(#[allow(dead_code, reason = "it is held")] File);
 
 impl Store {
     /// The store in `folder`, mostly [`STATE_FOLDER`].
@@ -124,13 +122,20 @@ impl Store {
         let (cookie, inode) = namespace().map_err(TuneError::Namespace)?;
         // Before Linux 5.14 there is no cookie.
         let name = if cookie == 0 { format!("net-inode-{inode}") } else { format!("net-{cookie}") };
-        Ok(Self { folder: folder.to_owned(), opened: None, etc: ETC.into(), is_first: cookie <= 1, name })
+        let gives_up = || false;
+        Ok(Self { folder: folder.to_owned(), opened: None, etc: ETC.into(), is_first: cookie <= 1, name, gives_up })
     }
 
     /// With drop-ins below `folder` in place of `/etc`.
     #[must_use]
     pub fn with_etc(self, folder: &Path) -> Self {
         Self { etc: folder.to_owned(), ..self }
+    }
+
+    /// Whoever waits for another process to be done with it asks this, and stops waiting where it says so.
+    #[must_use]
+    pub fn with_give_up(self, gives_up: fn() -> bool) -> Self {
+        Self { gives_up, ..self }
     }
 
     /// The folder of all states.
@@ -156,34 +161,37 @@ impl Store {
     /// Waits for others that change settings at this moment, and keeps them away. The state is read and written in the very folder that was
     /// locked.
     pub(crate) fn lock(&self) -> Result<(Self, Lock), TuneError> {
-        let lock = || {
-            refuse_link_of_another(&self.folder)?;
-            fs::create_dir_all(self.folder.parent().unwrap_or(Path::new("/")))?;
-            match fs::DirBuilder::new().mode(FOLDER).create(&self.folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            let opened = OpenFolder::open(&self.folder)?;
-            let place = opened.path();
-            let folder = fs::metadata(&place)?;
-            // Who may write there could have settings put back to what he likes.
-            let own = fs::metadata("/proc/self")?.uid();
-            if folder.permissions().mode() & 0o022 != 0 || ![0, own].contains(&folder.uid()) {
-                let why = format!("others may write to {}", self.folder.display());
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-            }
-            // Who can open it can hold its lock, for as long as he likes.
-            // A folder that a person named may have other things in it, and stays as it is.
-            if self.folder == Path::new(STATE_FOLDER) && folder.permissions().mode() & 0o777 != FOLDER {
-                fs::set_permissions(&place, fs::Permissions::from_mode(FOLDER))?;
-            }
-            // The folder itself: there is no file to leave behind.
-            let folder = File::open(&place)?;
-            folder.lock()?;
-            remove_parts(&place)?;
-            Ok((Self { opened: Some(opened), ..self.clone() }, Lock(folder)))
-        };
-        lock().map_err(|source| self.failed(source))
+        let opened = self.open_folder().map_err(|source| self.failed(source))?;
+        let lock = Lock::take(&opened, self.gives_up).map_err(|why| match why {
+            NotLocked::Held(by) => TuneError::Busy { folder: self.folder.clone(), by },
+            NotLocked::Failed(source) => self.failed(source),
+        })?;
+        remove_parts(&opened.path()).map_err(|source| self.failed(source))?;
+        Ok((Self { opened: Some(opened), ..self.clone() }, lock))
+    }
+
+    /// Opens the folder, or makes it.
+    fn open_folder(&self) -> io::Result<OpenFolder> {
+        refuse_link_of_another(&self.folder)?;
+        fs::create_dir_all(self.folder.parent().unwrap_or(Path::new("/")))?;
+        match fs::DirBuilder::new().mode(FOLDER).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let opened = OpenFolder::open(&self.folder)?;
+        let place = opened.path();
+        let folder = fs::metadata(&place)?;
+        // Who may write there could have settings put back to what he likes.
+        let own = fs::metadata("/proc/self")?.uid();
+        if folder.permissions().mode() & 0o022 != 0 || ![0, own].contains(&folder.uid()) {
+            let why = format!("others may write to {}", self.folder.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        // A folder that a person named may have other things in it, and stays as it is.
+        if self.folder == Path::new(STATE_FOLDER) && folder.permissions().mode() & 0o777 != FOLDER {
+            fs::set_permissions(&place, fs::Permissions::from_mode(FOLDER))?;
+        }
+        Ok(opened)
     }
 
     /// The state; `None` where nothing is changed.
@@ -251,7 +259,7 @@ pub(crate) fn boot_id() -> Result<String, TuneError> {
 mod tests {
     use super::*;
 
-    /// flock(2) takes a descriptor for reading.
+    /// flock(2) takes a descriptor for reading, which others get of a folder that they may look into.
     #[test]
     fn nobody_else_can_hold_the_lock() {
         let folder = std::env::temp_dir().join(format!("longhaul-tune-lock-{}", std::process::id()));
@@ -262,6 +270,77 @@ mod tests {
         fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o755)).unwrap();
         drop(store.lock().unwrap());
         assert_eq!(mode(), 0o755, "a folder that a person named");
+        let theirs = File::open(store.folder()).unwrap();
+        theirs.lock().unwrap();
+        let (sender, taken) = std::sync::mpsc::channel();
+        let mine = store.clone();
+        std::thread::spawn(move || sender.send(mine.lock().map(drop)));
+        let taken = taken.recv_timeout(std::time::Duration::from_secs(2));
+        drop(theirs);
+        assert!(matches!(taken, Ok(Ok(()))), "{taken:?}");
+        // What is locked is for its owner alone.
+        let (_, lock) = store.lock().unwrap();
+        let names: Vec<_> = fs::read_dir(store.folder()).unwrap().map(|entry| entry.unwrap()).collect();
+        assert_eq!(names.iter().map(|entry| entry.metadata().unwrap().mode() & 0o777).collect::<Vec<_>>(), [0o600]);
+        drop(lock);
+        assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 0, "it ends with the lock");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Threads that take it in turns: the file comes and goes, and one alone has it.
+    #[test]
+    fn one_has_it_at_a_time() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-turns-{}", std::process::id()));
+        let store = Store::open(&folder).unwrap();
+        let (inside, turns) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        let _lock = store.lock().unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        turns.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.load(Ordering::SeqCst), 40);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_waits_for_another_is_told_whom_for() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-busy-{}", std::process::id()));
+        let store = Store::open(&folder).unwrap();
+        let held = store.lock().unwrap();
+        let start = std::time::Instant::now();
+        let error = store.clone().with_give_up(|| true).lock().unwrap_err();
+        assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+        let error = store.lock().unwrap_err();
+        assert!(matches!(error, TuneError::Busy { .. }), "{error}");
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+        drop(held);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A link would have another file made, or locked.
+    #[test]
+    fn a_planted_lock_is_refused() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-planted-{}", std::process::id()));
+        let store = Store::open(&folder).unwrap();
+        drop(store.lock().unwrap());
+        let (target, lock) = (folder.join("target"), folder.join(".lock"));
+        std::os::unix::fs::symlink(&target, &lock).unwrap();
+        assert!(store.lock().is_err() && !target.exists());
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "").unwrap();
+        fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = store.lock().unwrap_err().to_string();
+        assert!(error.contains("for its owner alone"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -276,6 +355,31 @@ mod tests {
         fs::write(store.file(), "planted").unwrap();
         assert!(store.load().is_err() && locked.load().unwrap().is_none());
         drop(lock);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The same while settings are put back.
+    #[test]
+    fn an_undo_ends_in_the_folder_that_it_locked() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-undo-{}", std::process::id()));
+        let store = Store::open(&folder.join("states")).unwrap();
+        let drop_in = folder.join("90-longhaul.conf");
+        {
+            let (locked, _lock) = store.lock().unwrap();
+            fs::write(&drop_in, "ours").unwrap();
+            let mut state = State::new(boot_id().unwrap());
+            state.drop_ins.push(DropIn { path: drop_in.clone(), ours: vec!["ours".into()] });
+            locked.save(&state).unwrap();
+        }
+        let mut swap = || {
+            fs::rename(folder.join("states"), folder.join("moved")).unwrap();
+            fs::create_dir(folder.join("states")).unwrap();
+            fs::write(store.file(), "planted").unwrap();
+        };
+        crate::undo(&store, &mut swap).unwrap();
+        assert!(!drop_in.exists());
+        assert_eq!(fs::read(store.file()).unwrap(), b"planted", "what is there now is another's");
+        assert_eq!(fs::read_dir(folder.join("moved")).unwrap().count(), 0);
         fs::remove_dir_all(&folder).unwrap();
     }
 

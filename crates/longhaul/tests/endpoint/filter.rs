@@ -20,22 +20,22 @@ use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_units::Nanos;
 use serde_json::Value;
 
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 2);
-const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
-const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+pub(crate) const OURS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 2);
+pub(crate) const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+pub(crate) const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 
 /// Two hosts with a cable between them; the filter is for the first.
-struct Hosts {
-    ours: NetNamespace,
-    theirs: NetNamespace,
-    index: u32,
-    their_index: u32,
+pub(crate) struct Hosts {
+    pub(crate) ours: NetNamespace,
+    pub(crate) theirs: NetNamespace,
+    pub(crate) index: u32,
+    pub(crate) their_index: u32,
 }
 
 impl Hosts {
     /// `None` where that cannot be, and says why.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !is_root_in_namespace() {
             longhaul_testing::no_judge!("run as root");
             return None;
@@ -64,7 +64,7 @@ impl Hosts {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.longhaul(arguments);
         self.ours.enter(|| command.output()).unwrap().unwrap()
     }
@@ -76,7 +76,7 @@ impl Hosts {
         self.ours.enter(|| command.output()).unwrap().unwrap()
     }
 
-    fn ip(&self, words: &str) {
+    pub(crate) fn ip(&self, words: &str) {
         let output = self.program(&format!("ip {words}"));
         assert!(output.status.success(), "ip {words}: {output:?}");
     }
@@ -136,7 +136,7 @@ impl Drop for Attached {
     }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
         assert!(Instant::now() < deadline, "waited for {what}");
@@ -398,6 +398,8 @@ fn what_would_break_is_refused() {
         ("link set lf0 promisc on", "promiscuous"),
         ("net/ipv4/conf/lf0/forwarding", "forwarding"),
         ("net/ipv6/conf/lf0/forwarding", "forwarding"),
+        // Linux 6.17.
+        ("net/ipv6/conf/lf0/force_forwarding", "forwarding"),
         // The kernel goes by the first.
         ("net/ipv6/conf/all/forwarding net/ipv6/conf/lf0/forwarding=0", "forwarding"),
     ] {

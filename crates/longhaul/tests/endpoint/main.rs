@@ -5,6 +5,7 @@ mod common;
 
 mod cc;
 mod filter;
+mod filter_moved;
 mod kernels;
 mod limits;
 mod netem;

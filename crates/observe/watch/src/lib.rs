@@ -278,6 +278,7 @@ impl Watch {
     /// Takes a last sample and returns the outcome.
     pub fn finish(mut self) -> Watched {
         self.sample();
+        self.chooser.look_at_once();
         self.name();
         let end = monotonic();
         self.cost.elapsed_ns = end.saturating_sub(self.start).0;

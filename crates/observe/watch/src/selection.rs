@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::process::{self, shown_name};
 use longhaul_kernel::process_sockets::{self, SocketOwners};
 use longhaul_kernel::sock_diag::InetFilter;
@@ -19,6 +20,8 @@ use crate::WatchError;
 
 /// The most opened connections that are remembered until they are seen.
 const MOST_OWNERS: usize = 65_536;
+/// So many times as long as a look at the files of all processes took is none made: users can have very many open.
+const LOOKS_APART: u64 = 10;
 /// How often the control groups below the chosen one are listed.
 const LIST_GROUPS_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -64,6 +67,8 @@ pub(crate) struct Chooser {
     owners: HashMap<u64, (Option<Owner>, Option<Nanos>)>,
     hidden_processes: u32,
     unowned: bool,
+    /// Not before are the files of all processes looked at again.
+    look_up_at: Nanos,
 }
 
 impl Chooser {
@@ -92,6 +97,7 @@ impl Chooser {
             owners: HashMap::new(),
             hidden_processes: 0,
             unowned: false,
+            look_up_at: Nanos::ZERO,
         })
     }
 
@@ -199,8 +205,17 @@ impl Chooser {
         Some((pid, process::name(pid)?))
     }
 
-    /// PID and name of every socket's process, by inode number.
+    /// The next [`Self::look_up`] is made, however long the last one took: it is the last.
+    pub(crate) fn look_at_once(&mut self) {
+        self.look_up_at = Nanos::ZERO;
+    }
+
+    /// PID and name of every socket's process, by inode number. Empty where the last look took so long that it is too early for another.
     pub(crate) fn look_up(&mut self) -> HashMap<u32, (u32, String)> {
+        let began = monotonic();
+        if began < self.look_up_at {
+            return HashMap::new();
+        }
         let by_inode = if self.root.is_some() {
             self.look();
             self.sockets.clone()
@@ -213,6 +228,8 @@ impl Chooser {
         let mut named = |pid: u32| names.entry(pid).or_insert_with(|| process::name(pid).unwrap_or_default()).clone();
         let owners = by_inode.into_iter().map(|(inode, pid)| (inode, (pid, named(pid)))).collect();
         self.unowned |= self.hidden_processes > 0;
+        let now = monotonic();
+        self.look_up_at = now.saturating_add(Nanos(now.saturating_sub(began).0.saturating_mul(LOOKS_APART)));
         owners
     }
 

@@ -38,6 +38,7 @@ struct netns_ipv6 {
 };
 
 struct net___filter {
+	__u64 net_cookie;
 	struct netns_ipv4 ipv4;
 	struct netns_ipv6 ipv6;
 };
@@ -46,6 +47,14 @@ typedef struct {
 	struct net___filter *net;
 } possible_net_t___filter;
 
+struct ipv6_devconf___filter {
+	__s32 force_forwarding; /* Linux 6.17 */
+};
+
+struct inet6_dev___filter {
+	struct ipv6_devconf___filter cnf;
+};
+
 struct net_device___filter {
 	unsigned int flags;
 	const unsigned char *dev_addr;
@@ -53,6 +62,7 @@ struct net_device___filter {
 	struct netdev_hw_addr_list mc;
 	void *rx_handler;
 	possible_net_t___filter nd_net;
+	struct inet6_dev___filter *ip6_ptr;
 	struct {
 		struct list_head upper;
 	} adj_list;
@@ -150,6 +160,23 @@ static __always_inline __u32 ipv4_generation(struct net_device___filter *dev)
 static __always_inline __u32 ipv6_generation(struct net_device___filter *dev)
 {
 	return dev->nd_net.net->ipv6.fib6_sernum.counter;
+}
+
+/* The network namespace of now: an interface can be moved, and its programs go along. No other one has had this number since boot. */
+static __always_inline __u64 namespace_of(struct net_device___filter *dev)
+{
+	return dev->nd_net.net->net_cookie;
+}
+
+/* Turning it on changes no route. */
+static __always_inline bool is_forced_to_forward(struct net_device___filter *dev)
+{
+	struct inet6_dev___filter *ipv6;
+
+	if (!bpf_core_field_exists(struct ipv6_devconf___filter, force_forwarding))
+		return false;
+	ipv6 = dev->ip6_ptr;
+	return ipv6 && ipv6->cnf.force_forwarding;
 }
 
 /* Bytes of the frame. Asking the kernel is a call, which only frames of several pages need. */

@@ -113,6 +113,8 @@ struct filter_followed {
 	__u32 ipv6_generation;
 	/* Counts the writes, from 1: a CPU remembers local addresses of one of them. */
 	__u64 told;
+	/* The network namespace of the addresses, by its cookie; 0: nobody told them yet. */
+	__u64 namespace;
 };
 
 struct tally {
@@ -167,6 +169,7 @@ struct filter_sample {
 };
 
 _Static_assert(sizeof(struct filter_counters) == 16 * (2 * CLASSES * CASTS + 2 * SIZES + REASONS) + 24 + 40 + 16 * PLAINS * SIZES, "counters.rs has the same");
+_Static_assert(sizeof(struct filter_followed) == 32, "maps.rs has the same");
 _Static_assert(sizeof(struct filter_sample) == 16 + SAMPLE_BYTES, "sample.rs has the same");
 _Static_assert(CLASSES == 20 && ACCEPTED_REASONS == 22 && REASONS == 29, "class.rs and reason.rs have the same");
 

@@ -194,7 +194,15 @@ static __always_inline enum filter_reason unless_doubtful_ipv4(struct question *
 
 static __always_inline enum filter_reason unless_doubtful_ipv6(struct question *q, enum filter_reason reason)
 {
-	return ipv6_generation(q->dev) == q->followed->ipv6_generation ? reason : DOUBTFUL;
+	return ipv6_generation(q->dev) == q->followed->ipv6_generation && !is_forced_to_forward(q->dev) ? reason : DOUBTFUL;
+}
+
+/* Whether the interface is still in the network namespace whose host the filter was made for. */
+static __always_inline bool is_at_home(struct question *q)
+{
+	__u64 home = q->followed->namespace;
+
+	return !home || namespace_of(q->dev) == home;
 }
 
 static __always_inline bool is_allowed_network(struct question *q)

@@ -8,7 +8,8 @@
  *
  * The program reads MAC addresses, joined groups, and whether a bridge or bond has taken the interface over, from the kernel's memory
  * (device.h). It cannot look up local IP addresses there (bpf_fib_lookup fails where forwarding is off). They are in a map, with the
- * routing generation at which they were read. While the kernel's generation differs, the program passes what the map would reject.
+ * routing generation at which they were read. While the kernel's generation differs, the program passes what the map would reject. In
+ * another network namespace than that of the map it passes everything.
  *
  * A rejected frame is dropped only while the filter enforces; otherwise it is counted and passes.
  */
@@ -157,6 +158,9 @@ int longhaul_filter(struct xdp_md *context)
 	q.dev = device_of(context);
 	q.recent = &all->recent;
 	reason = judge(&q);
+	/* Another host may forward, bridge or capture what this one had no use for. */
+	if (reason >= ACCEPTED_REASONS && !is_at_home(&q))
+		reason = DOUBTFUL;
 	rejected = reason >= ACCEPTED_REASONS;
 	/* parse and judge stay within their ranges, but the verifier cannot know that. */
 	if (q.parsed.class >= CLASSES || q.parsed.cast >= CASTS || reason >= REASONS)

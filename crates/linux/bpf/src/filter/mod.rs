@@ -5,7 +5,8 @@
 //! filter: all state is in the kernel.
 //!
 //! The program reads what it can from the kernel's memory. It gets the local addresses by [`Filter::follow`], with the routing generation at
-//! which they were read ([`Generations`]). After a change that it did not get, it passes what it would reject by address.
+//! which they were read ([`Generations`]). After a change that it did not get, it passes what it would reject by address; in another network
+//! namespace, into which its interface was moved, everything.
 
 mod class;
 mod counters;
@@ -32,7 +33,7 @@ pub use error::FilterError;
 pub use reason::Reason;
 pub use sample::{FilterSample, SAMPLE_SNIPPET_BYTES};
 
-/// The folder in which the links of kept filters are pinned, one file for each interface.
+/// The folder in which the links of kept filters are pinned, one file for each. What is where is read from the links, not from their names.
 pub const KEPT: &str = "/sys/fs/bpf/longhaul/filter";
 /// The name that identifies the program in the kernel.
 pub const PROGRAM_NAME: &str = "longhaul_filter";
@@ -123,9 +124,11 @@ pub struct Judgement {
     pub solicitations: bool,
 }
 
-/// The kernel's routing generations: each changes with every change to a routing table of that family.
+/// The kernel's routing generations in a network namespace: each changes with every change to a routing table of that family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoutingGenerations {
+    /// The namespace, by its cookie: no other one has had it since boot.
+    pub namespace: u64,
     /// `net->ipv4.rt_genid`.
     pub ipv4: u32,
     /// `net->ipv6.fib6_sernum`.

@@ -131,21 +131,9 @@ impl UdpFlows {
     /// # Errors
     /// Those of bpf(2).
     pub fn keep_only(&self, socket: impl Fn(u64) -> bool, port: impl Fn(u16) -> bool) -> io::Result<()> {
-        for key in self.flows.keys() {
-            if !port(UdpFlow::parse(&key, &[]).local_port) {
-                let _ = self.flows.delete(&key);
-            }
-        }
-        for key in self.drops.keys() {
-            if !port(UdpDropSum::parse(&key, &[]).local_port) {
-                let _ = self.drops.delete(&key);
-            }
-        }
-        for key in self.sockets.keys() {
-            if !socket(UdpUse::parse(&key, &[]).cookie) {
-                let _ = self.sockets.delete(&key);
-            }
-        }
+        forget(&self.flows, |key| !port(UdpFlow::parse(key, &[]).local_port));
+        forget(&self.drops, |key| !port(UdpDropSum::parse(key, &[]).local_port));
+        forget(&self.sockets, |key| !socket(UdpUse::parse(key, &[]).cookie));
         Ok(())
     }
 
@@ -166,9 +154,22 @@ impl UdpFlows {
     }
 }
 
+/// Deletes the keys that `is_over` says. A walk begins anew where the key at which it is was deleted, so all are read before.
+fn forget(map: &MapHandle, is_over: impl Fn(&[u8]) -> bool) {
+    let over: Vec<Vec<u8>> = keys(map).filter(|key| is_over(key)).collect();
+    for key in over {
+        let _ = map.delete(&key);
+    }
+}
+
+/// The keys; no more than there is room for, however many come and go meanwhile.
+fn keys(map: &MapHandle) -> impl Iterator<Item = Vec<u8>> + '_ {
+    map.keys().take(map.max_entries() as usize)
+}
+
 fn read<T>(map: &MapHandle, parse: impl Fn(&[u8], &[u8]) -> T) -> io::Result<Vec<T>> {
     let mut all = Vec::new();
-    for key in map.keys() {
+    for key in keys(map) {
         // It may have gone meanwhile.
         if let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))? {
             all.push(parse(&key, &value));

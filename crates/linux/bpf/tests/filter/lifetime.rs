@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
@@ -11,9 +12,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Xdp, XdpFlags};
 use longhaul_bpf::filter::{Filter, FilterError, FilterOptions, Mode, Reason};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::link::Netlink;
+use longhaul_kernel::namespace::NetNamespace;
 use longhaul_units::Nanos;
 
-use crate::cable::{Cable, counted};
+use crate::cable::{Cable, LINK, counted};
 use crate::frames::*;
 use crate::skeleton::HooksSkelBuilder;
 
@@ -43,9 +46,13 @@ fn foreign() -> Vec<u8> {
     ipv4(OTHER_MAC, OTHER_IP, 17, 0, &udp(9, 20))
 }
 
+/// Held by a test that keeps a filter, as another counts what is kept.
+static KEEPS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn it_goes_with_its_owner_unless_kept() {
     let Some(cable) = Cable::lay() else { return };
+    let _alone = KEEPS.lock().unwrap_or_else(PoisonError::into_inner);
     let open = || cable.inside(|| Filter::open(cable.ifindex));
     assert!(matches!(open(), Err(FilterError::NotThere { .. })));
     let filter = cable.filter(&FilterOptions::default());
@@ -69,6 +76,31 @@ fn it_goes_with_its_owner_unless_kept() {
     assert!(matches!(open(), Err(FilterError::NotThere { .. })));
     let left = std::fs::read_dir(longhaul_bpf::filter::KEPT).into_iter().flatten().flatten().count();
     assert_eq!(left, 0, "files in {}", longhaul_bpf::filter::KEPT);
+}
+
+/// The file that keeps it was made in another network namespace, where the interface had another number.
+#[test]
+fn one_whose_interface_was_moved_leaves_nothing_either() {
+    let Some(cable) = Cable::lay() else { return };
+    let _alone = KEEPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let filter = cable.filter(&FilterOptions { enforce: true, ..FilterOptions::default() });
+    if let Err(error) = cable.inside(|| filter.keep()) {
+        return longhaul_testing::skipped!("{error}");
+    }
+    let id = filter.program_id();
+    drop(filter);
+    let other = NetNamespace::create().unwrap();
+    // Its number is taken there.
+    let taken = format!("link add taken index {} type dummy", cable.ifindex);
+    let to = format!("link set {LINK} netns /proc/{}/fd/{}", std::process::id(), other.as_fd().as_raw_fd());
+    let ip = |words: &str| std::process::Command::new("ip").args(words.split(' ')).status().unwrap().success();
+    assert!(other.enter(|| ip(&taken)).unwrap() && cable.inside(|| ip(&to)));
+    let ifindex = other.enter(|| Netlink::open().unwrap().index_of(LINK).unwrap()).unwrap();
+    assert_ne!(ifindex, cable.ifindex);
+    let moved = other.enter(|| Filter::open(ifindex)).unwrap().unwrap();
+    assert!(moved.program_id() == id && other.enter(|| moved.is_kept()).unwrap());
+    other.enter(|| moved.detach()).unwrap().unwrap();
+    gone(id);
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
-use longhaul_tune::{Plan, PutBack, Refused, Store, Terms, apply as change, confirm, status, undo_unconfirmed};
+use longhaul_tune::{
+    Plan, PutBack, Refused, Store, Terms, TuneError, apply as change, confirm, status, undo_unconfirmed,
+};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -51,6 +53,8 @@ pub(crate) struct Applied {
     pub(crate) exit: u8,
 }
 
+/// How long the holder waits for another command that changes settings.
+const HOLDERS_PATIENCE: Nanos = Nanos::from_secs(300);
 /// How often it looks whether somebody confirmed from elsewhere.
 const LOOK: Nanos = Nanos::from_millis(100);
 
@@ -69,7 +73,9 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
     let terms = Terms { unless_confirmed: time.is_some(), persist };
     // Before the first change, so that there is no moment at which nobody would put it back.
     let holder = time.map(|_| Holder::start(store)).transpose()?;
-    let refused = change(store, plan.possible(), terms, &mut || {}).map_err(|error| failure(&error))?;
+    // A process that changes settings at this moment may take long.
+    let waiting = store.clone().with_give_up(|| Stop::install().is_ok_and(|stop| stop.requested().is_some()));
+    let refused = change(&waiting, plan.possible(), terms, &mut || {}).map_err(|error| failure(&error))?;
     let changed = changed - refused.len();
     for one in &refused {
         say(format_args!("the kernel refuses {} = {}: {}", one.place, one.value, one.why));
@@ -182,6 +188,12 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let store = args.state.store()?;
     io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush()).map_err(failed)?;
     io::stdin().read_to_end(&mut Vec::new()).map_err(failed)?;
-    undo_unconfirmed(&store, args.pid).map_err(|error| failure(&error))?;
-    Ok(ExitCode::SUCCESS)
+    // Nobody else would put them back.
+    let until = monotonic().saturating_add(HOLDERS_PATIENCE);
+    loop {
+        match undo_unconfirmed(&store, args.pid) {
+            Err(TuneError::Busy { .. }) if monotonic() < until => {}
+            done => return done.map(|_| ExitCode::SUCCESS).map_err(|error| failure(&error)),
+        }
+    }
 }

@@ -75,6 +75,7 @@ fn failure(error: &TuneError) -> Failure {
         }
         TuneError::Store { .. } => ("no_state", "--state FOLDER names another folder"),
         TuneError::Broken { .. } => ("no_state", "look into the file, put back what it says, and remove it"),
+        TuneError::Busy { .. } => ("busy", "try it again, or look what that process waits for"),
         TuneError::Pending => {
             ("not_confirmed", "run `longhaul tune confirm` or `longhaul tune undo`; `longhaul tune status` shows them")
         }

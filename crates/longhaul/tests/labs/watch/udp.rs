@@ -4,13 +4,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{TestLab, longhaul, object};
 use crate::schemas::assert_valid;
 use crate::watch::on;
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::link::Netlink;
+use longhaul_kernel::namespace::NetNamespace;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// One datagram in 50 is lost in the network.
@@ -154,4 +158,77 @@ fn a_socket_is_chosen_by_the_port_that_it_sends_to_and_intervals_are_objects() {
     let one = &result["result"]["sockets"][0];
     assert!(one["sent_packets"].as_u64() > Some(5), "{result:#}");
     assert_eq!(one["flows"][0]["remote"], "127.0.0.1:54321", "{result:#}");
+}
+
+/// What any user may do: sockets that share one port, and as many peers as there is room for, each of which drops what it is sent.
+const CROWD: &str = r#"
+import os, socket, time
+if os.getuid() == 0: os.setgid(65534); os.setuid(65534)
+def opened():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 5555))
+    return s
+sockets = [opened() for _ in range(900)]
+end = time.monotonic() + 60
+number = 0
+while time.monotonic() < end:
+    for _ in range(200):
+        peer = number % 16000
+        sockets[number % len(sockets)].sendto(b"x", (f"127.{1 + peer % 100}.{peer // 100}.1", 1000 + peer))
+        if number == 16000: print("ready", flush=True)
+        number += 1
+    time.sleep(0.001)
+"#;
+
+/// A child that is ended whatever comes of the test.
+struct Ends(std::process::Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_crowd_of_sockets_delays_neither_reports_nor_the_end() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        longhaul_testing::no_judge!("python3 is not installed (make deps)");
+        return;
+    }
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("datagrams are counted for root");
+        return;
+    }
+    let namespace = NetNamespace::create().unwrap();
+    let mut netlink = namespace.enter(Netlink::open).unwrap().unwrap();
+    let loopback = netlink.index_of("lo").unwrap();
+    netlink.set_up(loopback, true).unwrap();
+    let started = |command: &mut Command| {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        Ends(namespace.enter(|| command.spawn()).unwrap().unwrap())
+    };
+    let mut watch = started(Command::new(LONGHAUL).args(["watch", "--udp", "--json-stream", "-i", "500ms"]));
+    let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let (sender, reports) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    let mut crowd = started(Command::new("python3").args(["-c", CROWD]));
+    let mut said = BufReader::new(crowd.0.stdout.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    while reports.try_recv().is_ok() {}
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for number in 0..4 {
+        let report = reports.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        let report = report.unwrap_or_else(|_| panic!("{number} reports within 20 s"));
+        assert!(report.matches("\"local\"").count() >= 10, "{report}");
+    }
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&watch.0), Signal::INT).unwrap();
+    while watch.0.try_wait().unwrap().is_none() {
+        assert!(asked.elapsed() < Duration::from_secs(20), "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("ended {:?} after it was asked to", asked.elapsed());
 }

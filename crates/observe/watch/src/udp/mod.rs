@@ -7,6 +7,7 @@
 //!
 //! Without BPF there is what a socket says of itself: how many datagrams it dropped, and how full its buffer was.
 
+mod ports;
 mod tally;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,6 +25,7 @@ use longhaul_units::{BitRate, Nanos};
 
 use crate::selection::{Candidate, Chooser, Selection};
 use crate::{LOOK_UP_EVERY, MAX_CONNECTIONS, RECHECK_AFTER, WatchError, WatchOptions, caveats, within};
+use ports::Ports;
 use tally::{Tally, tally};
 
 /// How often the kernel forgets sockets that have ended and were not chosen.
@@ -229,6 +231,7 @@ impl UdpWatch {
     /// Looks a last time and returns the outcome.
     pub fn finish(mut self) -> UdpWatched {
         self.sample();
+        self.chooser.look_at_once();
         self.look(monotonic());
         let end = monotonic();
         let mut tallies = self.tallies();
@@ -237,14 +240,15 @@ impl UdpWatch {
         let tells_reads = self.flows.as_ref().is_some_and(UdpFlows::tells_reads);
         let reads = |one: &UdpUse| [one.read_packets, one.read_bytes];
         let mut followed: Vec<(u64, Followed)> = self.followed.drain().collect();
-        let ports: Vec<u16> = followed.iter().map(|(_, one)| one.candidate.local.port()).collect();
+        let mut ports: HashMap<u16, usize> = HashMap::new();
+        followed.iter().for_each(|(_, one)| *ports.entry(one.candidate.local.port()).or_default() += 1);
         followed.sort_by_key(|(_, one)| one.number);
         let sockets: Vec<WatchedUdpSocket> = followed
             .into_iter()
             .map(|(cookie, one)| {
                 let tally = self.flows.is_some().then(|| tallies.remove(&cookie).unwrap_or_default());
                 let seen = if tells_reads { Some(uses.get(&cookie).map_or([0; 2], reads)) } else { None };
-                let shares = ports.iter().filter(|port| **port == one.candidate.local.port()).count() > 1;
+                let shares = ports[&one.candidate.local.port()] > 1;
                 WatchedUdpSocket { shares_port: shares, ..one.result(cookie, self.start, tally, seen) }
             })
             .collect();
@@ -302,17 +306,8 @@ impl UdpWatch {
 
     fn tallies(&self) -> HashMap<u64, Tally> {
         let Some(flows) = &self.flows else { return HashMap::new() };
-        let mut by_port: HashMap<u16, Vec<(u64, &Followed)>> = HashMap::new();
-        for (cookie, one) in &self.followed {
-            by_port.entry(one.candidate.local.port()).or_default().push((*cookie, one));
-        }
-        tally(flows, self.symbols.as_ref(), |port, peer, local| {
-            let fitting = by_port
-                .get(&port)?
-                .iter()
-                .filter_map(|(cookie, one)| Some((one.rank(peer, local)?, one.number, *cookie)));
-            fitting.min().map(|(.., cookie)| cookie)
-        })
+        let ports = Ports::of(self.followed.iter());
+        tally(flows, self.symbols.as_ref(), |port, peer, local| ports.find(port, peer, local))
     }
 
     /// Tells the chooser who opened the sockets that it does not know.
@@ -341,10 +336,11 @@ impl UdpWatch {
         }
         if let (Selection::Port(port), Some(flows)) = (self.chooser.selection(), &self.flows) {
             let port = *port;
+            let at_ports = self.others.values().map(|(candidate, _)| (candidate.local.port(), *candidate));
+            let mut at_ports: HashMap<u16, Candidate> = at_ports.collect();
             for flow in flows.flows().unwrap_or_default() {
                 let Some(peer) = flow.peer.filter(|peer| peer.port() == port) else { continue };
-                let own = |(candidate, _): &&(Candidate, Nanos)| candidate.local.port() == flow.local_port;
-                if let Some((candidate, _)) = self.others.values().find(own).copied() {
+                if let Some(candidate) = at_ports.remove(&flow.local_port) {
                     self.decide(now, Candidate { remote: peer, ..candidate }, None);
                     if let Some(one) = self.followed.get_mut(&candidate.cookie) {
                         one.candidate.remote = candidate.remote;
@@ -472,21 +468,6 @@ impl Followed {
             received_packets: rose(self.before.received[0], before.received[0]),
             dropped_packets: drops.iter().map(|(_, packets)| packets).sum(),
             dropped_at: drops.iter().max_by_key(|(_, packets)| *packets).map(|(location, _)| *location),
-        }
-    }
-
-    /// How well the socket fits a datagram to its port; `None` where it cannot be its.
-    fn rank(&self, peer: Option<SocketAddr>, local: Option<IpAddr>) -> Option<u8> {
-        let own = self.candidate.local.ip();
-        if local.is_some_and(|local| !own.is_unspecified() && own != local) {
-            return None;
-        }
-        match self.remote() {
-            Some(remote) if peer == Some(remote) => Some(0),
-            // It may have been connected later.
-            Some(_) => Some(3),
-            None if self.ended => Some(2),
-            None => Some(1),
         }
     }
 

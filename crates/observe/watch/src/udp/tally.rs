@@ -20,6 +20,8 @@ pub(super) struct Tally {
     pub(super) drops: Vec<UdpSocketDrop>,
     /// Most datagrams first.
     pub(super) flows: Vec<WatchedUdpFlow>,
+    /// The first flow with a peer, while they are in the order in which they came.
+    by_peer: HashMap<Option<SocketAddr>, usize>,
 }
 
 impl Tally {
@@ -45,9 +47,8 @@ impl Tally {
     }
 
     fn flow(&mut self, peer: Option<SocketAddr>) -> &mut WatchedUdpFlow {
-        let known = self.flows.iter().position(|flow| flow.remote == peer);
-        let at = known.unwrap_or_else(|| {
-            self.flows.push(WatchedUdpFlow {
+        let at = self.by_peer.get(&peer).copied().unwrap_or_else(|| {
+            self.push(WatchedUdpFlow {
                 local: None,
                 remote: peer,
                 sent_packets: 0,
@@ -59,6 +60,11 @@ impl Tally {
             self.flows.len() - 1
         });
         &mut self.flows[at]
+    }
+
+    fn push(&mut self, flow: WatchedUdpFlow) {
+        self.by_peer.entry(flow.remote).or_insert(self.flows.len());
+        self.flows.push(flow);
     }
 }
 
@@ -76,7 +82,7 @@ pub(super) fn tally(
         tally.sent_bytes += flow.sent_bytes;
         tally.received_packets += flow.arrived_packets;
         tally.received_bytes += flow.arrived_bytes;
-        tally.flows.push(WatchedUdpFlow {
+        tally.push(WatchedUdpFlow {
             local: flow.local,
             remote: flow.peer,
             sent_packets: flow.sent_packets,
@@ -106,6 +112,7 @@ pub(super) fn tally(
     }
     for tally in tallies.values_mut() {
         let all = |flow: &WatchedUdpFlow| flow.sent_packets.saturating_add(flow.received_packets);
+        tally.by_peer.clear();
         tally.flows.sort_by_key(|flow| (std::cmp::Reverse(all(flow)), flow.remote));
         tally.drops.sort();
     }

@@ -41,6 +41,8 @@ pub use udp::{UdpSeries, UdpTest};
 pub(crate) const FILE_BYTES_MOST: u64 = 1 << 20;
 /// Series of an experiment at most.
 const SERIES_MOST: usize = 64;
+/// Tests of a series at most, and so values of a list.
+const TESTS_MOST: usize = 64;
 /// Letters of a title or a name at most: they stand over figures and in tables.
 const NAME_LETTERS_MOST: usize = 100;
 /// A queue holds at least one frame of Ethernet as hosts send it (L1).

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Visitor};
 
+use super::TESTS_MOST;
 use super::error::ExperimentError;
 
 /// How seldom and how often a ring can be polled.
@@ -212,6 +213,24 @@ impl<'de> Deserialize<'de> for PollText {
 }
 
 impl SettingText {
+    /// How many settings there are of them.
+    pub(super) fn count(&self) -> usize {
+        let Self { hosts, poll_interval, poll_at: _, softirq, ip, emulator } = self;
+        let HostsText { mtu, txqueuelen, qdisc, offloads, sack, timestamps } = hosts;
+        product(&[
+            mtu.count(),
+            txqueuelen.count(),
+            qdisc.count(),
+            offloads.count(),
+            sack.count(),
+            timestamps.count(),
+            poll_interval.count(),
+            softirq.count(),
+            ip.count(),
+            emulator.count(),
+        ])
+    }
+
     /// The settings of all points over `path`, each with the words that set it apart from the others.
     pub(super) fn settings(
         &self,
@@ -282,7 +301,17 @@ impl<T> Default for Axis<T> {
     }
 }
 
+/// How many points lists of these lengths make, told before they are made.
+pub(super) fn product(lengths: &[usize]) -> usize {
+    lengths.iter().fold(1, |all, length| all.saturating_mul(*length))
+}
+
 impl<T> Axis<T> {
+    /// How many points it makes of one.
+    pub(super) fn count(&self) -> usize {
+        self.0.len().max(1)
+    }
+
     /// Each of `all` with each value: `set` puts it there, `word` names it where there are several.
     pub(super) fn each<S: Clone>(
         &self,
@@ -325,12 +354,60 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Axis<T> {
             }
             fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Vec<T>, A::Error> {
                 let values = Vec::<T>::deserialize(SeqAccessDeserializer::new(values))?;
-                if values.is_empty() {
-                    return Err(A::Error::custom("an empty list: give a value, or several"));
+                match values.len() {
+                    0 => Err(A::Error::custom("an empty list: give a value, or several")),
+                    1..=TESTS_MOST => Ok(values),
+                    count => Err(A::Error::custom(format!("a list of {count} values: 1 to {TESTS_MOST}"))),
                 }
-                Ok(values)
             }
         }
         from.deserialize_any(OneOrSeveral(PhantomData)).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::super::Experiment;
+
+    fn list(first: u32, count: u32) -> String {
+        format!("{:?}", (first..first + count).collect::<Vec<_>>())
+    }
+
+    /// A kilobyte that stands for thousands of millions of tests: their number is told before they are made.
+    #[test]
+    fn lists_that_make_too_many_tests_are_refused_at_once() {
+        let hosts = format!(
+            "hosts = {{ mtu = {}, txqueuelen = {}, offloads = [true, false], sack = [true, false] }}\nip = [4, 6]\n",
+            list(1000, 64),
+            list(10, 64)
+        );
+        let udp = format!("[[udp]]\nname = 'u'\nrates = ['1M']\nlength = {}\n{hosts}", list(100, 64));
+        let flows = list(1, 64);
+        let tcp = format!("[[tcp]]\nname = 't'\ncongestion = ['reno']\nflows = {flows}\n{hosts}");
+        let beside = format!("{tcp}beside = {{ flows = {flows} }}\n");
+        for (series, said) in [
+            (udp, "udp[0]: 2097152 tests of its rates and lists, 1 to 64"),
+            (tcp, "tcp[0]: 2097152 tests of `congestion`, `flows`, `windows` and lists, 1 to 64"),
+            (beside, "tcp[0]: 134217728 tests of `congestion`, `flows`, `windows` and lists, 1 to 64"),
+        ] {
+            let start = Instant::now();
+            let text = format!("title = 'x'\npath = 'lan'\n{series}");
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert_eq!(error, said);
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn a_list_is_no_longer_than_its_tests_may_be() {
+        let text = format!(
+            "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M']\nlength = {}\n",
+            list(100, 65)
+        );
+        let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+        assert!(error.contains("a list of 65 values: 1 to 64"), "{error}");
     }
 }

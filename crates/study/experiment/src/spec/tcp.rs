@@ -9,11 +9,8 @@ use serde::Deserialize;
 
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
-use super::setting::{Axis, Emulator, HostsText, PollAt, PollText, Setting, SettingText};
-use super::{Repeats, apply, check_name};
-
-/// Tests of a series at most.
-const TESTS_MOST: usize = 64;
+use super::setting::{Axis, Emulator, HostsText, PollAt, PollText, Setting, SettingText, product};
+use super::{Repeats, TESTS_MOST, apply, check_name};
 
 /// TCP tests to the server, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,6 +151,13 @@ impl TcpSeries {
         let (softirq, ip, emulator, poll_at) = (written.softirq, written.ip, written.emulator, written.poll_at);
         let poll_interval = written.poll_interval;
         let setting = SettingText { hosts: written.hosts, poll_interval, poll_at, softirq, ip, emulator };
+        let others = written.beside.as_ref().map_or(1, |beside| beside.flows.count());
+        let lists = [setting.count(), written.congestion.len(), written.flows.len(), windows.len(), others];
+        let count = product(&lists);
+        if !(1..=TESTS_MOST).contains(&count) {
+            let why = format!("{count} tests of `congestion`, `flows`, `windows` and lists, 1 to {TESTS_MOST}");
+            return Err(ExperimentError::at(place, why));
+        }
         let mut settings = setting.settings(place, &path)?;
         settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
         let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;
@@ -235,10 +239,6 @@ impl TcpSeries {
                     }
                 }
             }
-        }
-        if !(1..=TESTS_MOST).contains(&tests.len()) {
-            let why = format!("{} tests of `congestion`, `flows`, `windows` and lists, 1 to {TESTS_MOST}", tests.len());
-            return Err(ExperimentError::at(place, why));
         }
         let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
         let mut changes = written.change;

@@ -9,11 +9,10 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
-use super::setting::{Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText};
-use super::{Repeats, apply, check_name, times};
-
-/// Tests of a series at most.
-const TESTS_MOST: usize = 64;
+use super::setting::{
+    Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product,
+};
+use super::{Repeats, TESTS_MOST, apply, check_name, times};
 
 /// UDP tests from client to server.
 #[derive(Debug, Clone, PartialEq)]
@@ -241,7 +240,13 @@ impl UdpSeries {
         let pairs = written.pairs_of(place, &path)?;
         let faulty = written.faulty_of(place, &path)?;
         let UdpText { hosts, poll_interval, poll_at, softirq, ip, emulator, exact, .. } = written;
-        let settings = SettingText { hosts, poll_interval, poll_at, softirq, ip, emulator }.settings(place, &path)?;
+        let setting = SettingText { hosts, poll_interval, poll_at, softirq, ip, emulator };
+        let count = product(&[setting.count(), written.length.count(), paces.len(), pairs.len()]);
+        if count > TESTS_MOST {
+            let why = format!("{count} tests of its rates and lists, 1 to {TESTS_MOST}");
+            return Err(ExperimentError::at(place, why));
+        }
+        let settings = setting.settings(place, &path)?;
         let common = UdpParameters {
             amount,
             sockbuf_bytes: written.sockbuf.map(|size| size.0),
@@ -277,10 +282,6 @@ impl UdpSeries {
                     tests.push(test);
                 }
             }
-        }
-        if tests.len() > TESTS_MOST {
-            let why = format!("{} tests of its rates and lists, 1 to {TESTS_MOST}", tests.len());
-            return Err(ExperimentError::at(place, why));
         }
         let labels: Vec<String> = tests.iter().map(|test| test.label.clone()).collect();
         let mut changes = written.change;

@@ -16,6 +16,8 @@ use crate::support::{KernelTypes, require_capabilities, with_log};
 pub struct Generations {
     v4: OwnedFd,
     v6: OwnedFd,
+    /// The low half of the namespace's cookie, and the high one.
+    namespace: [OwnedFd; 2],
 }
 
 impl fmt::Debug for Generations {
@@ -38,7 +40,12 @@ impl Generations {
         let hold = |program: BorrowedFd<'_>| {
             program.try_clone_to_owned().map_err(|source| plain_step("hold the program", source))
         };
-        Ok(Self { v4: hold(skeleton.progs.generation_v4.as_fd())?, v6: hold(skeleton.progs.generation_v6.as_fd())? })
+        let programs = &skeleton.progs;
+        Ok(Self {
+            v4: hold(programs.generation_v4.as_fd())?,
+            v6: hold(programs.generation_v6.as_fd())?,
+            namespace: [hold(programs.namespace_low.as_fd())?, hold(programs.namespace_high.as_fd())?],
+        })
     }
 
     /// The generations of now. Takes some microseconds.
@@ -47,6 +54,8 @@ impl Generations {
     /// [`FilterError::Bpf`].
     pub fn now(&self) -> Result<RoutingGenerations, FilterError> {
         let read = |program: &OwnedFd| run(program.as_fd()).map_err(|source| plain_step("run the program", source));
-        Ok(RoutingGenerations { ipv4: read(&self.v4)?, ipv6: read(&self.v6)? })
+        let [low, high] = &self.namespace;
+        let namespace = u64::from(read(high)?) << 32 | u64::from(read(low)?);
+        Ok(RoutingGenerations { namespace, ipv4: read(&self.v4)?, ipv6: read(&self.v6)? })
     }
 }

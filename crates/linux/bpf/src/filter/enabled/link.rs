@@ -14,6 +14,7 @@ use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 
 use crate::filter::Mode;
+use crate::support::io_error;
 
 /// `BPF_F_REPLACE` of <linux/bpf.h>.
 const REPLACE: u32 = 4;
@@ -76,6 +77,11 @@ impl XdpLink {
     pub(super) fn detach(&self) -> io::Result<()> {
         // SAFETY: takes an open descriptor.
         done(unsafe { libbpf_sys::bpf_link_detach(self.fd.as_raw_fd()) })
+    }
+
+    /// Its number in the kernel: no other one has it while this one exists.
+    pub(super) fn id(&self) -> io::Result<u32> {
+        LinkInfo::from_fd(self.fd.as_fd()).map(|info| info.id).map_err(|error| io_error(&error))
     }
 
     /// Keeps it by a file in a BPF file system.

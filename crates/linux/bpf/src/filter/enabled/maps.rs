@@ -22,6 +22,8 @@ pub(super) const JUDGE_IPV6: u64 = 2;
 pub(super) const JUDGE_ARP: u64 = 4;
 pub(super) const JUDGE_SOLICITATIONS: u64 = 8;
 pub(super) const WIDE_LOCAL: u64 = 16;
+/// Bytes of `filter_followed`.
+pub(super) const FOLLOWED_BYTES: usize = 32;
 
 pub(super) fn flags(options: &FilterOptions) -> u64 {
     let flag = |set: bool, flag: u64| if set { flag } else { 0 };

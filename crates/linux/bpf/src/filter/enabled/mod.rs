@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 use longhaul_units::Nanos;
@@ -22,7 +23,7 @@ use longhaul_units::Nanos;
 pub use generations::Generations;
 use link::{XdpLink, attached, run_over};
 use maps::{
-    ENFORCE, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING, SAMPLE, WIDE_LOCAL,
+    ENFORCE, FOLLOWED_BYTES, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING, SAMPLE, WIDE_LOCAL,
     allow, flags, lookup, network_key, update, words, write_config,
 };
 pub use samples::Samples;
@@ -165,6 +166,7 @@ impl Filter {
         };
         let config = take("settings")?;
         let counters = Some(take("counters")?).filter(|map| map.value_size() as usize == COUNTERS_BYTES);
+        let followed = Some(take("followed")?).filter(|map| map.value_size() as usize == FOLLOWED_BYTES);
         Ok(Self {
             link: XdpLink::of_program(id).map_err(|source| plain_step("hold the link", source))?,
             ifindex,
@@ -172,7 +174,7 @@ impl Filter {
             mode: attached.mode,
             not_native: None,
             config,
-            followed: take("followed")?,
+            followed: followed.ok_or_else(of_another_version)?,
             counters: counters.ok_or_else(of_another_version)?,
             local_v4: take("local_v4")?,
             local_v6: take("local_v6")?,
@@ -244,7 +246,9 @@ impl Filter {
             arp: flags & JUDGE_ARP != 0,
             solicitations: flags & JUDGE_SOLICITATIONS != 0,
         };
-        Ok((judgement, RoutingGenerations { ipv4: word(8), ipv6: word(12) }))
+        let namespace =
+            bytes.get(24..32).map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
+        Ok((judgement, RoutingGenerations { namespace, ipv4: word(8), ipv6: word(12) }))
     }
 
     /// Enforces without end; `false` where the time is already over, and the filter only counts.
@@ -320,6 +324,7 @@ impl Filter {
             .get(16..24)
             .map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
         value.extend((told + 1).to_ne_bytes());
+        value.extend(generations.namespace.to_ne_bytes());
         update(&self.followed, &0_u32.to_ne_bytes(), &value)
     }
 
@@ -350,17 +355,27 @@ impl Filter {
             return Err(FilterError::NoBpfFs);
         }
         make_folder(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;
-        let path = path_of(self.ifindex)?;
-        match self.link.pin(&path) {
+        if self.kept_at().is_some() {
             // It replaced a kept filter: the link is the same.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            done => done.map_err(|source| not_kept("make", &path, source)),
+            return Ok(());
         }
+        let path = Path::new(KEPT).join(format!("link{}", self.link_id()?));
+        self.link.pin(&path).map_err(|source| not_kept("make", &path, source))
     }
 
     /// Whether it stays when every process that holds it has ended.
     pub fn is_kept(&self) -> bool {
-        path_of(self.ifindex).is_ok_and(|path| path.exists())
+        self.kept_at().is_some()
+    }
+
+    fn link_id(&self) -> Result<u32, FilterError> {
+        self.link.id().map_err(|source| plain_step("read the link's number", source))
+    }
+
+    /// The file that keeps it. Its interface may have been in another network namespace, with another number, when it was made.
+    fn kept_at(&self) -> Option<PathBuf> {
+        let own = self.link.id().ok()?;
+        kept().into_iter().find_map(|(path, link)| (link.id == own).then_some(path))
     }
 
     /// Detaches it from its interface, whichever process attached it, and waits until it is detached.
@@ -368,12 +383,11 @@ impl Filter {
     /// # Errors
     /// [`FilterError::Keep`], [`FilterError::Bpf`].
     pub fn detach(self) -> Result<(), FilterError> {
-        let path = path_of(self.ifindex)?;
-        has_folder(KEPT).map_err(|source| not_kept("remove", &path, source))?;
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_kept("remove", &path, error)),
-            _ => remove_empty_folders(),
+        has_folder(KEPT).map_err(|source| not_kept("look into", Path::new(KEPT), source))?;
+        if let Some(path) = self.kept_at() {
+            fs::remove_file(&path).map_err(|source| not_kept("remove", &path, source))?;
         }
+        remove_stale();
         self.link.detach().map_err(|source| plain_step("detach the link", source))?;
         let deadline = Instant::now() + PATIENCE;
         while self.is_attached() && Instant::now() < deadline {
@@ -419,27 +433,28 @@ fn program_id(program: BorrowedFd<'_>) -> Result<u32, FilterError> {
     Program::id_from_fd(program).map_err(|error| step("read the program's number", &error))
 }
 
-/// The file of a filter at link `ifindex` of the calling thread's network namespace. Its numbers do not change, as names do.
-fn path_of(ifindex: u32) -> Result<PathBuf, FilterError> {
-    let own = Path::new("/proc/thread-self/ns/net");
-    let namespace = rustix::fs::stat(own).map_err(|error| not_kept("look at", own, error.into()))?.st_ino;
-    Ok(Path::new(KEPT).join(format!("net{namespace}-link{ifindex}")))
+/// The files that keep filters, each with what the kernel says of its link.
+fn kept() -> Vec<(PathBuf, LinkInfo)> {
+    if !has_folder(KEPT).unwrap_or(false) {
+        return Vec::new();
+    }
+    let link_of = |path: PathBuf| {
+        let info = libbpf_rs::Link::open(&path).and_then(|link| link.info()).ok()?;
+        Some((path, info))
+    };
+    fs::read_dir(KEPT).into_iter().flatten().flatten().filter_map(|entry| link_of(entry.path())).collect()
 }
 
 /// Removes the files of filters whose interface no longer exists: the kernel detached the program, and the file keeps the rest.
 fn remove_stale() {
-    if !has_folder(KEPT).unwrap_or(false) {
-        return;
-    }
-    for entry in fs::read_dir(KEPT).into_iter().flatten().flatten() {
-        let orphaned = libbpf_rs::Link::open(entry.path())
-            .and_then(|link| link.info())
-            .is_ok_and(|info| matches!(info.info, libbpf_rs::query::LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0));
-        if orphaned {
-            let _ = fs::remove_file(entry.path());
+    for (path, link) in kept() {
+        if matches!(link.info, LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0) {
+            let _ = fs::remove_file(path);
         }
     }
-    remove_empty_folders();
+    if has_folder(KEPT).unwrap_or(false) {
+        remove_empty_folders();
+    }
 }
 
 /// Leaves nothing behind. It is no error that other filters are kept there.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Never attached: whoever follows the host runs these (BPF_PROG_TEST_RUN) to learn the kernel's routing generations. A test run
+ * Never attached: whoever follows the host runs these (BPF_PROG_TEST_RUN) to learn the kernel's routing generations, and which network
+ * namespace they are of. A test run returns 32 bits. It
  * comes in by the loopback interface of the network namespace that the caller is in.
  */
 #include "kernel.h"
@@ -20,6 +21,18 @@ SEC("xdp")
 int generation_v6(struct xdp_md *context)
 {
 	return ipv6_generation(device_of(context));
+}
+
+SEC("xdp")
+int namespace_low(struct xdp_md *context)
+{
+	return namespace_of(device_of(context));
+}
+
+SEC("xdp")
+int namespace_high(struct xdp_md *context)
+{
+	return namespace_of(device_of(context)) >> 32;
 }
 
 /* What the kernel has of its own is for GPL-compatible programs. */
