@@ -460,7 +460,9 @@ fn a_renamed_interface_is_followed() {
     hosts.try_ip("link set lf0 name lf9").unwrap();
     tell(&mut following);
     hosts.ours.enter(|| longhaul_kernel::sysctl::write("net/ipv4/conf/lf9/forwarding", "1")).unwrap().unwrap();
-    assert!(tell(&mut following), "forwarding is another judgement");
+    assert!(tell(&mut following), "forwarding changes routes");
+    let (judgement, _) = filter.followed().unwrap();
+    assert!(!judgement.ipv4 && judgement.ipv6, "{judgement:?}");
 }
 
 /// What lies on top of an interface, here in a namespace of its own as a container has it, keeps its frames; and tagged ones pass as long
