@@ -86,8 +86,14 @@ impl Lock {
 /// Opens the file, or makes it. Only who may write to the folder can have put it there.
 fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)?;
     let found = file.metadata()?;
     let own = rustix::process::geteuid().as_raw();
     if !found.is_file() || found.mode() & 0o077 != 0 || ![0, own].contains(&found.uid()) {

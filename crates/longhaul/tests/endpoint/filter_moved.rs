@@ -106,7 +106,8 @@ fn a_moved_one_drops_nothing_of_another_host() {
     let shown = status(&other, "lf0").unwrap();
     assert_eq!(received.ok(), Some(4), "{shown:#}");
     // What this host would not need is left to the other, too.
-    let wire = hosts.theirs.enter(|| PacketSocket::open(hosts.their_index, &PacketOptions::default())).unwrap().unwrap();
+    let wire =
+        hosts.theirs.enter(|| PacketSocket::open(hosts.their_index, &PacketOptions::default())).unwrap().unwrap();
     let foreign = [&[2, 9, 9, 9, 9, 9][..], &THEIR_MAC, &[8, 0], &[0x45; 46]].concat();
     let before = doubtful(&other);
     (0..5).for_each(|_| wire.send(&[0; 10], &[&foreign]).unwrap());

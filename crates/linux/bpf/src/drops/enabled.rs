@@ -20,7 +20,7 @@ use crate::support::{KernelTypes, io_error, load_error, require_capabilities, wi
 
 const PROGRAM: &str = "drops";
 /// Why damaged packets are dropped, as `DAMAGE_REASONS` of `intf.h`: wrong checksums, impossible headers, protocols that nobody knows; then, by
-/// cookie alone, ports without a socket (over IPv6 the kernel looks for a socket before it looks at the checksum) and other protocols'
+/// cookie alone and over IPv6, ports without a socket (the kernel looks for one before it looks at the checksum) and other protocols'
 /// checksums.
 const DAMAGE: [&str; 7] = ["UDP_CSUM", "IP_CSUM", "IP_INHDR", "IP_NOPROTO", "NO_SOCKET", "TCP_CSUM", "ICMP_CSUM"];
 /// A page, the least that the kernel takes, holds the largest event, too.

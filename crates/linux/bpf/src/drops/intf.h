@@ -49,7 +49,7 @@ struct unrecorded {
 
 /*
  * Drop reasons of damaged packets that the program is told: their numbers, 0 where the kernel lacks one. For the first ones a packet of the
- * test may be known by its port, for the others by its cookie alone: whole packets of others are dropped for them, too.
+ * test may be known by its port, for the others, which matter over IPv6, by its cookie alone: whole packets of others are dropped for them, too.
  */
 #define DAMAGE_REASONS 7
 #define DAMAGE_REASONS_BY_PORT 4

@@ -499,7 +499,8 @@ static __always_inline bool find_damaged(struct view *view, __u32 network, bool 
 
 	for (int i = 0; i < DAMAGE_REASONS; i++) {
 		if (damage_reasons[i] && damage_reasons[i] == reason) {
-			is_damaged = true;
+			/* Over IPv4 the later ones are for whole packets alone. */
+			is_damaged = ipv6 || i < DAMAGE_REASONS_BY_PORT;
 			port_tells = i < DAMAGE_REASONS_BY_PORT;
 		}
 	}

@@ -396,17 +396,15 @@ mod tests {
             let start = Instant::now();
             let text = format!("title = 'x'\npath = 'lan'\n{series}");
             let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
-            assert_eq!(error, said);
+            assert!(error.ends_with(said), "{error}");
             assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         }
     }
 
     #[test]
     fn a_list_is_no_longer_than_its_tests_may_be() {
-        let text = format!(
-            "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M']\nlength = {}\n",
-            list(100, 65)
-        );
+        let text =
+            format!("title = 'x'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M']\nlength = {}\n", list(100, 65));
         let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
         assert!(error.contains("a list of 65 values: 1 to 64"), "{error}");
     }

@@ -23,8 +23,8 @@ use longhaul_units::Nanos;
 pub use generations::Generations;
 use link::{XdpLink, attached, run_over};
 use maps::{
-    ENFORCE, FOLLOWED_BYTES, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING, SAMPLE, WIDE_LOCAL,
-    allow, flags, lookup, network_key, update, words, write_config,
+    ENFORCE, FOLLOWED_BYTES, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING,
+    SAMPLE, WIDE_LOCAL, allow, flags, lookup, network_key, update, words, write_config,
 };
 pub use samples::Samples;
 
@@ -246,8 +246,7 @@ impl Filter {
             arp: flags & JUDGE_ARP != 0,
             solicitations: flags & JUDGE_SOLICITATIONS != 0,
         };
-        let namespace =
-            bytes.get(24..32).map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
+        let namespace = bytes.get(24..32).map_or(0, |eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
         Ok((judgement, RoutingGenerations { namespace, ipv4: word(8), ipv6: word(12) }))
     }
 
