@@ -91,7 +91,7 @@ fn one_whose_interface_was_moved_leaves_nothing_either() {
     drop(filter);
     let other = NetNamespace::create().unwrap();
     // Its number is taken there.
-    let taken = format!("link add taken index {} type veth peer name taken1", cable.ifindex);
+    let taken = format!("link add taken index {} type veth peer name taken1 index 77", cable.ifindex);
     let to = format!("link set {LINK} netns /proc/{}/fd/{}", std::process::id(), other.as_fd().as_raw_fd());
     let ip = |words: &str| std::process::Command::new("ip").args(words.split(' ')).status().unwrap().success();
     assert!(other.enter(|| ip(&taken)).unwrap() && cable.inside(|| ip(&to)));
