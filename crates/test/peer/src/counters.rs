@@ -145,7 +145,7 @@ impl Changed {
         Some(Caveat::new(caveats::COUNTERS_UNREAD, message, remedy))
     }
 
-    /// Packets dropped because their next hop did not answer: of the machine's drops as many as can be this host's. The kernel counts them for the whole machine; this host's are at most as many
+    /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; this host's are at most as many
     /// as its IP handed over and neither interfaces sent nor queues dropped.
     fn neighbourless(&self) -> Option<Total> {
         let all = |wanted: &dyn Fn(&str) -> bool| -> i64 {
@@ -206,6 +206,9 @@ fn place(change: &Change, receives: bool) -> Option<Location> {
         Scope::Driver { driver, .. } => row(driver, name)
             .filter(|row| row.part_of.is_none() && row.meaning.is_transmit() != receives)
             .and_then(|row| driver_place(row.meaning)),
+        Scope::MachineCpu { .. } if name.ends_with(".unresolved_discards") => {
+            (!receives).then_some(Location::SenderStack)
+        }
         _ if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
         _ => None,
     }
