@@ -31,8 +31,8 @@ struct Port {
 #[derive(Debug, Default)]
 struct Bound {
     first: Option<Socket>,
-    /// Of those that are bound to no address.
-    to_none: Option<Socket>,
+    /// The first of those that receive at any address of the host.
+    to_any: Option<Socket>,
     to: HashMap<IpAddr, Socket>,
 }
 
@@ -68,7 +68,7 @@ impl Bound {
         let least = |known: Option<Socket>| Some(known.map_or(socket, |known| known.min(socket)));
         self.first = least(self.first);
         if own.is_unspecified() {
-            self.to_none = least(self.to_none);
+            self.to_any = least(self.to_any);
         } else {
             self.to.entry(own).and_modify(|known| *known = socket.min(*known)).or_insert(socket);
         }
@@ -76,7 +76,7 @@ impl Bound {
 
     fn find(&self, local: Option<IpAddr>) -> Option<Socket> {
         let Some(local) = local else { return self.first };
-        self.to_none.into_iter().chain(self.to.get(&local).copied()).min()
+        self.to_any.into_iter().chain(self.to.get(&local).copied()).min()
     }
 }
 

@@ -323,10 +323,10 @@ fn what_is_refused_and_how() {
     assert_eq!(refusal(&"[[forward]]\n".repeat(65)), "line 1, column 1: forward: 65 of them, at most 64");
     assert_eq!(refusal(&format!("{}[[both]]", "[[forward]]\n".repeat(64))), "forward: 65 hops, at most 64");
     // A few bytes must not take all memory, neither when they are read nor for each packet.
-    let doubled = "[[both]]\nduplicate = \"100%\"\n";
-    assert!(PathSpec::parse(&doubled.repeat(4), &no_files).is_ok());
+    let copying = "[[both]]\nduplicate = \"100%\"\n";
+    assert!(PathSpec::parse(&copying.repeat(4), &no_files).is_ok());
     let many = "forward[4].duplicate: this hop and those before make 32 of a packet, at most 16";
-    assert_eq!(refusal(&doubled.repeat(40)), many);
+    assert_eq!(refusal(&copying.repeat(40)), many);
     let listed = "[[forward]]\nloss = { list = [\"1-4000000\"] }\n";
     assert_eq!(
         refusal(&listed.repeat(64)),
