@@ -12,6 +12,15 @@ use longhaul_udp::locate::{Total, TotalScope};
 #[derive(Debug)]
 pub(crate) struct Before(Snapshot);
 
+/// What a host sends in a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    /// Of each packet; `None`: of many sizes.
+    pub(crate) payload_bytes: Option<u64>,
+    /// Packets that the kernel may handle as one.
+    pub(crate) unit_packets_most: u64,
+}
+
 /// What changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
@@ -88,18 +97,39 @@ const IP_OUT: [&str; 23] = [
     "Ip6InMcastPkts",
 ];
 
-/// Packets that IP handed to neighbours and interfaces.
-const IP_HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
-/// Packets for neighbours that did not answer, in both tables of neighbours.
-const UNANSWERED: &str = "_cache.unresolved_discards";
+/// Packets that IP handed to neighbours and interfaces, and their bytes (`ip_finish_output2`).
+const HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
+const HANDED_OVER_BYTES: [&str; 2] = ["IpExt.OutOctets", "Ip6OutOctets"];
+/// Headers of a UDP packet over IPv4 where it is handed over, and in an interface. One over IPv6 has [`IPV6_MORE`] bytes more at both.
+const HANDED_HEADERS: u64 = 20 + 8;
+const FRAME_HEADERS: u64 = 14 + HANDED_HEADERS;
+const IPV6_MORE: u64 = 20;
+/// What these leave out of the headers of a segment over IPv6, or of TCP with its options, at most.
+const SEGMENT_MORE: u64 = 72;
+/// Segments of TCP, over IPv4 and IPv6.
+const TCP_SEGMENTS: [&str; 1] = ["Tcp.OutSegs"];
+/// Packets for neighbours that did not answer, over IPv4 and IPv6.
+const UNANSWERED: [&str; 2] = ["arp_cache.unresolved_discards", "ndisc_cache.unresolved_discards"];
 
 impl Before {
     pub(crate) fn take() -> Self {
         Self(Snapshot::take())
     }
 
-    /// What changed since, at a host that receives, or at one that sends.
-    pub(crate) fn changes(&self, receives: bool) -> Changed {
+    /// What changed since, at a host that receives.
+    pub(crate) fn received(&self) -> Changed {
+        self.changes(true)
+    }
+
+    /// What changed since, at a host that sends.
+    pub(crate) fn sent(&self, sent: Sent) -> Changed {
+        let mut changed = self.changes(false);
+        let unanswered = changed.unanswered(sent);
+        changed.totals.extend(unanswered);
+        changed
+    }
+
+    fn changes(&self, receives: bool) -> Changed {
         let after = Snapshot::take();
         let complete = after.generic_xdp.is_empty() && (!receives || after.unseen_rings.is_empty());
         let mut changed = Changed { complete, ..Changed::default() };
@@ -117,9 +147,6 @@ impl Before {
             changed.all.insert(name, change.by);
         }
         changed.bound_backlog();
-        if !receives {
-            changed.totals.extend(changed.neighbourless());
-        }
         changed.buffer_full_packets = changed.sum(&BUFFER_FULL);
         changed.damaged_packets = changed.sum(&DAMAGED);
         // Errors of UDP that have no counter of their own: a length that is not the packet's.
@@ -145,21 +172,50 @@ impl Changed {
         Some(Caveat::new(caveats::COUNTERS_UNREAD, message, remedy))
     }
 
-    /// Packets dropped because their next hop did not answer. The kernel counts them for the whole machine; this host's are at most as many
-    /// as its IP handed over and neither interfaces sent nor queues dropped.
-    fn neighbourless(&self) -> Option<Total> {
-        let all = |wanted: &dyn Fn(&str) -> bool| -> i64 {
-            self.all.iter().filter(|(name, _)| wanted(name)).map(|(_, by)| by).sum()
+    /// Packets dropped because their next hop did not answer. The kernel counts them for all network namespaces together: this host's are those
+    /// that its IP handed over and its interfaces did not send. Where these do not say how many that is, they may be this host's or another's.
+    fn unanswered(&self, sent: Sent) -> Vec<Total> {
+        let units = UNANSWERED.map(|name| self.sum_of(|known| known.ends_with(name)));
+        let machine = units.iter().sum::<u64>().saturating_mul(sent.unit_packets_most);
+        let (least, most) = self.unsent(sent.payload_bytes, units[1] > 0);
+        let (own, perhaps) = (least.min(machine), most.min(machine) - least.min(machine));
+        let total = |location, reason: &str, packets| {
+            let reason = format!("machine: unresolved_discards{reason}");
+            Total { location, reason, packets, scope: TotalScope::Host }
         };
-        let handed_over = self.sum(&IP_HANDED_OVER) as i64;
-        let sent = all(&|name| name.ends_with(": tx_packets"));
-        let queued =
-            all(&|name| name.contains(" at root: ") && (name.ends_with(": drops") || name.ends_with(": qlen")));
-        let discarded = all(&|name| name.ends_with(UNANSWERED));
-        let packets = u64::try_from(discarded.min(handed_over - sent - queued)).unwrap_or(0);
-        let (location, scope) = (Location::SenderStack, TotalScope::Host);
-        let reason = "machine: unresolved_discards".into();
-        (packets > 0).then_some(Total { location, reason, packets, scope })
+        let totals = [
+            total(Location::SenderStack, "", own),
+            total(Location::Unexplained, ", of this host or of another network namespace", perhaps),
+        ];
+        totals.into_iter().filter(|total| total.packets > 0).collect()
+    }
+
+    /// Packets that IP handed over and no interface sent, at least and at most. By their bytes, as one packet here may be many there, and requests
+    /// for a neighbour's address, which IP does not hand over, have no payload.
+    fn unsent(&self, payload_bytes: Option<u64>, is_ipv6: bool) -> (u64, u64) {
+        let unknown = (0, u64::MAX);
+        // What a queue or an interface dropped is missing, too, and they do not say how many bytes it was.
+        let is_drop = |name: &str| [": drops", ": tx_dropped", ": tx_errors"].iter().any(|end| name.ends_with(end));
+        let (packets, bytes) = (self.sum(&HANDED_OVER), self.sum(&HANDED_OVER_BYTES));
+        // Linux before 6.6 does not count them.
+        if packets == 0 || self.sum_of(is_drop) > 0 {
+            return unknown;
+        }
+        let interfaces = |end: &str| self.sum_of(|name| name.ends_with(end));
+        let sent_packets = interfaces(": tx_packets");
+        let payload = |packets: u64, bytes: u64, headers| bytes.saturating_sub(packets.saturating_mul(headers));
+        let handed_over = payload(packets, bytes, HANDED_HEADERS);
+        // More is sent where a packet passes two interfaces.
+        let Some(missing) = handed_over.checked_sub(payload(sent_packets, interfaces(": tx_bytes"), FRAME_HEADERS))
+        else {
+            return unknown;
+        };
+        let segments = sent_packets.saturating_sub(packets);
+        // All others are of UDP over IPv4, whose headers are known.
+        let segments = if self.sum(&HANDED_OVER[1..]) > 0 { segments } else { segments.min(self.sum(&TCP_SEGMENTS)) };
+        let each = payload_bytes.unwrap_or(handed_over / packets) + if is_ipv6 { IPV6_MORE } else { 0 };
+        let most = missing.saturating_add(segments.saturating_mul(SEGMENT_MORE));
+        (missing / each.max(1), most / each.max(1))
     }
 
     /// Leaves of the drops in the machine's backlogs as many as this host's interfaces had: softnet counts for all network namespaces
@@ -173,6 +229,12 @@ impl Changed {
             left -= total.packets;
         }
         self.totals.retain(|total| total.packets > 0);
+    }
+
+    /// By how much the counters of such names rose together.
+    fn sum_of(&self, wanted: impl Fn(&str) -> bool) -> u64 {
+        let all = self.all.iter().filter(|(name, _)| wanted(name));
+        all.map(|(_, by)| by).sum::<i64>().max(0) as u64
     }
 
     /// By how much these counters of the host rose together.
@@ -206,9 +268,6 @@ fn place(change: &Change, receives: bool) -> Option<Location> {
         Scope::Driver { driver, .. } => row(driver, name)
             .filter(|row| row.part_of.is_none() && row.meaning.is_transmit() != receives)
             .and_then(|row| driver_place(row.meaning)),
-        Scope::MachineCpu { .. } if name.ends_with(".unresolved_discards") => {
-            (!receives).then_some(Location::SenderStack)
-        }
         _ if receives => PLACES.iter().find(|(known, _)| *known == name).map(|(_, location)| *location),
         _ => None,
     }
@@ -234,4 +293,50 @@ fn driver_place(meaning: Meaning) -> Option<Location> {
         // Damaged frames were never the host's; the others are no drops of packets, or have no place.
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SINGLE: Sent = Sent { payload_bytes: Some(500), unit_packets_most: 1 };
+    const TOGETHER: Sent = Sent { payload_bytes: Some(500), unit_packets_most: 128 };
+
+    /// What is told of packets without a neighbour, here and perhaps here, of a host that handed over `[packets, bytes]` over IPv4 or IPv6, whose
+    /// interfaces sent `[packets, bytes]`, and on whose machine so many had none.
+    fn told(sent: Sent, ipv6: bool, handed_over: [i64; 2], interface: [i64; 2], machine: i64) -> (u64, u64) {
+        let [packets, bytes, cache] = match ipv6 {
+            false => ["host: Ip.OutTransmits", "host: IpExt.OutOctets", "arp_cache"],
+            true => ["host: Ip6OutTransmits", "host: Ip6OutOctets", "ndisc_cache"],
+        };
+        let all = [
+            (packets.to_owned(), handed_over[0]),
+            (bytes.to_owned(), handed_over[1]),
+            ("eth0: tx_packets".to_owned(), interface[0]),
+            ("eth0: tx_bytes".to_owned(), interface[1]),
+            (format!("machine, CPU 1: {cache}.unresolved_discards"), machine),
+        ];
+        let changed = Changed { all: all.into(), ..Changed::default() };
+        let totals = changed.unanswered(sent);
+        let at = |location| totals.iter().filter(|total| total.location == location).map(|total| total.packets).sum();
+        (at(Location::SenderStack), at(Location::Unexplained))
+    }
+
+    #[test]
+    fn packets_without_a_neighbour_are_this_hosts_as_far_as_its_interfaces_did_not_send_them() {
+        // 1,000 packets, of which 900 were sent, and four requests for the address.
+        let (handed_over, sent) = ([1_000, 528_000], [904, 900 * 542 + 4 * 42]);
+        assert_eq!(told(SINGLE, false, handed_over, sent, 100), (100, 0));
+        // Another namespace's: beside these, and alone.
+        assert_eq!(told(SINGLE, false, handed_over, sent, 5_000), (100, 0));
+        assert_eq!(told(SINGLE, false, handed_over, [1_004, 1_000 * 542 + 4 * 42], 5_000), (0, 0));
+        assert_eq!(told(SINGLE, true, [1_000, 548_000], [900, 900 * 562], 100), (100, 0));
+        // 20 packets of 50 segments each, of which two were dropped, and all others were segmented before the interface counted them.
+        assert_eq!(told(TOGETHER, false, [20, 20 * 25_028], [900, 900 * 542], 2), (100, 0));
+        // Over IPv6 the interface counts 19 headers more for each of 18 that it sent: so some cannot be told.
+        assert_eq!(told(TOGETHER, true, [20, 20 * 25_048], [900, 900 * 562], 2), (62, 122));
+        // Linux before 6.6 counts other packets; and two interfaces count a packet twice.
+        assert_eq!(told(SINGLE, false, [0, 528_000], sent, 100), (0, 100));
+        assert_eq!(told(SINGLE, false, handed_over, [1_808, 2 * sent[1]], 100), (0, 100));
+    }
 }

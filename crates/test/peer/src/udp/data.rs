@@ -29,7 +29,7 @@ use super::report::{Received, receiver_report, sender_report};
 use super::sending::{StreamOut, send_stream};
 use super::softirq::Placement;
 use super::stamping::{Stamping, stepped};
-use crate::counters::{Before, Changed};
+use crate::counters::{Before, Changed, Sent};
 use crate::cpu_use::CpuWatch;
 use crate::cpus::pin;
 use crate::data::{Data, DataPort, Opening, Place, buffer, no_drop_events, not_granted};
@@ -301,7 +301,11 @@ impl UdpData {
         if !self.collects() {
             return Changed::default();
         }
-        let changed = self.before.changes(receives);
+        let sent = Sent {
+            payload_bytes: Some(self.parameters.payload_bytes.into()),
+            unit_packets_most: self.unit_packets_most(),
+        };
+        let changed = if receives { self.before.received() } else { self.before.sent(sent) };
         if !caveats.iter().any(|caveat| caveat.code == "counters_unread") {
             caveats.extend(changed.unread_caveat());
         }

@@ -193,6 +193,35 @@ fn nobody_answers_for_the_address() {
     assert!(sequences(&result).into_values().flatten().collect::<BTreeSet<u64>>().is_superset(&missing));
 }
 
+/// The kernel counts these drops for all network namespaces together.
+#[test]
+fn neighbours_of_another_host() {
+    if !able() {
+        return;
+    }
+    let other = lab(PATH);
+    assert!(on(&other, "server", "echo 8 > /proc/sys/net/ipv4/conf/eth0/arp_ignore"));
+    let prepare = "echo 4000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes && ip neigh del 10.77.2.1 dev eth0";
+    assert!(on(&other, "client", prepare));
+    let path = "[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 100 }\n";
+    let send = "bash -c 'for i in {1..300}; do echo > /dev/udp/10.77.2.1/9; done'";
+    let outcome = unprivileged(
+        path,
+        &asked(3_000),
+        |_| true,
+        |_, _, reached| {
+            until("packets", || reached.bulk() > 300);
+            assert!(on(&other, "client", send));
+        },
+    );
+    let Some((result, _)) = outcome else { return };
+    let of_machine = |(name, by): (&String, &i64)| if name.contains("unresolved_discards") { *by } else { 0 };
+    let unanswered: i64 = result.counters.sender.iter().map(of_machine).sum();
+    assert!(unanswered > 200, "{:?}", result.counters);
+    assert_eq!(lost_at(&result), [(Location::Network, result.lost_packets)], "{:?}", reasons(&result));
+    assert!(result.lost_packets >= 28, "{}", result.lost_packets);
+}
+
 #[test]
 fn damaged_packets() {
     let path = "[[both]]\ndelay = '1ms'\n[[forward]]\ncorrupt = '3%'\n";
