@@ -21,6 +21,9 @@ use super::line::Line;
 use super::message::{Message, Progress, SessionError};
 use super::output::Output;
 
+/// Intervals that the peer may be ahead.
+const INTERVALS_EARLIER: u64 = 16;
+
 /// What a driver says of the data of a test that runs.
 #[derive(Debug)]
 pub enum DataEvent {
@@ -37,6 +40,11 @@ pub enum DataEvent {
 #[derive(Debug)]
 pub(super) struct Transfer {
     streams: usize,
+    begin: Nanos,
+    /// How often each end says what it received; `None`: never.
+    interval: Option<Nanos>,
+    /// How often the peer did.
+    told: u64,
     /// If nothing arrives for this time, all data has arrived.
     drain_quiet: Nanos,
     sending: Sending,
@@ -81,6 +89,9 @@ impl Transfer {
         let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
             streams: kind.streams().into(),
+            begin: now,
+            interval: kind.interval_ns().map(Nanos),
+            told: 0,
             drain_quiet: kind.drain_quiet(),
             sending: if sends { Sending::Until(end) } else { Sending::No },
             receiving: if receives { Receiving::Until(peer_end) } else { Receiving::No },
@@ -96,7 +107,11 @@ impl Transfer {
             (Message::Alive, ..) => {}
             (Message::Progress(progress), sending, _) if sending != Sending::No => {
                 self.heard = Some(progress);
-                line.push(Output::Progress(progress))
+                // A line each on a terminal: no more than there can have been intervals.
+                if self.told < self.intervals(now) {
+                    self.told += 1;
+                    line.push(Output::Progress(progress));
+                }
             }
             (Message::Stop, ..) => self.stop(now, line),
             (Message::Finished { streams }, _, Receiving::Until(_)) if streams.len() == self.streams => {
@@ -111,6 +126,13 @@ impl Transfer {
             (message, ..) => return Some(message),
         }
         None
+    }
+
+    /// How many intervals the peer can have seen since the begin: its clock is another one, and it may have begun earlier.
+    fn intervals(&self, now: Nanos) -> u64 {
+        let Some(interval) = self.interval else { return 0 };
+        let passed = now.saturating_sub(self.begin).0 / interval.0.max(1);
+        passed.saturating_add(passed / 64).saturating_add(INTERVALS_EARLIER)
     }
 
     /// Stops sending early.

@@ -133,6 +133,19 @@ fn an_interrupt_ends_a_test_whose_server_goes_on() {
     }
 }
 
+/// The server says what it received as fast as it can. Each time would be a line on the client's terminal.
+#[test]
+fn more_progress_than_intervals_is_not_told() {
+    let asked = UdpParameters { interval_ns: Some(500_000_000), ..parameters(TestDirection::Forward) };
+    let mut pair = Pair::new(asked);
+    pair.at(Nanos::from_millis(900), |pair| (0..10_000).for_each(|_| pair.say_progress()));
+    pair.run();
+    let end = pair.test_end(Side::Client);
+    assert_eq!(result(&end, false).lost_packets, 0);
+    let told = pair.end(Side::Client).progress;
+    assert!((2..40).contains(&told), "{told}");
+}
+
 #[test]
 fn nothing_in_bulk_before_the_data_path_is_proven() {
     let mut pair = Pair::new(parameters(TestDirection::Bidirectional));
