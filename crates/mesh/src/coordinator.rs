@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use longhaul_channel::{Key, PublicKey};
 use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
-use longhaul_mesh_model::file::{Mesh, TestPlan};
+use longhaul_mesh_model::file::{Kind, Mesh, TestPlan};
 use longhaul_mesh_model::schedule::{self, Schedule};
 use longhaul_units::Nanos;
 
@@ -192,15 +192,19 @@ impl Coordinator {
         let now = now();
         let most = |test: &str| most_of_hour(mesh, test);
         let (mut ids, mut kept, mut delivered) = (Vec::new(), 0, Delivered::default());
-        let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64| {
-            Ok::<_, Failure>(delivered.has_room(mesh, names, at_ns.min(now)) && is_own(mesh, archive, site, names)?)
+        let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64, measured: Option<&Measured>| {
+            Ok::<_, Failure>(
+                delivered.has_room(mesh, names, at_ns.min(now))
+                    && is_of_kind(mesh, names[0], measured)
+                    && is_own(mesh, archive, site, names)?,
+            )
         };
         for part in results.chunks(PART) {
             ids.extend(part.iter().map(|one| one.id.clone()));
             self.part(ids.len() < results.len() + measurements.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns)? {
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, None)? {
                         taken.push(one.clone());
                     }
                 }
@@ -215,7 +219,7 @@ impl Coordinator {
             self.part(ids.len() < results.len() + known.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns)? {
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, Some(&one.measured))? {
                         taken.push(one.clone());
                     }
                 }
@@ -331,6 +335,16 @@ fn is_own(mesh: &Mesh, archive: &mut Archive, site: &str, names: [&str; 3]) -> R
     let is_planned = mesh.tests.iter().any(|plan| plan.name == test)
         && [sender, receiver].into_iter().all(|name| mesh.site(name).is_some());
     Ok(is_planned || archive.has_flow(names)?)
+}
+
+/// Whether a test of this name measures such a thing: `None` is a result of UDP. One that the mesh has no more may have.
+fn is_of_kind(mesh: &Mesh, test: &str, measured: Option<&Measured>) -> bool {
+    mesh.tests.iter().find(|plan| plan.name == test).is_none_or(|plan| match plan.kind {
+        Kind::Udp { .. } => measured.is_none(),
+        Kind::Rtt => matches!(measured, Some(Measured::Rtt(_))),
+        Kind::Tcp => matches!(measured, Some(Measured::Tcp(_))),
+        Kind::Diagnose => matches!(measured, Some(Measured::Diagnose(_))),
+    })
 }
 
 fn or_refused(answer: Result<Message, Failure>) -> Message {

@@ -97,7 +97,8 @@ fn result(sender: &str, receiver: &str) -> TestResult {
 }
 
 fn measurement(sender: &str, receiver: &str) -> Measurement {
-    let TestResult { id, test, sender, receiver, at_ns, .. } = result(sender, receiver);
+    let TestResult { id, sender, receiver, at_ns, .. } = result(sender, receiver);
+    let test = "delay".into();
     let trips =
         RoundTrips { duration_ns: 1, sent: 1, lost: 1, quantiles: None, outages: 0, longest_outage_ns: 0, gaps_ns: 0 };
     Measurement { id, test, sender, receiver, at_ns, measured: Measured::Rtt(trips) }
@@ -117,12 +118,16 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     if let Measured::Rtt(trips) = &mut endless.measured {
         trips.outages = i64::MAX;
     }
-    let results = vec![result("geneva", "chicago"), result("ithaca", "mallory"), made_up, result("ithaca", "geneva")];
-    let measurements = vec![measurement("chicago", "geneva"), endless, measurement("ithaca", "chicago")];
+    let another_kind = TestResult { test: "delay".into(), ..result("ithaca", "geneva") };
+    let own = result("ithaca", "geneva");
+    let results = vec![result("geneva", "chicago"), result("ithaca", "mallory"), made_up, another_kind, own];
+    // Nor round trips of a test of loss, nor losses of a test of round trips.
+    let another_kind = Measurement { test: "probes".into(), ..measurement("ithaca", "geneva") };
+    let measurements = vec![measurement("chicago", "geneva"), endless, another_kind, measurement("ithaca", "chicago")];
     let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
-    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 7));
-    assert_eq!(archive.since(0).unwrap(), results[3..], "only what ithaca was part of");
-    assert_eq!(archive.measurements(0).unwrap(), measurements[2..]);
+    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 9));
+    assert_eq!(archive.since(0).unwrap(), results[4..], "only what ithaca was part of");
+    assert_eq!(archive.measurements(0).unwrap(), measurements[3..]);
     // What a site measured for a test that the mesh has no more is late, and its own.
     mesh.folder.write("mesh.toml", &MESH.replace("'probes'", "'others'")).unwrap();
     let late = result("ithaca", "geneva");
@@ -175,7 +180,7 @@ fn a_stolen_key_fills_no_hour_of_its_pair() {
     assert_eq!(kept(), 3 * 27);
     let trips = |_| Measurement { at_ns: 480_000 * 3_600_000_000_000, ..measurement("ithaca", "geneva") };
     let mut delay = || {
-        let measurements = (0..300).map(trips).map(|one| Measurement { test: "delay".into(), ..one }).collect();
+        let measurements = (0..300).map(trips).collect();
         ask("ithaca", Message::Deliver { results: Vec::new(), measurements });
         archive.measurements(0).unwrap().len()
     };

@@ -1,20 +1,22 @@
 //! Connections, with bounds: how many, how long, how much of each.
 
+use std::convert::Infallible;
 use std::net::TcpListener as StdListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use longhaul_channel::{Places, Taken};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at the same time; more are closed at once.
+/// Connections at the same time. Where there are more, one of the address that has most of them is closed.
 const CONNECTIONS_MOST: usize = 256;
 /// How long the encryption may take to begin, and a question to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,21 +32,32 @@ pub(super) async fn serve(listener: StdListener, tls: Option<TlsAcceptor>, route
         Ok(listener) => listener,
         Err(error) => return eprintln!("page: {error}"),
     };
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MOST));
+    let places = Arc::new(Mutex::new(Places::new(CONNECTIONS_MOST)));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             // Out of descriptors: others end soon.
             sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
-        let (tls, router) = (tls.clone(), router.clone());
+        let (handle, displaced) = oneshot::channel::<Infallible>();
+        // What has lost its place ends with the handle that is dropped here.
+        let Some(Taken { number, .. }) = lock(&places).take(from.ip(), handle) else { continue };
+        let (tls, router, places) = (tls.clone(), router.clone(), Arc::clone(&places));
         tokio::spawn(async move {
-            let _place = place;
             // What one connection does wrong is its own affair.
-            let _ = timeout(CONNECTION_LASTS, connection(stream, tls, router)).await;
+            let connection = timeout(CONNECTION_LASTS, connection(stream, tls, router));
+            tokio::select! {
+                _ = connection => {}
+                _ = displaced => {}
+            }
+            lock(&places).leave(number);
         });
     }
+}
+
+fn lock<T>(places: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each step of it is whole.
+    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {

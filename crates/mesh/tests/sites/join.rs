@@ -16,13 +16,6 @@ fn has_plan(folder: &Path) -> bool {
     fs::read_to_string(folder.join("members.json")).is_ok_and(|text| text.matches("longhaul-site-1").count() == 3)
 }
 
-/// Whether a program of a test still runs for this site: its key lies in the site's folder.
-fn tests_of(site: &str) -> bool {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    lines.any(|line| String::from_utf8_lossy(&line).contains(&format!("{site}/key-")))
-}
-
 #[test]
 fn three_sites_join_test_and_deliver() {
     let Some(lab) = Lab::up("join", PATH) else { return };
@@ -108,9 +101,12 @@ fn three_sites_join_test_and_deliver() {
     }
     assert_eq!(Archive::open(&archive).unwrap().since(0).unwrap().len(), 0);
     // A site is killed, too: its results are still there.
+    while lab.tests_of("ithaca").is_empty() {
+        in_time(begin, "no program of a test");
+    }
     agents[0].kill();
     let begin = Instant::now();
-    while tests_of("ithaca") {
+    while !lab.tests_of("ithaca").is_empty() {
         in_time(begin, "a killed agent leaves a test behind");
     }
     // These were measured without the coordinator, and all arrive.

@@ -2,7 +2,6 @@
 //! arrives once, by count, and so does each list of what was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,7 +116,7 @@ impl Seen<'_> {
         while begin.elapsed() < Duration::from_secs(30) {
             let waiting = self.look();
             let reached = match stage {
-                Stage::Testing => !programs(self.lab).is_empty(),
+                Stage::Testing => !self.lab.tests().is_empty(),
                 Stage::Kept => waiting > 0,
                 Stage::File => !self.waiting().is_empty(),
                 Stage::FileTaken => delivered() > lists,
@@ -131,17 +130,6 @@ impl Seen<'_> {
         }
         false
     }
-}
-
-/// The programs of tests that run in this lab: `longhaul udp`, `rtt` and `serve`.
-fn programs(lab: &Lab) -> Vec<u32> {
-    let is_of_test = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let folder = fs::read_link(format!("/proc/{pid}/cwd"));
-        folder.is_ok_and(|folder| folder.starts_with(&lab.folder)) && String::from_utf8_lossy(&line).contains("/key-")
-    };
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).filter(is_of_test).collect()
 }
 
 #[test]
@@ -194,7 +182,7 @@ fn kill(lab: &Lab) {
             lab.set("forward.delay=20ms");
         }
         if matches!(stage, Stage::Testing) {
-            for process in programs(lab).into_iter().filter_map(|pid| Process::open(pid).unwrap()) {
+            for process in lab.tests().into_iter().filter_map(|pid| Process::open(pid).unwrap()) {
                 process.signal(Signal::KILL).unwrap();
             }
         }

@@ -14,7 +14,6 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::shared::Shared;
 use crate::error::Failure;
-use programs::KeyFile;
 pub(super) use programs::clean;
 pub(super) use results::{Beside, Found, Head, failed};
 use samples::Samples;
@@ -66,11 +65,9 @@ fn words<const N: usize>(all: [&str; N]) -> Vec<String> {
 
 /// Runs a test that this site began.
 pub(super) fn run(shared: &Shared, job: &Job) -> Result<Found, Failure> {
-    // It becomes a file that longhaul reads: nothing but a key goes there.
     let key: Key = job.key.parse().map_err(Failure::new)?;
-    let key = KeyFile::write(&shared.folder.file(""), &key.to_text())?;
     let mut command = programs::longhaul(shared)?;
-    command.args(job.arguments()).arg("--key").arg(key.path());
+    command.args(job.arguments());
     let samples = match job.test.kind {
         Kind::Tcp if shared.wants(FileKind::Samples) => Some(Samples::to_come(&shared.folder.file(""))?),
         _ => None,
@@ -82,7 +79,7 @@ pub(super) fn run(shared: &Shared, job: &Job) -> Result<Found, Failure> {
         Kind::Diagnose => job.test.holds(),
         Kind::Udp { .. } | Kind::Tcp | Kind::Rtt => job.test.time.saturating_add(GRACE),
     };
-    let text = programs::output(shared, &mut command, Duration::from(within))?;
+    let text = programs::output(shared, &mut command, &key, Duration::from(within))?;
     results::read(job, &text, samples)
 }
 

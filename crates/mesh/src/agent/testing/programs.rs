@@ -1,64 +1,31 @@
-//! Programs that a test runs, and their keys.
+//! Programs that a test runs.
 
+use std::fs::DirEntry;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use longhaul_channel::Key;
-use longhaul_kernel::new_file::{NewFile, PRIVATE};
 
 use super::samples;
 use crate::agent::shared::Shared;
 use crate::beside;
 use crate::error::Failure;
-use crate::folder::random;
 
 /// The longest result that is read: exact maps of losses are long.
 const RESULT_BYTES_MOST: u64 = 64 << 20;
 /// How long `serve` has to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(4);
 
-/// A key of one test in a file, which goes with this value.
-pub(super) struct KeyFile(PathBuf);
-
-impl KeyFile {
-    pub(super) fn write(folder: &Path, text: &str) -> Result<Self, Failure> {
-        let name = format!("key-{:016x}", u64::from_le_bytes(random()?));
-        let path = folder.join(name);
-        let write = || {
-            let file = NewFile::create(&path, PRIVATE)?;
-            file.file().write_all(text.as_bytes())?;
-            file.finish_new()
-        };
-        write()
-            .map_err(|error: std::io::Error| Failure::new(format_args!("cannot write {}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for KeyFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Removes the keys and samples of tests that a killed agent left.
+/// Removes the samples of tests that a killed agent left.
 pub(in crate::agent) fn clean(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name();
-        let _ = match name.to_string_lossy() {
-            key if key.starts_with("key-") => std::fs::remove_file(entry.path()),
-            samples if samples.starts_with(samples::PREFIX) => std::fs::remove_dir_all(entry.path()),
-            _ => continue,
-        };
+    let is_samples = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(samples::PREFIX);
+    for entry in entries.filter_map(Result::ok).filter(is_samples) {
+        let _ = std::fs::remove_dir_all(entry.path());
     }
 }
 
@@ -66,11 +33,15 @@ pub(in crate::agent) fn clean(folder: &Path) {
 struct Program(Child);
 
 impl Program {
-    fn start(shared: &Shared, command: &mut Command) -> Result<Self, Failure> {
-        command
-            .spawn()
-            .map(Self)
-            .map_err(|error| Failure::new(format_args!("cannot start {}: {error}", shared.options.longhaul.display())))
+    /// Starts a command that uses `key`. The program reads it from a pipe: no file holds it, so none is left where this process is killed.
+    fn start(shared: &Shared, command: &mut Command, key: &Key) -> Result<Self, Failure> {
+        let program = shared.options.longhaul.display();
+        let failed = |error| Failure::new(format_args!("cannot start {program}: {error}"));
+        let mut program =
+            command.args(["--key", "/dev/stdin"]).stdin(Stdio::piped()).spawn().map(Self).map_err(failed)?;
+        let mut input = program.0.stdin.take().ok_or_else(|| Failure::new("no input"))?;
+        input.write_all(key.to_text().as_bytes()).map_err(failed)?;
+        Ok(program)
     }
 }
 
@@ -87,10 +58,10 @@ pub(super) fn longhaul(shared: &Shared) -> Result<Command, Failure> {
     beside::command(&shared.options.longhaul).map_err(Failure::new)
 }
 
-/// What a command prints. It is ended if that takes longer than `within`.
-pub(super) fn output(shared: &Shared, command: &mut Command, within: Duration) -> Result<Vec<u8>, Failure> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut program = Program::start(shared, command)?;
+/// What a command prints that uses `key`. It is ended if that takes longer than `within`.
+pub(super) fn output(shared: &Shared, command: &mut Command, key: &Key, within: Duration) -> Result<Vec<u8>, Failure> {
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut program = Program::start(shared, command, key)?;
     let Some(output) = program.0.stdout.take() else { return Err(Failure::new("no output")) };
     let (sender, receiver) = mpsc::channel();
     let reading = move || {
@@ -114,19 +85,18 @@ pub(super) fn serve(
     over: mpsc::Receiver<()>,
 ) -> Result<u16, Failure> {
     let (sender, receiver) = mpsc::channel();
-    let (shared, key) = (Arc::clone(shared), key.to_text());
+    let (shared, key) = (Arc::clone(shared), key.clone());
     // The program ends with the thread that starts it.
     let serving = move || {
         let serve = || -> Result<_, Failure> {
-            let key = KeyFile::write(&shared.folder.file(""), &key)?;
             let mut command = longhaul(&shared)?;
-            command.args(["serve", "--bind", &shared.options.bind, "--port", "0", "--key"]).arg(key.path());
-            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut program = Program::start(&shared, &mut command)?;
+            command.args(["serve", "--bind", &shared.options.bind, "--port", "0"]);
+            command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut program = Program::start(&shared, &mut command, &key)?;
             let errors = program.0.stderr.take().ok_or_else(|| Failure::new("no output"))?;
-            Ok((program, key, errors))
+            Ok((program, errors))
         };
-        let (program, key, errors) = match serve() {
+        let (program, errors) = match serve() {
             Ok(served) => served,
             Err(failure) => return drop(sender.send(Err(failure))),
         };
@@ -139,7 +109,7 @@ pub(super) fn serve(
         if thread::Builder::new().name("serve".into()).spawn(reading).is_ok() {
             let _ = over.recv_timeout(held);
         }
-        drop((program, key));
+        drop(program);
     };
     thread::Builder::new().name("serving".into()).spawn(serving).map_err(Failure::new)?;
     let silent = || Failure::new("longhaul serve does not listen");
