@@ -10,7 +10,7 @@
 //!    Without a hole, one that differs from the first passing's is a retransmission, and an equal one a duplicate once two ticks have passed.
 //! 3. **Time and loss signals**: no sender knows of a loss before a duplicate acknowledgment or SACK returns. So a segment that
 //!    fills a hole within a round trip of the whole path was reordered. Later it is a retransmission if such a signal has passed, or if two
-//!    round trips have. Bytes that passed before are a duplicate within half of a round trip, and where no signal has passed until
+//!    round trips have. The shortest round trip may not have been seen: three quarters of what was count. Bytes that passed before are a duplicate within half of a round trip, and where no signal has passed until
 //!    a timer can have fired ([`shortest_timer_ns`]).
 //! 4. Without a round trip, as in a capture of one direction: a retransmission if three packets passed since (RFC 5681 §3.2).
 //!
@@ -111,7 +111,8 @@ impl Half {
         // The packet that left the hole goes to the receiver, news of the loss to the sender, the retransmission to here: a round trip of
         // the whole path, at any capture point.
         let retransmitted = match rtt_ns {
-            Some(rtt_ns) => waited_ns >= rtt_ns && (signal || waited_ns >= 2 * rtt_ns),
+            // Three quarters, as the shortest round trip may not have been seen yet: where the handshake alone has one, it may have been late.
+            Some(rtt_ns) => waited_ns >= rtt_ns - rtt_ns / 4 && (signal || waited_ns >= 2 * rtt_ns),
             None => later_packets > 3,
         };
         if retransmitted { Late::Retransmitted } else { Late::Reordered }

@@ -146,6 +146,36 @@ fn a_copied_syn_leaves_the_round_trip_known() {
     }
 }
 
+/// Near the server, over IPv6 and without time stamps the handshake alone has a round trip: it took 23 ms, and all others take 20.
+#[test]
+fn a_retransmission_may_come_sooner_than_the_handshake_tells() {
+    let mut talk = Talk::new();
+    talk.stamps = false;
+    talk.handshake(0);
+    (talk.flows[1].at_ns, talk.flows[2].at_ns) = (30_000, 23 * MS);
+    // The first of ten is lost, and sent once more for what its successor brought. Each third of ten comes 2 ms late.
+    let first_again = |at_ns: i64, n: u32| (at_ns + 250_000 + 20 * MS, n);
+    let mut again = Vec::new();
+    for n in 0..400_u32 {
+        let at_ns = 100 * MS + i64::from(n) * 250_000;
+        match n % 10 {
+            0 => again.push(first_again(at_ns, n)),
+            2 => again.push((at_ns + 2 * MS, n)),
+            _ => drop(talk.say(at_ns, true, ACK, seq(n), 1, MSS)),
+        }
+        // All of it asks for the first that is missing.
+        let missing = again.iter().filter(|(when, _)| *when > at_ns).map(|(_, n)| *n).min();
+        talk.say(at_ns + 30_000, false, ACK, 1, seq(missing.unwrap_or(n + 1)), 0);
+    }
+    for (at_ns, n) in again {
+        talk.say(at_ns, true, ACK, seq(n), 1, MSS);
+    }
+    talk.flows.sort_by_key(|packet| packet.at_ns);
+    let flow = talk.run_with(over_ipv6).remove(0);
+    let tcp = forward(&flow);
+    assert_eq!((tcp.retransmitted_packets, tcp.out_of_order_packets, tcp.duplicate_packets), (40, 40, 0), "{tcp:?}");
+}
+
 /// Without acknowledgments no round trip is known: what follows at once, when fewer than three packets have passed since, no sender could know
 /// of; what follows later was sent once more.
 #[test]

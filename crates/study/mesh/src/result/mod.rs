@@ -12,6 +12,7 @@ pub use test_file::{FILE_BYTES_MOST, FileKind, TestFile};
 
 use serde::{Deserialize, Serialize};
 
+use crate::file::is_name;
 use measurement::COUNT_MOST;
 
 /// A diagnosis that a site should begin.
@@ -65,6 +66,8 @@ impl TestResult {
 
 /// What results of all kinds have: an id, the names of test and sites, a time.
 fn is_head_sound(id: &str, names: [&String; 3], at_ns: i64) -> bool {
-    let word = |text: &String| !text.is_empty() && text.len() <= 40 && !text.chars().any(char::is_control);
-    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && names.into_iter().all(word) && at_ns >= 0
+    id.len() == 32
+        && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && names.into_iter().all(|name| is_name(name))
+        && at_ns >= 0
 }
