@@ -182,6 +182,10 @@ fn the_servers_limits_hold() {
         assert!((1_500_000_000..4_000_000_000).contains(&time), "{time}");
         assert!(said["caveats"].to_string().contains("rate_capped"), "{}", said["caveats"]);
     }
+    // Probes of 500 bytes each millisecond are 4 Mb/s.
+    let probes = |every| ["rtt", "127.0.0.1", "-p", &server.port, "-l", "500", "-i", every, "-t", "200ms"];
+    refused(&probes("1ms"), 1, "not_granted", &["-i", "4Mbit", "2Mbit"]);
+    assert!(longhaul(&probes("4ms")).status.success());
     // One at a time: the first has its place when it reports an interval.
     let mut first = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args([

@@ -189,23 +189,26 @@ impl Lab {
     /// The programs of tests that run for sites of this lab, such as `longhaul udp` and `serve`: they read their keys from a pipe.
     pub(crate) fn tests(&self) -> Vec<u32> {
         let is_of_test = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let folder = fs::read_link(format!("/proc/{pid}/cwd"));
-            folder.is_ok_and(|folder| folder.starts_with(&self.folder))
-                && line.split(|byte| *byte == 0).any(|word| word == b"/dev/stdin")
+            folder.is_ok_and(|folder| folder.starts_with(&self.folder)) && has_argument(*pid, "/dev/stdin")
         };
         let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).filter(is_of_test).collect()
     }
 
-    /// Those of one site.
-    pub(crate) fn tests_of(&self, host: &str) -> Vec<u32> {
+    /// Those of tests by UDP that one site began.
+    pub(crate) fn begun_by(&self, host: &str) -> Vec<u32> {
         let output = self.program(host, &["readlink", "/proc/self/ns/net"]).output().unwrap();
         let namespace = Path::new(std::str::from_utf8(&output.stdout).unwrap().trim());
         assert!(output.status.success(), "{output:?}");
         let is_of_host = |pid: &u32| fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|own| own == namespace);
-        self.tests().into_iter().filter(is_of_host).collect()
+        self.tests().into_iter().filter(|pid| is_of_host(pid) && has_argument(*pid, "udp")).collect()
     }
+}
+
+fn has_argument(pid: u32, wanted: &str) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == wanted.as_bytes())
 }
 
 impl Drop for Lab {

@@ -130,16 +130,22 @@ impl TcpTruth {
                 sent.insert(from, to);
             }
         }
-        let mut left = HashSet::new();
-        let mut highest: HashMap<(u16, u16), u32> = HashMap::new();
+        // What left the forwarder: its place in the order of sending, and the end of each.
+        let mut left: HashMap<usize, ((u16, u16), u32)> = HashMap::new();
         for (place, packet) in passed(log, Direction::Forward).1.into_iter().filter(|(_, packet)| numbers(packet)) {
-            let highest = highest.entry(packet.ports.unwrap()).or_insert_with(|| packet.tcp.unwrap().sequence);
-            if !left.insert(place) {
+            let ports = packet.ports.unwrap();
+            let is_beyond = |(_, (of, end)): &(&usize, &((u16, u16), u32))| *of == ports && is_below(packet, *end);
+            let mut beyond = left.iter().filter(is_beyond).peekable();
+            if left.contains_key(&place) {
                 truth.copied += 1;
-            } else if is_below(packet, *highest) {
-                *if again.contains(&place) { &mut truth.got_again } else { &mut truth.reordered } += 1;
+            } else if beyond.peek().is_some() {
+                // Sent once more before anything beyond it was sent that came: the receiver sees what was reordered. RACK makes a sender do so, for an
+                // acknowledgment of an earlier segment that it sent later.
+                let was_expected = beyond.all(|(other, _)| *other > place);
+                let is_again = again.contains(&place) && !was_expected;
+                *if is_again { &mut truth.got_again } else { &mut truth.reordered } += 1;
             }
-            *highest = if is_below(packet, *highest) { *highest } else { end(packet) };
+            left.insert(place, (ports, end(packet)));
         }
         truth
     }

@@ -10,8 +10,8 @@
 //!    Without a hole, one that differs from the first passing's is a retransmission, and an equal one a duplicate once two ticks have passed.
 //! 3. **Time and loss signals**: no sender knows of a loss before a duplicate acknowledgment or SACK returns. So a segment that
 //!    fills a hole within a round trip of the whole path was reordered. Later it is a retransmission if such a signal has passed, or if two
-//!    round trips have. The shortest round trip may not have been seen: three quarters of what was count. Bytes that passed before are a duplicate within half of a round trip, and where no signal has passed until
-//!    a timer can have fired ([`shortest_timer_ns`]).
+//!    round trips have. Three quarters of the shortest round trip count, as a shorter one may not have been seen. Bytes that passed before
+//!    are a duplicate within half of a round trip, and where no signal has passed until a timer can have fired ([`shortest_timer_ns`]).
 //! 4. Without a round trip, as in a capture of one direction: a retransmission if three packets passed since (RFC 5681 §3.2).
 //!
 //! Bytes that were acknowledged before they came are of a capture of several queues. They count as sent once, until a timer
