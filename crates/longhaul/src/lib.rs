@@ -112,5 +112,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Man(args) => cmd::man::run(args),
         Command::Docs(args) => cmd::docs::run(args),
     };
-    done.unwrap_or_else(|failure| failure.report(json))
+    match (done, output::lost()) {
+        (Ok(_), Some(lost)) => lost.report_beside(),
+        (Ok(code), None) => code,
+        (Err(failure), _) => failure.report(json),
+    }
 }

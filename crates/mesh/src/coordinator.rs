@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_channel::{Key, PublicKey};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
 use longhaul_mesh_model::file::{Kind, Mesh, TestPlan};
 use longhaul_mesh_model::schedule::{self, Schedule};
@@ -64,7 +65,7 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     let (_, mesh) = mesh(folder)?;
     let schedule = Schedule::make(&mesh).map_err(Failure::new)?;
     for line in schedule.in_words(&mesh) {
-        eprintln!("{line}");
+        stderr_line!("{line}");
     }
     let identity = folder.identity()?;
     let files = Arc::new(KeptFiles::new(folder, keep));
@@ -73,7 +74,7 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     let listener = TcpListener::bind(bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
-    eprintln!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
+    stderr_line!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
     link::listen(&listener, &identity, &coordinator);
     Ok(())
 }
@@ -84,7 +85,7 @@ fn sweep(folder: &Folder, files: &Arc<KeptFiles>) -> Result<(), Failure> {
     let sweep = move || {
         while !files.kinds().is_empty() {
             let done = mesh(&folder).and_then(|(_, mesh)| files.sweep(&site_names(&mesh), now()));
-            done.unwrap_or_else(|failure| eprintln!("{failure}"));
+            done.unwrap_or_else(|failure| stderr_line!("{failure}"));
             thread::sleep(SWEEP);
         }
     };
@@ -146,7 +147,7 @@ impl Coordinator {
         self.folder.remove(&format!("tokens/{site}"));
         members.insert(site.to_owned(), key.to_string());
         self.folder.put_members(&members)?;
-        eprintln!("{site} joined");
+        stderr_line!("{site} joined");
         Ok(Message::Joined { site: site.to_owned(), key: own.to_string() })
     }
 
@@ -229,7 +230,7 @@ impl Coordinator {
         }
         if kept < ids.len() {
             let refused = ids.len() - kept;
-            eprintln!(
+            stderr_line!(
                 "{site}: {refused} results are not its own, make no sense, or are more than the mesh makes; not kept"
             );
         }
@@ -249,7 +250,7 @@ impl Coordinator {
             false => Some("it is not its own, or makes no sense".to_owned()),
         };
         if let Some(why) = not_kept {
-            eprintln!("{site}: a file of {} is not kept: {why}", file.of.name());
+            stderr_line!("{site}: a file of {} is not kept: {why}", file.of.name());
         }
         // Also what is not kept is confirmed: it would come again for ever.
         Ok(Message::Confirmed { ids: vec![file.id.clone()] })

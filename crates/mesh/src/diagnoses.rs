@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Kind, Mesh};
 use longhaul_mesh_model::place::{Alarm, Suspect};
@@ -38,7 +39,7 @@ impl Asking {
     /// # Errors
     /// Where the store cannot be read or written: nothing was asked.
     pub(crate) fn ask(&mut self, mesh: &Mesh, archive: &mut Archive, alarm: &Alarm) -> Result<Option<Asked>, Failure> {
-        eprintln!("alarm: {}", shown::alarm_line(mesh, alarm));
+        stderr_line!("alarm: {}", shown::alarm_line(mesh, alarm));
         if self.results.is_none() {
             self.results = Some(archive.since(now().saturating_sub(DAY_NS))?);
         }

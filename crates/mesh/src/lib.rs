@@ -35,19 +35,20 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use longhaul_kernel::stderr_line;
 
 /// Runs the command that `arguments` ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|word| word == beside::WORD) {
-        eprintln!("longhaul mesh: {}", beside::become_program(&arguments[2..]));
+        stderr_line!("longhaul mesh: {}", beside::become_program(&arguments[2..]));
         return ExitCode::FAILURE;
     }
     let cli = cmd::Cli::parse_from(arguments);
     match cmd::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("longhaul mesh: {failure}");
+            stderr_line!("longhaul mesh: {failure}");
             ExitCode::FAILURE
         }
     }

@@ -63,8 +63,8 @@ impl Lock {
                     // Who had it until now removed it, and another process may have made one anew.
                     let is_there = fs::symlink_metadata(&path).is_ok_and(|there| same(&there, &file));
                     if is_there {
-                        file.set_len(0)?;
-                        write!(file, "{}", std::process::id())?;
+                        // The number is for people: on a full disk settings must be put back without it.
+                        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
                         return Ok(Self { path, _folder: folder.clone(), _file: file });
                     }
                 }

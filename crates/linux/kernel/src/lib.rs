@@ -35,6 +35,7 @@
 //! | know how much CPU time and memory control groups allow | [`group_limits`] |
 //! | read and write files past the page cache | [`direct_file`] |
 //! | know which process has which socket | [`process_sockets`] |
+//! | say a line where a full disk ends no thread | [`standard_error`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
 
@@ -50,6 +51,7 @@ pub mod new_file;
 pub mod open_folder;
 mod processes;
 mod sockets;
+pub mod standard_error;
 pub mod sysctl;
 pub mod wait;
 

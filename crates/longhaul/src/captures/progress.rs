@@ -8,6 +8,7 @@ use longhaul_captures::reader::ReadProgress;
 
 use crate::captures::source::Trace;
 use crate::output::Failure;
+use longhaul_kernel::stderr_text;
 
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -42,7 +43,7 @@ impl Progress {
         if self.is_shown && self.packets.is_multiple_of(PROGRESS_PACKETS) && self.last.elapsed() > PROGRESS_EVERY {
             self.last = Instant::now();
             let share = self.read.iter().map(ReadProgress::share).sum::<f64>() / self.read.len() as f64;
-            eprint!("\r{:3.0} %  {} packets ", share * 100.0, self.packets);
+            stderr_text!("\r{:3.0} %  {} packets ", share * 100.0, self.packets);
         }
     }
 }
@@ -50,7 +51,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_shown && self.packets > PROGRESS_PACKETS {
-            eprint!("\r{:40}\r", "");
+            stderr_text!("\r{:40}\r", "");
         }
     }
 }

@@ -6,6 +6,7 @@ use longhaul_emulator::{Attachment, HopStatus, OwnFault, PortStatus, Running, St
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
+use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_path::preset;
 use longhaul_path::spec::{PathSpec, Side};
 use longhaul_units::{Nanos, Quantiles};
@@ -121,7 +122,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         write_status(file, &envelope)?;
     }
     if std::io::stderr().is_terminal() {
-        eprintln!();
+        stderr_line!();
     }
     print_result(&envelope, args.json, status::text);
     Ok(ended_by(stop.requested()))
@@ -190,7 +191,7 @@ fn progress(status: &Status) {
     if std::io::stderr().is_terminal() {
         let packets: u64 = status.ports.iter().map(|port| port.sent.packets).sum();
         let lost: u64 = status.hops.iter().map(|hop| hop.counters.dropped().packets).sum();
-        eprint!(
+        stderr_text!(
             "\r{:>6.0} s  {packets:>14} packets passed  {lost:>10} lost on the path  late {:>10} (p99)  own faults {}",
             status.uptime_ns as f64 / 1e9,
             Nanos(status.lateness.p99_ns).to_string(),

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -94,7 +95,7 @@ impl Lines {
         }
         match self.show {
             Show::Lines => print_text(&format!("{header}\n")),
-            Show::LinesBeside => eprintln!("{}", plain(header)),
+            Show::LinesBeside => stderr_line!("{}", plain(header)),
             Show::Nothing | Show::Objects | Show::Terminal => {}
         }
     }
@@ -112,10 +113,10 @@ impl Lines {
         match self.show {
             Show::Nothing => {}
             Show::Lines => print_text(&format!("{line}\n")),
-            Show::LinesBeside => eprintln!("{}", plain(line)),
+            Show::LinesBeside => stderr_line!("{}", plain(line)),
             Show::Objects => print_json(object),
             Show::Terminal => {
-                eprint!("{}", overwritten(line));
+                stderr_text!("{}", overwritten(line));
                 self.written_over = true;
             }
         }
@@ -124,7 +125,7 @@ impl Lines {
     /// Clears the line on the terminal, so that the result begins there.
     pub(crate) fn end(&mut self) {
         if self.written_over {
-            eprint!("{}\r", overwritten(""));
+            stderr_text!("{}\r", overwritten(""));
         }
     }
 }

@@ -11,13 +11,15 @@ pub(crate) mod status;
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_kernel::stderr_line;
 pub(crate) use longhaul_result::Envelope;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
@@ -260,12 +262,28 @@ pub(crate) fn print_text(text: &str) {
 
 /// Prints a line on stderr, beside the result, without what a terminal would obey.
 pub(crate) fn say(line: impl Display) {
-    eprintln!("longhaul: {}", plain(&line.to_string()));
+    stderr_line!("longhaul: {}", plain(&line.to_string()));
 }
 
-/// A closed pipe is no error.
+/// Why what was printed last did not reach where standard output leads.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// A closed pipe is no error. Another one is told at the end ([`lost`]): a measurement goes on for what else it writes.
 fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let mut output = io::stdout();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            *LOST.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+        _ => {}
+    }
+}
+
+/// The failure of a command whose result standard output did not take, as on a full disk.
+pub(crate) fn lost() -> Option<Failure> {
+    let error = LOST.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    let failure = Failure::new("not_written", format!("standard output: {error}; what was printed is lost"));
+    Some(failure.remedy("make room where it leads to, or print to another place"))
 }
 
 /// `text` without what a terminal obeys, except for line breaks, and in letters that the locale has.

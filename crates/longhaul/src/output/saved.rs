@@ -138,9 +138,14 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
             Failure::new("no_result", format!("{} holds a capture, not a result", path.display())).remedy(remedy)
         );
     }
-    let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
+    let in_folder = path.is_dir();
+    let file = if in_folder { path.join(RESULT) } else { path.to_owned() };
     let mut text = String::new();
     let mut read = || {
+        // Opening a pipe waits for its writer: whoever names one wants that, and in a folder nobody named it.
+        if in_folder && !fs::metadata(&file)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
         // A device or a pipe may have no end.
         File::open(&file)?.take(MOST_BYTES + 1).read_to_string(&mut text)
     };

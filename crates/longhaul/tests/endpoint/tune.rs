@@ -1,6 +1,7 @@
 //! `longhaul tune`: a plan for anybody; settings that go back unless they are confirmed; and a machine of its own, which is started again.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -177,6 +178,63 @@ fn settings_go_back_unless_they_are_confirmed() {
     assert!(String::from_utf8_lossy(&undone.stdout).contains("net.ipv4.tcp_wmem: put back to"), "{undone:?}");
     assert!(!changes());
     assert_eq!(run(&namespace, &["tune", "undo", "--state", &state]).status.code(), Some(1));
+}
+
+/// A small file system in a folder; ends with this.
+struct SmallDisk<'a>(&'a str);
+
+impl<'a> SmallDisk<'a> {
+    fn at(folder: &'a str) -> Self {
+        fs::create_dir(folder).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]).status().unwrap();
+        assert!(mounted.success());
+        Self(folder)
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(format!("{}/fill", self.0)).unwrap();
+        let full = std::iter::repeat_with(|| file.write_all(&[1; 4096])).find_map(Result::err);
+        assert_eq!(full.unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy", self.0]).status();
+    }
+}
+
+/// By the command itself, by who takes over where that is killed, and by hand.
+#[test]
+fn settings_go_back_though_the_disk_is_full() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let folder = Folder::new("full");
+    for (name, time) in [("in-time", "2s"), ("killed", "60s"), ("by-hand", "60s")] {
+        let path = folder.path(name);
+        let disk = SmallDisk::at(&path);
+        let state = format!("{path}/state");
+        let namespace = NetNamespace::create().unwrap();
+        let before = wmem(&namespace);
+        let apply = [&TARGET[..], &["--state", &state, "--apply", "--for", time]].concat();
+        let mut tuned = start(&namespace, &apply);
+        let status = || object(&run(&namespace, &["tune", "status", "--state", &state, "--json"]).stdout);
+        until("the change", || status()["result"]["changed"]["confirmed"] == false && wmem(&namespace) != before);
+        disk.fill();
+        match name {
+            "killed" => tuned.0.kill().unwrap(),
+            "by-hand" => {
+                let undone = run(&namespace, &["tune", "undo", "--state", &state]);
+                assert!(undone.status.success(), "{undone:?}");
+            }
+            _ => {}
+        }
+        until("the way back", || wmem(&namespace) == before);
+        let _ = tuned.0.kill();
+        tuned.0.wait().unwrap();
+    }
 }
 
 /// What only a whole machine has: its own parameters, default queueing discipline, drop-ins, and a start.

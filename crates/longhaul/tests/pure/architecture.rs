@@ -189,6 +189,17 @@ fn pure_crates_read_no_clock() {
     }
 }
 
+/// They end the thread where standard error is a file on a full disk: use `stderr_line!` of longhaul-kernel.
+#[test]
+fn no_program_ends_for_a_line_on_standard_error() {
+    for package in ["longhaul", "longhaul-mesh"] {
+        let hits = lines(sources(&packages()[package].join("src")), |line| {
+            ["eprintln!", "eprint!", " println!", " print!"].iter().any(|name| line.contains(name))
+        });
+        assert!(hits.is_empty(), "{package}:\n{}", hits.join("\n"));
+    }
+}
+
 #[test]
 fn a_mix_is_described_without_an_operating_system() {
     let folder = packages()["longhaul-mix"].join("src");

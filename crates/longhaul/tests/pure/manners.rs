@@ -141,6 +141,20 @@ fn shells_complete_what_longhaul_knows() {
     assert!(bash.stderr.is_empty(), "{:?}", String::from_utf8(bash.stderr));
 }
 
+/// A result that standard output does not take is a failure; a line that standard error does not take is none.
+#[test]
+fn a_full_disk_below_the_output() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for command in [&["paths"][..], &["host", "--json"]] {
+        let run = Command::new(env!("CARGO_BIN_EXE_longhaul")).args(command).stdout(full()).output().unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("longhaul: standard output: No space left on device"), "{said}");
+    }
+    let wrong = Command::new(env!("CARGO_BIN_EXE_longhaul")).arg("lisst").stderr(full()).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
 #[test]
 fn help_names_pages_that_the_binary_has() {
     for command in crate::common::commands() {

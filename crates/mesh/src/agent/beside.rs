@@ -6,6 +6,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::result::{FILE_BYTES_MOST, FileKind, TestFile};
 use longhaul_report::parquet::write_losses;
 
@@ -46,7 +47,7 @@ pub(super) fn keep_beside(shared: &Shared, mut found: Found, head: Head) -> Resu
         keep_here(shared, kind, &done.result, &content)
     });
     if let Err(failure) = kept {
-        eprintln!("{}: {failure}", kind.name());
+        stderr_line!("{}: {failure}", kind.name());
     }
     Ok(done)
 }
@@ -66,7 +67,7 @@ fn to_deliver(shared: &Shared, of: FileKind, result: &Kept, content: &[u8]) -> O
         return None;
     }
     if content.len() > FILE_BYTES_MOST {
-        eprintln!("{} of a test have {} bytes: too many for the coordinator", of.name(), content.len());
+        stderr_line!("{} of a test have {} bytes: too many for the coordinator", of.name(), content.len());
         return None;
     }
     let (id, test, sender, receiver, at_ns) = match result {

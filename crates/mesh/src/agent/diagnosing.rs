@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::file::Kind;
 use longhaul_mesh_model::schedule::initiator;
 use longhaul_units::Nanos;
@@ -61,7 +62,7 @@ impl Diagnosing {
                 return None;
             }
             Err(failure) if failures + 1 < ATTEMPTS => {
-                eprintln!("diagnosis of {} to {}: {failure}", next.sender, next.receiver);
+                stderr_line!("diagnosis of {} to {}: {failure}", next.sender, next.receiver);
                 self.waiting.insert(next.alarm.clone(), (wait(UNREACHED), failures + 1));
                 return None;
             }

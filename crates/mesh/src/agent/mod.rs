@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_channel::shown;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::file::{Limits, Mesh, MeshError};
 
 use crate::coordinator::now_ns;
@@ -61,7 +62,7 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     // What was last fetched: a site begins without its coordinator, too.
     let shared = Arc::new(Shared::new(folder.clone(), belonging.clone(), identity.clone(), options, outbox));
     for loaded in [shared.load(), shared.load_kinds()] {
-        loaded.unwrap_or_else(|failure| eprintln!("{failure}"));
+        loaded.unwrap_or_else(|failure| stderr_line!("{failure}"));
     }
     let mut heard = String::new();
     while shared.view().is_none() {
@@ -75,7 +76,7 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     let listener = TcpListener::bind(&bind).map_err(|error| {
         Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
     })?;
-    eprintln!("{}: listening at {bind}", belonging.site);
+    stderr_line!("{}: listening at {bind}", belonging.site);
     let answering = Arc::new(listening::Partner::new(Arc::clone(&shared)));
     thread::Builder::new()
         .name("listen".into())
@@ -117,7 +118,7 @@ fn say_once(last: &mut String, done: Result<(), Failure>) {
         Err(failure) => {
             let text = failure.to_string();
             if text != *last {
-                eprintln!("{text}");
+                stderr_line!("{text}");
             }
             *last = text;
         }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::Failure;
 use crate::store::{FileKind, Kept, Measured, Outbox, TestFile};
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::message::{DELIVERY_MOST, Message};
 
 /// Bytes of a delivery, unless one result is longer: half of the longest message.
@@ -31,7 +32,7 @@ impl Outgoing {
         if let Some(file) = file {
             match self.outbox().put_both(&result, Some(file)) {
                 Ok(()) => return,
-                Err(error) => eprintln!("{} of a test are not kept: {error}", file.of.name()),
+                Err(error) => stderr_line!("{} of a test are not kept: {error}", file.of.name()),
             }
         }
         let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +42,7 @@ impl Outgoing {
         unkept.push_back(result);
         drop(unkept);
         if let Err(failure) = self.flush() {
-            eprintln!("a result is kept in memory: {failure}");
+            stderr_line!("a result is kept in memory: {failure}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::{Agenda, RequestId};
 use longhaul_mesh_model::file::TestPlan;
@@ -44,9 +45,9 @@ impl Rounds {
         match begin(shared, view, plan, due.pair, "") {
             Ok(Begun::Tested(result)) => return Some(*result),
             Ok(Begun::Later(wait)) => agenda.postpone(now, due, wait, part()),
-            Ok(Begun::Never(message)) => eprintln!("{}: {message}", name(view, due.pair)),
+            Ok(Begun::Never(message)) => stderr_line!("{}: {message}", name(view, due.pair)),
             Err(failure) => {
-                eprintln!("{}: {failure}", name(view, due.pair));
+                stderr_line!("{}: {failure}", name(view, due.pair));
                 agenda.postpone(now, due, UNREACHED, part());
             }
         }

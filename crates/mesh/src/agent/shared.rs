@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use longhaul_channel::{Identity, PublicKey};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::file::{DIAGNOSE_OVERHEAD, Mesh, OVERHEAD, TestPlan};
@@ -207,20 +208,20 @@ impl Shared {
     pub(super) fn say_refusals(&self, view: &View) {
         for test in view.mesh.tests.iter().filter(|test| view.takes_part(test)) {
             if let Err(refusal) = self.options.limits.check(test, view.rate_most(test)) {
-                eprintln!("{}: refused, {} (--allow {}=…)", test.name, refusal.message, refusal.limit);
+                stderr_line!("{}: refused, {} (--allow {}=…)", test.name, refusal.message, refusal.limit);
             }
         }
         let (busy, most) = (view.busy(), self.options.limits.busy);
         if busy > most {
             let [busy, most] = [busy, most].map(|share| share * 100.0);
-            eprintln!(
+            stderr_line!(
                 "the mesh wants {busy:.0} % of this site's time for tests, it gives {most:.0} %: some will not run (--allow busy=…)"
             );
         }
         for (one, other) in view.mesh.tests.iter().flat_map(|test| &test.untestable) {
             if one < other && (*one == view.own || *other == view.own) {
                 let name = |site: &SiteId| &view.mesh.of(*site).name;
-                eprintln!("{} and {} cannot be tested: nobody can connect to either", name(one), name(other));
+                stderr_line!("{} and {} cannot be tested: nobody can connect to either", name(one), name(other));
             }
         }
     }

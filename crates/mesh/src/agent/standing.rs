@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Kind, TestPlan};
 use longhaul_mesh_model::schedule::standing;
@@ -53,7 +54,7 @@ impl Standing {
                     continue;
                 }
                 if self.threads.len() >= PROBES_MOST {
-                    eprintln!("{} to {}: not probed, as {PROBES_MOST} partners are", names.0, names.1);
+                    stderr_line!("{} to {}: not probed, as {PROBES_MOST} partners are", names.0, names.1);
                     return;
                 }
                 if let Ok(thread) = thread::Builder::new().name("probing".into()).spawn(probing) {
@@ -83,7 +84,7 @@ fn probe(shared: &Arc<Shared>, test: &str, partner: &str) {
             Err(failure) => {
                 let text = failure.to_string();
                 if text != said {
-                    eprintln!("{test} to {partner}: {text}");
+                    stderr_line!("{test} to {partner}: {text}");
                 }
                 said = text;
                 let part = random::<1>().map_or(1.0, |byte| 0.5 + f64::from(byte[0]) / 256.0);

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::place;
 
 use crate::coordinator::{mesh, now, now_ns};
@@ -112,12 +113,12 @@ impl Watch {
     fn run(mut self) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return eprintln!("alarms: {error}"),
+            Err(error) => return stderr_line!("alarms: {error}"),
         };
         let opened = self.folder.store().and_then(|store| Ok(runtime.block_on(Reader::open(store))?));
         let reader = match opened {
             Ok(reader) => reader,
-            Err(failure) => return eprintln!("alarms: {failure}"),
+            Err(failure) => return stderr_line!("alarms: {failure}"),
         };
         let mut last = None;
         let mut next = Instant::now();
@@ -197,7 +198,7 @@ fn say_once(last: &mut String, done: Result<(), Failure>) {
     if let Err(failure) = done {
         let text = failure.to_string();
         if text != *last {
-            eprintln!("alarms: {text}");
+            stderr_line!("alarms: {text}");
         }
         *last = text;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::store::Series;
+use longhaul_kernel::stderr_line;
 
 /// New results are looked for after this.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(2);
@@ -20,7 +21,7 @@ pub(super) async fn follow(series: Series) {
             // It says what fails when that begins, not each time again.
             let text = error.to_string();
             if text != failed {
-                eprintln!("page: figures of pairs: {text}");
+                stderr_line!("page: figures of pairs: {text}");
             }
             failed = text;
         }

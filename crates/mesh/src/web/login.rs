@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 
 use crate::error::Failure;
 use crate::folder::{Folder, random};
+use longhaul_kernel::stderr_line;
 
 const FILE: &str = "http-token";
 const COOKIE_NAME: &str = "longhaul_mesh";
@@ -46,7 +47,7 @@ impl Login {
         if !folder.has(FILE) {
             let token = digits()?;
             folder.write(FILE, &format!("{token}\n"))?;
-            eprintln!("token of the page, kept in {}: {token}", folder.file(FILE).display());
+            stderr_line!("token of the page, kept in {}: {token}", folder.file(FILE).display());
         }
         let token = folder.read(FILE)?.trim().to_owned();
         if token.len() < 32 {

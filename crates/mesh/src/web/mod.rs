@@ -27,6 +27,7 @@ use crate::folder::Folder;
 use crate::store::{Reader, Series};
 use crate::view::Views;
 use login::Login;
+use longhaul_kernel::stderr_line;
 
 /// What answers have in common.
 struct Web {
@@ -51,7 +52,7 @@ pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched
     })?;
     listener.set_nonblocking(true).map_err(Failure::new)?;
     let bound = listener.local_addr().map_err(Failure::new)?;
-    eprintln!("page at {}://{bound}/", if tls.is_some() { "https" } else { "http" });
+    stderr_line!("page at {}://{bound}/", if tls.is_some() { "https" } else { "http" });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     let (router, series) = runtime.block_on(router(folder, login, alarms))?;
     let serve = move || {

@@ -10,6 +10,7 @@ use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use longhaul_channel::{Places, Taken};
+use longhaul_kernel::stderr_line;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -30,7 +31,7 @@ const HEADERS_MOST: usize = 64;
 pub(super) async fn serve(listener: StdListener, tls: Option<TlsAcceptor>, router: Router) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return eprintln!("page: {error}"),
+        Err(error) => return stderr_line!("page: {error}"),
     };
     let places = Arc::new(Mutex::new(Places::new(CONNECTIONS_MOST)));
     loop {

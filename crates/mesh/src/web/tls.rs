@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_kernel::stderr_line;
 use longhaul_units::read_text;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::ServerConfig;
@@ -68,7 +69,7 @@ fn own(folder: &Folder, address: SocketAddr) -> Result<(String, String), Failure
         // The key first: a certificate without its key would stay for ever.
         folder.write(KEY, &key.serialize_pem())?;
         folder.write(CERTIFICATE, &certificate.pem())?;
-        eprintln!("made a certificate of its own: {}", folder.file(CERTIFICATE).display());
+        stderr_line!("made a certificate of its own: {}", folder.file(CERTIFICATE).display());
     }
     Ok((folder.read(CERTIFICATE)?, folder.read(KEY)?))
 }

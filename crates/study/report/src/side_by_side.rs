@@ -1,5 +1,6 @@
 //! Results of experiments as they were saved: their page once more, and several side by side.
 
+use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -256,18 +257,19 @@ impl SideBySide {
     /// As a table of Markdown, for an issue or a wiki.
     pub fn markdown(&self) -> String {
         let row = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('*', "\\*")).collect();
+            let cells: Vec<String> = cells.iter().map(|cell| in_markdown(cell)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         let columns = self.columns();
-        let mut text = format!("{}; means with half of their 95 % interval\n\n{}", self.quantity, row(&columns));
+        let quantity = in_markdown(&self.quantity);
+        let mut text = format!("{quantity}; means with half of their 95 % interval\n\n{}", row(&columns));
         text += &format!("|---|{}\n", "---:|".repeat(columns.len() - 1));
         for point in &self.points {
             let mut cells = vec![format!("{}, {}", point.series, point.label)];
             cells.extend(self.cells(point));
             text += &row(&cells);
         }
-        text + &format!("\n{}\n", self.verdict())
+        text + &format!("\n{}\n", in_markdown(&self.verdict()))
     }
 
     /// As a page.
@@ -289,6 +291,19 @@ impl SideBySide {
                  test. A star: more than chance. Of 20 points that are alike, one has a star by chance.</p>\n";
         page::page(&title, &body)
     }
+}
+
+/// `text` as Markdown shows it to the letter (CommonMark 0.31, section 2.4): names come from files of others, and an issue or a wiki must load
+/// nothing and show no element for them.
+fn in_markdown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "\\`*_{}[]<>()#!|&~$@".contains(letter) {
+            shown.push('\\');
+        }
+        shown.push(if is_obeyed(letter) { ' ' } else { letter });
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -55,6 +55,12 @@ pub struct Caps {
     /// these leave.
     #[serde(default = "any_memory")]
     pub memory: Bytes,
+    /// What the kernel lets the buffer of a TCP socket grow to where no size is asked for (`net.ipv4.tcp_rmem`, `tcp_wmem`); 0: not counted.
+    #[serde(default)]
+    pub tuned_buffer: Bytes,
+    /// And all of them together (`net.ipv4.tcp_mem`, which the first network namespace alone has); 0: not known.
+    #[serde(default)]
+    pub tuned_buffers: Bytes,
     /// Largest report.
     pub report: Bytes,
     /// Whether a test may change settings of the server's host while it runs: RPS by a softirq placement or softirq CPUs, GRO,
@@ -63,9 +69,9 @@ pub struct Caps {
     pub host_settings: bool,
 }
 
-/// What `sockets` socket buffers of `bytes` each take, and a block. The kernel allocates twice what it is asked for (socket(7)).
-pub(crate) fn held_bytes(bytes: u64, sockets: u64, block: u64) -> u64 {
-    bytes.saturating_mul(2).saturating_mul(sockets).saturating_add(block)
+/// What `sockets` socket buffers of `bytes` each take, and `more`. The kernel allocates twice what it is asked for (socket(7)).
+pub(crate) fn held_bytes(bytes: u64, sockets: u64, more: u64) -> u64 {
+    bytes.saturating_mul(2).saturating_mul(sockets).saturating_add(more)
 }
 
 /// The caps of servers that do not send them all.
@@ -92,6 +98,8 @@ impl Default for Caps {
             sockbuf: Bytes(2 << 30),
             block: largest_block(),
             memory: any_memory(),
+            tuned_buffer: Bytes(0),
+            tuned_buffers: Bytes(0),
             report: Bytes(64 << 20),
             host_settings: allowed(),
         }
@@ -112,22 +120,22 @@ impl Caps {
         Ok(())
     }
 
-    /// Checks the caps on `sockets` socket buffers of `bytes` each, the parameter `field`, beside a block of `block` bytes.
+    /// Checks the caps on `sockets` socket buffers of `bytes` each, the parameter `field`, beside `more` bytes.
     pub(crate) fn check_memory(
         &self,
         field: &'static str,
         bytes: Option<u64>,
         sockets: u64,
-        block: u64,
+        more: u64,
     ) -> Result<(), ParameterError> {
         let given = bytes.unwrap_or(0);
         if given > self.sockbuf.0 {
             return Err(ParameterError::new(field, Bytes(given), format!("this server allows {}", self.sockbuf)));
         }
-        let sum = held_bytes(given, sockets, block);
+        let sum = held_bytes(given, sockets, more);
         if sum > self.memory.0 {
             let allowed = format!(
-                "{sockets} sockets with twice that, and the block, are {}; this server allows {} for a test",
+                "{sockets} sockets with twice that, and what else it holds, are {}; this server allows {} for a test",
                 Bytes(sum),
                 self.memory
             );

@@ -4,7 +4,7 @@ use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe;
 use serde::{Deserialize, Serialize};
 
-use crate::account::MAX_SEQUENCES;
+use crate::account::{ENTRY_BYTES, MAX_SEQUENCES};
 use crate::receive_settings::ReceiveSettings;
 use longhaul_terms::{
     Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SoftirqPlacement, TestDirection,
@@ -170,6 +170,27 @@ impl UdpParameters {
         };
         let streams = u64::from(self.streams.max(1));
         Some(packets / streams + u64::from(u64::from(stream) < packets % streams))
+    }
+
+    /// The most packets that one stream can send: whatever has a later number is foreign. By its time it is a bound that no sender reaches.
+    pub fn packets_most(&self) -> u64 {
+        // 64 bytes take 6.7 ns at 100 Gb/s (IEEE 802.3).
+        const LEAST_SPACING_NS: u64 = 5;
+        let Amount::DurationNs(duration_ns) = self.amount else {
+            return self.packets_of_stream(0).unwrap_or(0).min(MAX_SEQUENCES);
+        };
+        let spacing_ns = self.spacing().map_or(0, |spacing| spacing.0).max(LEAST_SPACING_NS);
+        let packets = duration_ns / spacing_ns;
+        // A clock that is somewhat fast, a burst, and a sender that stops late.
+        let more = packets / 64 + u64::from(self.burst_packets) + (1 << 16);
+        packets.saturating_add(more).min(MAX_SEQUENCES)
+    }
+
+    /// The most memory for which packets of all streams arrived, beside 8 KiB for each 65,536 of which some but not all did.
+    pub fn account_bytes(&self) -> u64 {
+        // An entry of the account for so many packets, and one of those that were dropped here.
+        let entries = self.packets_most().div_ceil(1 << 16).saturating_mul(2 * ENTRY_BYTES as u64);
+        entries.saturating_mul(self.streams.into())
     }
 
     /// Time from the departure of one packet of a stream to the next; `None` for as fast as possible.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use longhaul_capture::{CaptureError, CaptureSpec, Counters, LogTargets, Running, SpoolSpec};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::{Nudge, Stop};
+use longhaul_kernel::stderr_text;
 use longhaul_kernel::wait::readable_until;
 use longhaul_result::Caveat;
 use longhaul_session::SessionError;
@@ -203,7 +204,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     }
     let file = into.as_ref().map(|into| &*into.file);
     if args.to_stdout {
-        eprint!("{}", plain(&text(&captured, Some(Path::new("stdout")), duration)));
+        stderr_text!("{}", plain(&text(&captured, Some(Path::new("stdout")), duration)));
         print_caveats(&envelope.caveats);
     } else {
         print_result(&envelope, args.json || args.json_stream, |_| text(&captured, file, duration));

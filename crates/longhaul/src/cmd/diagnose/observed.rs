@@ -6,6 +6,7 @@ use longhaul_diagnosis::{
     Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, HostFacts, Run, diagnose, watched_facts, with_counters,
 };
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::stderr_text;
 use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
@@ -65,7 +66,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     match (args.json, own) {
         (true, _) => print_json(&envelope),
         (false, true) => print_text(&report()),
-        (false, false) => eprint!("{}", plain(&report())),
+        (false, false) => stderr_text!("{}", plain(&report())),
     }
     print_caveats(&envelope.caveats);
     if let Err(failure) = saved {

@@ -1,5 +1,6 @@
 //! `longhaul filter status`.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use longhaul_bpf::filter::{Filter, FilterCounters, FilterError};
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             next.print_json();
         } else {
             if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-                print!("\x1b[H\x1b[J");
+                let _ = std::io::stdout().write_all(b"\x1b[H\x1b[J");
             }
             let before = before.as_ref().map(|(counters, then)| (counters, now.saturating_sub(*then)));
             print_text(&format!("{}\n", text::text(&next.status, before)));

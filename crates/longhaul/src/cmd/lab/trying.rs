@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use longhaul_kernel::signals;
+use longhaul_kernel::stderr_text;
 use longhaul_lab::control::Client;
 use longhaul_path::one_line::{OneLine, QueueSize, RoundTrip};
 use longhaul_path::spec::{LossSpec, PathSpec};
@@ -63,7 +64,7 @@ pub(super) fn run(args: Args) -> Outcome {
     let path = args.path()?;
     match &args.output {
         Some(output) => output.write(&path.to_toml())?,
-        None => eprint!("{}", plain(&path.to_toml())),
+        None => stderr_text!("{}", plain(&path.to_toml())),
     }
     let lab = TiedLab::up(args.making.spec(name), &path)?;
     say(came_up(&lab.info, &path));

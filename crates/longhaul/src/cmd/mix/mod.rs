@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use longhaul_kernel::capability;
 use longhaul_kernel::link::{Link, Netlink, holds_default_route};
 use longhaul_kernel::signals::{Stop, StopSignal};
+use longhaul_kernel::stderr_line;
 use longhaul_mix::{EngineError, EngineKind, MixAmount, MixResult, MixSpec, Mixer, Plan, Sizes, Target};
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::ethernet;
@@ -251,7 +252,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let started_at = jiff::Timestamp::now().to_string();
     let mixer = Mixer::open(link.index, plan, asked, &args.cpu).map_err(not_sent)?;
-    eprintln!("{}", plain(&text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed)));
+    stderr_line!("{}", plain(&text::heading(&spec.name, &link.name, mixer.engine(), &amount, seed)));
     let show = if args.json_stream { Show::Objects } else { Show::LinesBeside };
     let mut live = Live::new(Lines::with_metrics(if reports { show } else { Show::Nothing }, metrics));
     let sent = mixer

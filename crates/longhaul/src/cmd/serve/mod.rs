@@ -55,7 +55,8 @@ pub(crate) struct Args {
     /// Refuse tests with larger socket buffers
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     buffer_cap: Bytes,
-    /// Refuse tests that may hold more memory on this host: all their socket buffers and the block
+    /// Refuse tests that may hold more memory on this host: all their socket buffers, also those that the kernel lets grow, the block, and the
+    /// account of packets (beside 8 KiB for each 65,536 of which some were lost)
     /// [default: a quarter of the memory that is available at the start]
     #[arg(long, value_name = "SIZE")]
     memory_cap: Option<Bytes>,
@@ -104,6 +105,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         block: args.block_cap,
         sockbuf: args.buffer_cap,
         memory: args.memory_cap.unwrap_or_else(|| Bytes(available().bytes.0 / 4)),
+        tuned_buffer: Bytes(last_of("net.ipv4.tcp_rmem").max(last_of("net.ipv4.tcp_wmem"))),
+        tuned_buffers: Bytes(last_of("net.ipv4.tcp_mem").saturating_mul(rustix::param::page_size() as u64)),
         host_settings: args.host_settings.map_or(is_trusted, |asked| asked == HostSettings::Allow),
         ..Caps::default()
     };
@@ -135,6 +138,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     served.map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The last of the three numbers of a kernel parameter (tcp(7)): what it lets something grow to. 0: not known.
+fn last_of(parameter: &str) -> u64 {
+    let text = longhaul_kernel::sysctl::read(parameter).unwrap_or_default();
+    text.split_whitespace().last().and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
 fn log(ended: &Ended) {

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::readable_until;
+use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_tune::{
     Plan, PutBack, Refused, Store, Terms, TuneError, apply as change, confirm, status, undo_unconfirmed,
 };
@@ -55,6 +55,8 @@ pub(crate) struct Applied {
 
 /// How long the holder waits for another command that changes settings.
 const HOLDERS_PATIENCE: Nanos = Nanos::from_secs(300);
+/// And for what lets it write.
+const RETRY: Nanos = Nanos::from_secs(1);
 /// How often it looks whether somebody confirmed from elsewhere.
 const LOOK: Nanos = Nanos::from_millis(100);
 
@@ -193,6 +195,8 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     loop {
         match undo_unconfirmed(&store, args.pid) {
             Err(TuneError::Busy { .. }) if monotonic() < until => {}
+            // A full disk has space again some time.
+            Err(TuneError::Store { .. }) if monotonic() < until => sleep_until(monotonic().saturating_add(RETRY)),
             done => return done.map(|_| ExitCode::SUCCESS).map_err(|error| failure(&error)),
         }
     }

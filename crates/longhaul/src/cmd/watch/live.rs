@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_watch::{ConnectionNow, Watch};
 use serde::Serialize;
@@ -178,10 +179,10 @@ impl Live {
             Show::Nothing => {}
             Show::Objects => print_json(object),
             Show::Lines => print_text(&(lines.join("\n") + "\n")),
-            Show::LinesBeside => eprintln!("{}", plain(&lines.join("\n"))),
+            Show::LinesBeside => stderr_line!("{}", plain(&lines.join("\n"))),
             Show::Terminal => {
                 self.end();
-                eprintln!("{}", plain(&lines.join("\n")));
+                stderr_line!("{}", plain(&lines.join("\n")));
                 self.written = lines.len();
             }
         }
@@ -191,7 +192,7 @@ impl Live {
     pub(crate) fn end(&mut self) {
         if self.written > 0 {
             // ECMA-48: cursor up, erase below.
-            eprint!("\x1b[{}A\x1b[J", self.written);
+            stderr_text!("\x1b[{}A\x1b[J", self.written);
             self.written = 0;
         }
     }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use longhaul_kernel::clock::realtime_offset;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::stderr_text;
 use longhaul_report::html::over_time::Tested as Page;
 use longhaul_report::html::over_time::watched::Report;
 use longhaul_report::parquet::{End, FlowSamples, write_samples};
@@ -201,7 +202,7 @@ impl Asked {
         if self.json {
             print_json(&envelope);
         } else if self.beside {
-            eprint!("{}", plain(&text(&envelope.result)));
+            stderr_text!("{}", plain(&text(&envelope.result)));
         } else {
             print_text(&text(&envelope.result));
         }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use utoipa::OpenApi;
 
 use crate::error::Failure;
+use longhaul_kernel::stderr_line;
 
 /// The description of the interface.
 #[derive(OpenApi)]
@@ -72,7 +73,7 @@ impl Refusal {
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         // Its text names files of the coordinator: they are for its operator alone.
-        eprintln!("page: {failure}");
+        stderr_line!("page: {failure}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the coordinator cannot read its store; its own messages say why")
     }
 }

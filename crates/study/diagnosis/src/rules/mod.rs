@@ -87,14 +87,15 @@ impl<'a> Known<'a> {
     /// Payload of a segment: that of the test, or the usual one.
     pub(crate) fn mss_bytes(&self) -> u64 {
         let mss = self.tcp_runs().map(|run| run.mss_bytes).max().unwrap_or(0);
-        if mss > 0 { mss } else { USUAL_MSS }
+        // No segment is longer (RFC 791 section 3.1), whatever a result says.
+        if mss > 0 { mss.min(u16::MAX.into()) } else { USUAL_MSS }
     }
 
     /// Payload of a segment that fills a packet of the links, with time stamps; `None` where their MTU is not known.
     pub(crate) fn full_mss_bytes(&self) -> Option<u64> {
         let links = [&self.evidence.sender, &self.evidence.receiver];
         let mtu = links.into_iter().filter_map(|host| host.link.as_ref()?.mtu_bytes).min()?;
-        mtu.checked_sub(TCP_IP_HEADERS + if self.evidence.ipv6 { IPV6_MORE } else { 0 })
+        mtu.min(u32::MAX.into()).checked_sub(TCP_IP_HEADERS + if self.evidence.ipv6 { IPV6_MORE } else { 0 })
     }
 
     /// What TCP carries where UDP carries `udp_bps` of payload in packets of `payload_bytes`.

@@ -24,7 +24,7 @@ pub(super) const SMALLER_BYTES: u64 = 100;
 /// Segments smaller than packets of the links can be: a larger share of the path's rate goes to headers.
 pub(super) fn small_segments(known: &Known<'_>) -> Option<Bound> {
     let (run, full) = (known.flow()?, known.full_mss_bytes()?);
-    if run.mss_bytes == 0 || run.mss_bytes + SMALLER_BYTES > full {
+    if run.mss_bytes == 0 || run.mss_bytes.saturating_add(SMALLER_BYTES) > full {
         return None;
     }
     let met = known.capacity.as_ref().filter(|capacity| capacity.limited);

@@ -17,7 +17,7 @@ use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
 use longhaul_terms::StreamSent;
 use longhaul_udp::UdpEndReport;
-use longhaul_udp::account::{Arrivals, MAX_SEQUENCES, PacketRows, ROWS_BYTES_MOST, SequenceTracker, StreamReceived};
+use longhaul_udp::account::{Arrivals, PacketRows, ROWS_BYTES_MOST, SequenceTracker, StreamReceived};
 use longhaul_udp::locate::Evidence;
 use longhaul_udp::{Timestamps, UdpParameters};
 use longhaul_units::Nanos;
@@ -175,7 +175,7 @@ impl UdpData {
                 data.caveats.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
             }
             let stamped_each = parameters.wire;
-            let limit = parameters.packets_of_stream(stream).unwrap_or(MAX_SEQUENCES);
+            let limit = parameters.packets_of_stream(stream).unwrap_or_else(|| parameters.packets_most());
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
                 source: if sender.is_some() { Source::Connected } else { Source::default() },

@@ -167,9 +167,9 @@ struct Watching {
 
 impl Watching {
     fn run(mut self, stop: &AtomicBool) -> Seen {
-        let streams = self.missing.streams();
+        let limits = self.missing.limits();
         let none = || SeenOfDirection {
-            evidence: (0..streams).map(|_| EvidenceRecorder::default()).collect(),
+            evidence: limits.iter().map(|limit| EvidenceRecorder::below(*limit)).collect(),
             ..SeenOfDirection::default()
         };
         let mut seen = Seen { sent: none(), received: none(), complete: false, unseen_packets: 0 };

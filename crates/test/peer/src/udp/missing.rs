@@ -37,9 +37,9 @@ impl Missing {
         Self { streams: accounts.into_iter().map(counted).collect(), waiting: Vec::new() }
     }
 
-    /// How many streams there are.
-    pub(super) fn streams(&self) -> usize {
-        self.streams.len()
+    /// For each stream, what its sequence numbers are below.
+    pub(super) fn limits(&self) -> Vec<u64> {
+        self.streams.iter().map(|(account, _)| account.with(|tracker| tracker.limit())).collect()
     }
 
     /// Numbers of a stream were dropped.

@@ -47,8 +47,25 @@ impl TestKind for TcpParameters {
         if block > caps.block.0 {
             return Err(ParameterError::new("block_bytes", Bytes(block), format!("this server allows {}", caps.block)));
         }
+        if self.mptcp && self.direction.server_sends() && caps.rate.is_some() {
+            // SO_MAX_PACING_RATE is not for its sockets.
+            let allowed = "this server sends at a rate that it allows alone, and the kernel paces no MPTCP";
+            return Err(ParameterError::new("mptcp", true, allowed));
+        }
         let own_block = if self.direction.server_sends() { block } else { 0 };
-        caps.check_memory("window_bytes", self.window_bytes, sockets(self.streams, self.direction), own_block)
+        let sockets = sockets(self.streams, self.direction);
+        if self.window_bytes.is_none() {
+            let grown = caps.tuned_buffer.0.saturating_mul(sockets);
+            let grown = if caps.tuned_buffers.0 == 0 { grown } else { grown.min(caps.tuned_buffers.0) };
+            if grown.saturating_add(own_block) > caps.memory.0 {
+                let (grown, memory) = (Bytes(grown), caps.memory);
+                let allowed = format!(
+                    "the kernel lets the buffers of {sockets} sockets grow to {grown}; this server allows {memory} for a test"
+                );
+                return Err(ParameterError::new("window_bytes", "unset", allowed));
+            }
+        }
+        caps.check_memory("window_bytes", self.window_bytes, sockets, own_block)
     }
 
     fn rate(&self) -> Option<(&'static str, BitRate)> {
@@ -144,6 +161,20 @@ mod tests {
         assert_eq!(grant(&wide).unwrap_err().field, "window_bytes");
     }
 
+    /// The kernel does not pace MPTCP.
+    #[test]
+    fn a_server_with_a_rate_sends_no_mptcp() {
+        let caps = Caps { rate: Some(BitRate::from_gbit(1)), ..Caps::default() };
+        let grant = |direction| {
+            let asked = TcpParameters { mptcp: true, direction, ..TcpParameters::default() };
+            TestParameters::from(asked).grant(&caps)
+        };
+        assert!(grant(TestDirection::Forward).is_ok());
+        for direction in [TestDirection::Reverse, TestDirection::Bidirectional] {
+            assert_eq!(grant(direction).unwrap_err().field, "mptcp");
+        }
+    }
+
     #[test]
     fn a_server_bounds_the_memory_of_a_test() {
         let caps = Caps { memory: Bytes(64 << 20), block: Bytes(4 << 20), ..Caps::default() };
@@ -160,6 +191,18 @@ mod tests {
             left_for_samples(caps.memory, &TcpParameters { window_bytes: Some(1 << 20), ..asked.clone() }),
             32 << 20
         );
+        // Buffers of no size grow as far as the kernel lets them.
+        let tuned = Caps { tuned_buffer: Bytes(6 << 20), tuned_buffers: Bytes(1 << 30), ..caps };
+        let any = TcpParameters { window_bytes: None, ..asked.clone() };
+        assert!(
+            TestParameters::from(any.clone())
+                .grant(&tuned)
+                .unwrap_err()
+                .to_string()
+                .contains("16 sockets grow to 96MiB")
+        );
+        assert!(TestParameters::from(any.clone()).grant(&Caps { tuned_buffers: Bytes(60 << 20), ..tuned }).is_ok());
+        assert!(TestParameters::from(TcpParameters { streams: 4, ..any }).grant(&tuned).is_ok());
         let long = TcpParameters { block_bytes: 5 << 20, ..asked };
         assert_eq!(grant(&long).unwrap_err().to_string(), "`block_bytes` 5MiB: this server allows 4MiB");
     }

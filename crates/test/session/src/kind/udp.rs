@@ -25,6 +25,23 @@ pub const RECEIVE_SETTINGS: &str = "receive_settings";
 /// A feature in a hello: as a receiver this end reports when each packet arrived.
 pub const EACH_PACKET: &str = "each_packet";
 
+/// How long a server's burst may last at the rate that it allows.
+const BURST_MOST: Nanos = Nanos::from_millis(100);
+
+/// A burst leaves at once, at whatever rate.
+fn check_burst(asked: &UdpParameters, caps: &Caps) -> Result<(), ParameterError> {
+    let Some(cap) = caps.rate.filter(|_| asked.direction.server_sends() && asked.burst_packets > 1) else {
+        return Ok(());
+    };
+    let bytes = u64::from(asked.burst_packets).saturating_mul(asked.payload_bytes.into());
+    let bytes = bytes.saturating_mul(asked.streams.into());
+    if bytes <= cap.bytes_in(BURST_MOST) {
+        return Ok(());
+    }
+    let allowed = format!("this server allows {BURST_MOST} of {cap} at once, over all streams");
+    Err(ParameterError::new("burst_packets", asked.burst_packets, allowed))
+}
+
 impl TestKind for UdpParameters {
     fn needs(&self) -> Vec<&'static str> {
         let settings = (!self.receive.is_empty() && self.direction.client_sends()).then_some(RECEIVE_SETTINGS);
@@ -56,7 +73,11 @@ impl TestKind for UdpParameters {
     }
 
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
-        caps.check_memory("sockbuf_bytes", self.sockbuf_bytes, sockets(self.streams, self.direction), 0)?;
+        let receives = self.direction.client_sends();
+        let account_bytes = if receives { self.account_bytes() } else { 0 };
+        let buffer = self.sockbuf_bytes.or(receives.then(|| self.default_receive_buffer()));
+        caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), account_bytes)?;
+        check_burst(self, caps)?;
         if self.payload_bytes > caps.payload_bytes {
             let allowed = format!("this server allows {} bytes", caps.payload_bytes);
             return Err(ParameterError::new("payload_bytes", self.payload_bytes, allowed));
@@ -300,8 +321,41 @@ pub fn save_packets(end: &TestEnd, results: &mut Directions<UdpResult>, save: &m
 mod tests {
     use longhaul_terms::Affinity;
     use longhaul_udp::ReceiveSettings;
+    use longhaul_units::Bytes;
 
     use super::*;
+
+    #[test]
+    fn a_server_with_a_rate_sends_no_long_bursts() {
+        let caps = Caps { rate: Some(BitRate(1_000_000)), ..Caps::default() };
+        let grant = |burst_packets, direction| {
+            let asked =
+                UdpParameters { burst_packets, direction, pace: Pace::RateBps(1_000_000), ..UdpParameters::default() };
+            TestParameters::from(asked).grant(&caps)
+        };
+        // 12,500 bytes in 100 ms.
+        assert!(grant(8, TestDirection::Reverse).is_ok());
+        assert_eq!(grant(9, TestDirection::Reverse).unwrap_err().field, "burst_packets");
+        assert!(grant(1000, TestDirection::Forward).is_ok(), "the client's own");
+    }
+
+    /// Whatever the numbers of its packets are.
+    #[test]
+    fn a_server_bounds_the_memory_of_the_account() {
+        let caps = Caps { memory: Bytes(100 << 20), ..Caps::default() };
+        let long = UdpParameters {
+            amount: Amount::DurationNs(3_600_000_000_000),
+            streams: 64,
+            sockbuf_bytes: Some(1 << 16),
+            pace: Pace::RateBps(1_000_000),
+            ..UdpParameters::default()
+        };
+        let grant = |asked: &UdpParameters| TestParameters::from(asked.clone()).grant(&caps);
+        assert!(grant(&long).is_ok(), "at the rate of {:?}", long.pace);
+        let fast = UdpParameters { pace: Pace::Unlimited, ..long };
+        assert_eq!(grant(&fast).unwrap_err().field, "sockbuf_bytes");
+        assert!(grant(&UdpParameters { direction: TestDirection::Reverse, ..fast }).is_ok());
+    }
 
     #[test]
     fn what_changes_the_servers_host_can_be_refused() {

@@ -31,7 +31,7 @@ pub use loss_pattern::{Distribution, LossPattern, noticeable_rate};
 pub use packet_rows::{PacketRow, PacketRows, ROWS_BYTES_MOST};
 pub use reordering::{REMEMBERED_GAPS, Reordered, ReorderingSummary};
 pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};
-pub use set::SequenceSet;
+pub use set::{ENTRY_BYTES, SequenceSet};
 pub use spacing::{Spacing, SpacingRecorder};
 pub use tracker::{Counts, Receipt, SequenceTracker, StreamReceived};
 pub use traffic_class::{ClassPackets, TrafficClasses};

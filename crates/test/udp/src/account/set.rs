@@ -5,6 +5,9 @@ use std::ops::Range;
 use super::chunk::{CHUNK, Chunk};
 use super::run_list::{MAX_SEQUENCES, Run, RunList};
 
+/// What 65,536 sequences take where all or none are in a set, bytes.
+pub const ENTRY_BYTES: usize = size_of::<Chunk>();
+
 /// A set of sequence numbers below a limit.
 ///
 /// Memory: at most 8 KiB for each 65,536 sequences, so 12.5 MB for 100 million in any pattern; almost nothing if all or none are in

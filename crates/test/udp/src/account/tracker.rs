@@ -103,6 +103,11 @@ pub struct StreamReceived {
 }
 
 impl SequenceTracker {
+    /// Sequences are below this.
+    pub fn limit(&self) -> u64 {
+        self.received.limit()
+    }
+
     /// A tracker for sequences below `limit` (at most [`MAX_SEQUENCES`](super::MAX_SEQUENCES)). `stamped_each`: whether each packet
     /// surely has its own arrival and sending time; else those count for jitter that arrived alone, sent at a time of their own.
     pub fn new(limit: u64, stamped_each: bool) -> Self {

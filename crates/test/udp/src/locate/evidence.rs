@@ -21,9 +21,17 @@ pub struct Evidence {
 /// Takes drop events of one stream while a test runs, in any order.
 ///
 /// Memory: a [`SequenceSet`] for each kind of event, so 2 bytes an event or 8 KiB for each 65,536 sequences, whichever is less.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EvidenceRecorder {
     classes: Vec<Class<SequenceSet>>,
+    /// Sequences are below this.
+    limit: u64,
+}
+
+impl Default for EvidenceRecorder {
+    fn default() -> Self {
+        Self::below(MAX_SEQUENCES)
+    }
 }
 
 /// Events of one kind.
@@ -38,11 +46,16 @@ pub(super) struct Class<Sequences = RunList> {
 }
 
 impl EvidenceRecorder {
+    /// For events of sequences below `limit`, at most [`MAX_SEQUENCES`]; others are ignored.
+    pub fn below(limit: u64) -> Self {
+        Self { classes: Vec::new(), limit }
+    }
+
     /// An event: `count` packets from `first` on were dropped at `location`. `reason` is the kernel's name; `unit_packets` packets
     /// travelled together (1 on a wire).
     ///
     /// Events can come in any order, twice, and for packets that arrive: only lost packets are located. Sequences from
-    /// [`MAX_SEQUENCES`] on are ignored. After [`MAX_CLASSES`] kinds, further reasons at a location become `other`.
+    /// the limit on are ignored. After [`MAX_CLASSES`] kinds, further reasons at a location become `other`.
     pub fn add(&mut self, first: u64, count: u64, location: Location, reason: &str, unit_packets: u32) {
         self.sequences(location, reason, unit_packets, false).insert_run(first, count);
     }
@@ -53,7 +66,7 @@ impl EvidenceRecorder {
     }
 
     fn sequences(&mut self, location: Location, reason: &str, unit_packets: u32, fragments: bool) -> &mut SequenceSet {
-        class(&mut self.classes, location, reason, unit_packets, fragments, || SequenceSet::new(MAX_SEQUENCES))
+        class(&mut self.classes, location, reason, unit_packets, fragments, || SequenceSet::new(self.limit))
     }
 
     /// Bytes on the heap.

@@ -14,6 +14,7 @@ use longhaul_experiment::faults::spec::Fault;
 use longhaul_experiment::faults::{Programs, all, find};
 use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::stderr_line;
 use longhaul_kernel::user_namespace;
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -124,7 +125,7 @@ pub(crate) struct Ran {
 pub(super) fn run(args: &super::Args) -> Outcome {
     let asked = &args.faults;
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };

@@ -19,6 +19,7 @@ use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment,
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::stderr_line;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
 use longhaul_mix::MixSpec;
@@ -293,7 +294,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         user_namespace::unshare_user_as_root().map_err(|error| Failure::new("lab", error))?;
     }
 
-    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     let netem_missing = if experiment.needs_netem() && target.is_none() { netem_missing() } else { None };
     let choice = Choice { without_netem: netem_missing.is_some(), ..args.choice() };
     if experiment.calibrate && !args.full && target.is_none() {
@@ -516,7 +517,7 @@ fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let say = |line: &str| if args.json { eprintln!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     say(&experiment.title);
     let report = Runner::run_mix(experiment, stop, &|event| tell(event, &say));
     let interrupted = stop.requested().is_some();

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use longhaul_experiment::{Event, Experiment, Made, MixExperiment, Plan, Ran};
+use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_report::html::udp_loss;
 use longhaul_report::text::experiment::{tcp_line, tcp_table, udp_line, udp_table};
 use longhaul_units::Nanos;
@@ -87,7 +88,7 @@ impl<'a> Progress<'a> {
         self.end();
         match self.show {
             Show::Lines => print_text(&format!("{line}\n")),
-            _ => eprintln!("{}", plain(line)),
+            _ => stderr_line!("{}", plain(line)),
         }
     }
 
@@ -101,14 +102,14 @@ impl<'a> Progress<'a> {
     /// A line on a terminal, for now.
     fn over(&self, line: &str) {
         if self.show == Show::Terminal {
-            eprint!("{}", overwritten(line));
+            stderr_text!("{}", overwritten(line));
         }
     }
 
     /// Clears the line on the terminal.
     pub(super) fn end(&self) {
         if self.show == Show::Terminal {
-            eprint!("{}\r", overwritten(""));
+            stderr_text!("{}\r", overwritten(""));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod scripts;
 
+use longhaul_units::is_obeyed;
 pub(crate) use scripts::{Script, charts};
 
 /// A page as HTML. `body` is HTML, `title` text. Its content security policy keeps every browser from fetching or running
@@ -45,6 +46,8 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             '\'' => escaped += "&#39;",
+            // What a terminal would obey, and what turns the order of letters: a name must not look like another.
+            c if is_obeyed(c) && c != '\n' => escaped.push(' '),
             c => escaped.push(c),
         }
     }
