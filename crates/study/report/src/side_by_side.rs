@@ -261,7 +261,7 @@ impl SideBySide {
             format!("| {} |\n", cells.join(" | "))
         };
         let columns = self.columns();
-        let quantity = in_markdown(&self.quantity);
+        let quantity = in_markdown(self.quantity);
         let mut text = format!("{quantity}; means with half of their 95 % interval\n\n{}", row(&columns));
         text += &format!("|---|{}\n", "---:|".repeat(columns.len() - 1));
         for point in &self.points {
