@@ -15,7 +15,6 @@ use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_result::Location;
 use longhaul_session::PacketsByLocation;
-use longhaul_udp::account::MAX_SEQUENCES;
 use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
@@ -208,7 +207,7 @@ impl Watching {
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);
                     if is_damage(&why) {
-                        direction.unidentified_packets += nobodys(&event, direction.evidence.len());
+                        direction.unidentified_packets += nobodys(&event, &limits);
                     }
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
@@ -337,10 +336,12 @@ pub(super) fn is_damage(reason: &str) -> bool {
 }
 
 /// Packets of an event with a stream or a sequence number that no packet of a test can have: they were damaged.
-fn nobodys(event: &DropEvent<'_>, streams: usize) -> u64 {
-    let stranger = usize::from(Cookie(event.cookie).stream()) >= streams;
-    let beyond = |sequence: &u64| (MAX_SEQUENCES..FIRST_RESERVED).contains(sequence);
-    event.sequences().filter(|sequence| stranger || beyond(sequence)).count() as u64
+///
+/// `limits`: for each stream, what its numbers are below.
+fn nobodys(event: &DropEvent<'_>, limits: &[u64]) -> u64 {
+    let limit = limits.get(usize::from(Cookie(event.cookie).stream()));
+    let is_nobodys = |sequence: &u64| limit.is_none_or(|limit| (*limit..FIRST_RESERVED).contains(sequence));
+    event.sequences().filter(is_nobodys).count() as u64
 }
 
 fn add(evidence: &mut EvidenceRecorder, event: &DropEvent<'_>, location: Location, why: &str) {
