@@ -57,10 +57,10 @@ fn receive_us(said: &str) -> Vec<u32> {
 fn coalescing_is_changed_for_a_test_and_put_back() {
     const LOOK: &str = "/usr/bin/ip netns exec far ethtool -c eth1";
     let during = format!(
-        "longhaul sweep 10.1.1.2 --no-auth --sizes 200 --spacings 200us --coalesce 0,2ms -t 1s --repeat 1 --json >/tmp/swept 2>&1 &
+        "longhaul sweep 10.1.1.2 --no-auth --sizes 200 --spacings 200us --coalesce 0,2ms -t 1s --repeat 1 --json >/tmp/swept 2>/tmp/caveats &
         while kill -0 $!; do {LOOK} | grep rx-usecs:; usleep 100000; done"
     );
-    let commands = [LOOK, &during, "cat /tmp/swept", LOOK];
+    let commands = [LOOK, &during, "cat /tmp/swept", LOOK, "cat /tmp/caveats"];
     let Some(exits) = with_nics("e1000e", &["e1000e"], &commands) else { return };
     let [before, during, after] = [0, 1, 3].map(|nth| receive_us(&exits[nth].output));
     assert_eq!((before.len(), &before), (1, &after), "it is as it was");
