@@ -26,6 +26,9 @@ const LOCATIONS: usize = Location::ALL.len();
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Fragments that were not joined, of which a test keeps what they held: with some 200 bytes each, 13 MB.
+const REFUSED_MOST: usize = 1 << 16;
+
 /// The usual MTU, of which a host may have no more although the other has.
 const USUAL_MTU: u32 = 1_500;
 /// IPv4 and UDP.
@@ -188,9 +191,7 @@ impl Watching {
                     placing.direction(&mut seen, cookie).copied_fragments = true;
                 }
                 if let Some((location, why)) = placing.of(event.reason, event.location, cookie) {
-                    if refused.takes(&event, location, &why) {
-                        return;
-                    }
+                    let Some(location) = refused.take(&event, location, &why) else { return };
                     if event.sequences().any(|sequence| sequence >= FIRST_RESERVED) {
                         let mut proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner);
                         *proof.entry((location, why.clone())).or_default() += 1;
@@ -207,7 +208,7 @@ impl Watching {
                     let direction = placing.direction(&mut seen, cookie);
                     direction.unidentified_packets += u64::from(event.unidentified);
                     if is_damage(&why) {
-                        direction.unidentified_packets += nobodys(&event, &limits);
+                        direction.unidentified_packets += nobodys(cookie, event.sequences(), &limits);
                     }
                     let unit = u64::from(location == Location::ReceiverSocketBuffer && !event.continued);
                     direction.buffer_full_units += unit;
@@ -298,21 +299,28 @@ fn is_joining(why: &str) -> bool {
 struct Refused {
     /// By cookie and sequence number: why, and the bytes of the IP payload from each offset on.
     datagrams: BTreeMap<(u32, u64), (String, BTreeMap<u32, u32>)>,
+    /// Fragments of them, [`REFUSED_MOST`] at most.
+    fragments: usize,
 }
 
 impl Refused {
-    /// Whether the event is of this kind, and kept.
-    fn takes(&mut self, event: &DropEvent<'_>, location: Location, why: &str) -> bool {
+    /// Keeps an event of this kind until all are there; else, where it is placed at once. The other end can send as many as it likes:
+    /// beyond [`REFUSED_MOST`], whether all of a datagram came is not known.
+    fn take(&mut self, event: &DropEvent<'_>, location: Location, why: &str) -> Option<Location> {
         let Some(fragment) = event.fragment.clone().filter(|_| location == Location::ReceiverStack && is_joining(why))
         else {
-            return false;
+            return Some(location);
         };
+        if self.fragments >= REFUSED_MOST {
+            return Some(Location::Unexplained);
+        }
         for sequence in event.sequences() {
+            self.fragments += 1;
             let (_, parts) =
                 self.datagrams.entry((event.cookie, sequence)).or_insert_with(|| (why.into(), BTreeMap::new()));
             parts.insert(fragment.start, fragment.end - fragment.start);
         }
-        true
+        None
     }
 
     /// Adds them to what was seen. `bytes` is the IP payload of a whole datagram.
@@ -335,13 +343,13 @@ pub(super) fn is_damage(reason: &str) -> bool {
     ["UDP_CSUM", "IP_CSUM", "IP_INHDR"].iter().any(|known| reason.starts_with(known))
 }
 
-/// Packets of an event with a stream or a sequence number that no packet of a test can have: they were damaged.
+/// Packets with a stream or a sequence number that no packet of a test can have: they were damaged.
 ///
 /// `limits`: for each stream, what its numbers are below.
-fn nobodys(event: &DropEvent<'_>, limits: &[u64]) -> u64 {
-    let limit = limits.get(usize::from(Cookie(event.cookie).stream()));
+fn nobodys(cookie: Cookie, sequences: impl Iterator<Item = u64>, limits: &[u64]) -> u64 {
+    let limit = limits.get(usize::from(cookie.stream()));
     let is_nobodys = |sequence: &u64| limit.is_none_or(|limit| (*limit..FIRST_RESERVED).contains(sequence));
-    event.sequences().filter(is_nobodys).count() as u64
+    sequences.filter(is_nobodys).count() as u64
 }
 
 fn add(evidence: &mut EvidenceRecorder, event: &DropEvent<'_>, location: Location, why: &str) {
@@ -365,4 +373,21 @@ fn each_run(sequences: impl Iterator<Item = u64>, mut take: impl FnMut(u64, u64)
         };
     }
     run.into_iter().for_each(|(first, count)| take(first, count));
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
+
+    use super::nobodys;
+
+    #[test]
+    fn numbers_that_no_packet_of_the_test_has_are_of_damaged_packets() {
+        let limits = [1_000, 50];
+        let of = |stream: u8, sequence: u64| nobodys(Cookie::new(7, false, stream), [sequence].into_iter(), &limits);
+        assert_eq!([of(0, 0), of(0, 999), of(1, 49)], [0, 0, 0], "of the test");
+        assert_eq!([of(0, 1_000), of(1, 50), of(0, 1 << 34), of(0, FIRST_RESERVED - 1)], [1, 1, 1, 1], "beyond it");
+        assert_eq!([of(2, 0), of(2, 999)], [1, 1], "of a stream that it has not");
+        assert_eq!([of(0, FIRST_RESERVED), of(1, u64::MAX)], [0, 0], "of proofs");
+    }
 }
