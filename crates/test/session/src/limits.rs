@@ -120,6 +120,23 @@ impl Caps {
         Ok(())
     }
 
+    /// Checks the cap on the memory in which a receiver keeps which of the packets arrived: `bytes` for all of `amount`.
+    pub(crate) fn check_account(&self, amount: Amount, bytes: u64) -> Result<(), ParameterError> {
+        if bytes <= self.memory.0 {
+            return Ok(());
+        }
+        let allowed = format!(
+            "which of so many packets arrived takes {}; this server allows {} for a test: ask for a lower rate or fewer streams",
+            Bytes(bytes),
+            self.memory
+        );
+        Err(match amount {
+            Amount::DurationNs(ns) => ParameterError::new("duration_ns", Nanos(ns), allowed),
+            Amount::Bytes(bytes) => ParameterError::new("bytes", Bytes(bytes), allowed),
+            Amount::Packets(packets) => ParameterError::new("packets", packets, allowed),
+        })
+    }
+
     /// Checks the caps on `sockets` socket buffers of `bytes` each, the parameter `field`, beside `more` bytes.
     pub(crate) fn check_memory(
         &self,

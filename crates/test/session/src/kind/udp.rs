@@ -75,6 +75,7 @@ impl TestKind for UdpParameters {
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
         let receives = self.direction.client_sends();
         let account_bytes = if receives { self.account_bytes() } else { 0 };
+        caps.check_account(self.amount, account_bytes)?;
         let buffer = self.sockbuf_bytes.or(receives.then(|| self.default_receive_buffer()));
         caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), account_bytes)?;
         check_burst(self, caps)?;
@@ -352,8 +353,10 @@ mod tests {
         };
         let grant = |asked: &UdpParameters| TestParameters::from(asked.clone()).grant(&caps);
         assert!(grant(&long).is_ok(), "at the rate of {:?}", long.pace);
-        let fast = UdpParameters { pace: Pace::Unlimited, ..long };
-        assert_eq!(grant(&fast).unwrap_err().field, "sockbuf_bytes");
+        let fast = UdpParameters { pace: Pace::Unlimited, ..long.clone() };
+        assert_eq!(grant(&fast).unwrap_err().field, "duration_ns");
+        let buffers = UdpParameters { sockbuf_bytes: Some(1 << 20), ..long.clone() };
+        assert_eq!(grant(&buffers).unwrap_err().field, "sockbuf_bytes", "the account alone would fit");
         assert!(grant(&UdpParameters { direction: TestDirection::Reverse, ..fast }).is_ok());
     }
 
