@@ -166,6 +166,21 @@ impl NamedFile {
         Ok(NewFile { file, path, _folder: None, place: Place::Itself })
     }
 
+    /// Opens it to write at its end; one that is not there is made.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where a pipe or a device took its place; `ELOOP` where a link did; otherwise as open(2) has them.
+    pub fn append(&self) -> io::Result<File> {
+        let path = by_descriptor(&self.opened);
+        let Some(name) = &self.name else {
+            return Ok(open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?.into());
+        };
+        // It waits for nobody who reads.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file: File = open(path.join(name), flags | OFlags::CLOEXEC, Mode::from_bits_truncate(PUBLIC))?.into();
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+
     /// Writes it as a whole, in place of one that is there.
     ///
     /// # Errors
@@ -337,6 +352,25 @@ mod tests {
             (fs::read(other.join("a")).unwrap(), fs::read(moved.join("a")).unwrap()),
             (b"kept".into(), b"three".into())
         );
+    }
+
+    /// Nobody reads the pipe.
+    #[test]
+    fn what_takes_the_place_of_a_log_is_not_written_to() {
+        let folder = Folder::new("log");
+        let (log, other) = (folder.0.join("log"), folder.0.join("other"));
+        let named = NamedFile::at(&log).unwrap();
+        for text in ["one", "two"] {
+            named.append().unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read(&log).unwrap(), b"onetwo");
+        fs::rename(&log, &other).unwrap();
+        folder.pipe("log");
+        assert!(named.append().is_err());
+        fs::remove_file(&log).unwrap();
+        std::os::unix::fs::symlink(&other, &log).unwrap();
+        assert!(named.append().is_err());
+        assert_eq!(fs::read(&other).unwrap(), b"onetwo");
     }
 
     #[test]

@@ -115,6 +115,23 @@ fn a_result_is_whole_or_not_there() {
     assert!(said.ends_with("1\nused\n"), "{said} {output:?}");
 }
 
+/// It says so before it measures, by the name that the user gave.
+#[test]
+fn an_experiment_without_room_for_its_runs_does_not_begin() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("runs");
+    let disk = folder.path("disk");
+    let run = format!("{} lab run datatag-loss -o {disk}; echo $?; ls -A {disk}", env!("CARGO_BIN_EXE_longhaul"));
+    let output = on_a_full_disk(&folder, &run);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\nused\n", "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("cannot write {disk}/runs.jsonl: No space left")), "{said}");
+}
+
 /// As root a file beside and a rename would put a plain file in the place of the device.
 #[test]
 fn a_device_is_written_to_and_not_replaced() {

@@ -1,17 +1,15 @@
 //! Rejected frames in a file: pcapng, with the reason as each packet's comment.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use longhaul_bpf::filter::{SAMPLE_SNIPPET_BYTES, Samples};
 use longhaul_captures::pcapng::{Interface, Writer};
 use longhaul_captures::record::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::clock::{RealtimeOffset, realtime_offset};
-use longhaul_kernel::links::followed;
+use longhaul_kernel::new_file::NamedFile;
 use longhaul_units::Nanos;
-use rustix::fs::OFlags;
 
 use crate::output::Failure;
 use crate::output::overwrite::there_already;
@@ -23,24 +21,24 @@ pub(crate) struct SampleFile {
     clock: RealtimeOffset,
 }
 
-/// Begins a file, or one anew. A link that is there by now is of another user, and not followed.
-fn create(path: &Path) -> io::Result<File> {
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(no_link).open(path)
-}
-
 impl SampleFile {
     /// Begins the file at `path`; one that is there is replaced only by `force`.
     pub(crate) fn create(path: &Path, interface: &str, force: bool) -> Result<Self, Failure> {
-        let failed = |error| not_written(path, &error);
+        let failed = |error: io::Error| not_written(path, &error);
         if path.is_file() && !force {
             return Err(there_already(path, "the file is there already"));
         }
-        let file = followed(path).and_then(|path| create(&path)).map_err(failed)?;
-        let mut described = Interface::default();
-        described.name = Some(interface.into());
-        described.snap_len = SAMPLE_SNIPPET_BYTES as u32;
-        let writer = Writer::new(BufWriter::new(file), "longhaul filter", &[described]).map_err(failed)?;
+        let begin = || {
+            let new = NamedFile::at(path)?.begin()?;
+            let mut described = Interface::default();
+            described.name = Some(interface.into());
+            described.snap_len = SAMPLE_SNIPPET_BYTES as u32;
+            let mut writer = Writer::new(BufWriter::new(new.file().try_clone()?), "longhaul filter", &[described])?;
+            // Whoever looks at it meanwhile finds a file that is one.
+            writer.flush()?;
+            new.finish().map(|()| writer)
+        };
+        let writer = begin().map_err(failed)?;
         Ok(Self { path: path.into(), writer, clock: realtime_offset() })
     }
 
@@ -67,11 +65,11 @@ impl SampleFile {
     }
 
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        let Self { path, writer, .. } = self;
-        writer.into_inner().flush().map_err(|error| not_written(&path, &error))
+        let Self { path, mut writer, .. } = self;
+        writer.flush().map_err(|error| not_written(&path, &error))
     }
 }
 
-fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+fn not_written(path: &Path, error: &io::Error) -> Failure {
     Failure::new("sample_not_written", format!("--sample {}: {error}", path.display()))
 }

@@ -4,12 +4,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use longhaul_kernel::links::followed;
-use rustix::fs::OFlags;
+use longhaul_kernel::new_file::NamedFile;
 
 use crate::output::{Failure, Outcome, say};
 
@@ -47,19 +45,13 @@ pub(super) fn start() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file's end. A link of another user, who would choose what root writes to, is not followed.
-fn open_log(path: &Path) -> io::Result<File> {
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().create(true).append(true).custom_flags(no_link).open(followed(path)?)
-}
-
 /// Leaves the terminal of who started this process, tells him `listening`, and goes on without him: what is said from now on goes to the
 /// end of `log_file`, or nowhere.
 pub(super) fn leave(listening: &str, log_file: Option<&Path>) -> Result<(), Failure> {
     let named =
         |path: &Path, error: io::Error| Failure::new("background", format!("cannot write {}: {error}", path.display()));
     let log: File = match log_file {
-        Some(path) => open_log(path).map_err(|error| named(path, error))?,
+        Some(path) => NamedFile::at(path).and_then(|file| file.append()).map_err(|error| named(path, error))?,
         None => OpenOptions::new().write(true).open("/dev/null").map_err(failed)?,
     };
     // It fails only for the leader of a process group, which this is not.

@@ -118,18 +118,13 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// A new one.
-    pub(super) fn begin(folder: &Path, header: Header) -> Result<Self, Failure> {
-        let path = folder.join(RUNS);
-        let begin = || {
-            let new = NewFile::create(&path, PUBLIC)?;
-            let file = new.file().try_clone()?;
-            new.finish()?;
-            let mut journal = Self { file, has_hosts: false };
-            journal.append(&Line::Experiment(header))?;
-            Ok(journal)
-        };
-        begin().map_err(|error: io::Error| Failure::unwritable(&path, error))
+    /// A new one. It is there once it has its first line.
+    pub(super) fn begin(folder: &Path, header: Header) -> io::Result<Self> {
+        let new = NewFile::create(&folder.join(RUNS), PUBLIC)?;
+        let mut journal = Self { file: new.file().try_clone()?, has_hosts: false };
+        journal.append(&Line::Experiment(header))?;
+        new.finish()?;
+        Ok(journal)
     }
 
     /// The one in `folder`, whose runs are still to be read, and its first line. It has to have begun as `header`, but for time and factor.

@@ -11,6 +11,7 @@ use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -315,9 +316,11 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         say(&without_netem(missing, plan));
     }
     let mut ran = Ran::new(experiment, plan, tries);
+    let journal_file = args.output.as_deref().unwrap_or(Path::new("")).join(RUNS);
+    let unwritable = |error: io::Error| Failure::unwritable(&journal_file, error);
     let journal = match (kept, &folder) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
-        (None, Some(folder)) => Some(Journal::begin(&folder.path(), header.clone())?),
+        (None, Some(folder)) => Some(Journal::begin(&folder.path(), header.clone()).map_err(unwritable)?),
         (None, None) => None,
     };
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {
@@ -340,7 +343,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let saved = Cell::new(monotonic());
     let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {
         if let Some(journal) = journal.borrow_mut().as_mut() {
-            journal.add(made, ran).map_err(|error| Failure::unwritable(Path::new(RUNS), error))?;
+            journal.add(made, ran).map_err(unwritable)?;
             if monotonic() - saved.get() >= SAVE_EACH {
                 saved.set(monotonic());
                 measured.save(ran, true)?;
