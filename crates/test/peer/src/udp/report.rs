@@ -114,7 +114,7 @@ fn queue_or_ring(report: &mut UdpSenderReport) {
 }
 
 /// What the receiver's report is made of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) streams: Vec<StreamReceived>,
     pub(super) arrivals: Option<Arrivals>,
@@ -166,9 +166,9 @@ pub(super) fn receiver_report(
         evidence: unread,
         ..UdpReceiverReport::default()
     };
+    let duplicates = report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
     // The kernel keeps a fragment once, so that no duplicates tell of copies.
-    let copies = may_be_fragmented(parameters.payload_bytes)
-        || report.streams.iter().any(|stream| stream.counts.duplicate_packets > 0);
+    let copies = duplicates || may_be_fragmented(parameters.payload_bytes);
     match seen {
         Some(seen) => {
             let unread = std::mem::replace(&mut report.evidence, recorded(&seen.received));
@@ -192,7 +192,7 @@ pub(super) fn receiver_report(
             let more = units.saturating_mul(unit_packets_most - 1);
             report.unseen_packets = report.unseen_packets.saturating_add(more);
             report.totals.extend((units > 0).then(|| Total {
-                location: Location::ReceiverSocketBuffer,
+                location: if duplicates { Location::Unexplained } else { Location::ReceiverSocketBuffer },
                 reason: "SO_MEMINFO drops without an event".into(),
                 packets: units,
                 scope: TotalScope::Test,
@@ -212,17 +212,18 @@ pub(super) fn receiver_report(
         }
         None => {
             report.totals.extend(by_counters(socket_drops, changed.buffer_full_packets, changed.damaged_packets));
+            let may_be_copies = |location| match location {
+                Location::ReceiverStack => copies,
+                Location::ReceiverSocketBuffer => duplicates,
+                _ => false,
+            };
+            doubt(&mut report.totals, may_be_copies);
             report.totals.extend((changed.strange_packets > 0).then(|| Total {
                 location: Location::Unexplained,
                 reason: "InAddrErrors, NoPorts and the like: of this test or of another".into(),
                 packets: changed.strange_packets,
                 scope: TotalScope::Host,
             }));
-            if copies {
-                // Another copy of what was damaged may have arrived.
-                let damaged = report.totals.iter_mut().filter(|total| total.location == Location::ReceiverStack);
-                damaged.for_each(|total| total.location = Location::Unexplained);
-            }
             report.complete &= parameters.wire || socket_drops == 0;
             report.totals.retain(|total| total.packets > 0);
         }
@@ -240,6 +241,14 @@ fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
         (total.packets, *placed) = (total.packets - both, *placed - both);
     }
     totals.retain(|total| total.packets > 0);
+}
+
+/// Leaves open where packets were lost of which another copy may have arrived.
+fn doubt(totals: &mut [Total], may_be_copies: impl Fn(Location) -> bool) {
+    for total in totals.iter_mut().filter(|total| may_be_copies(total.location)) {
+        total.location = Location::Unexplained;
+        total.reason.push_str(": lost, or a copy");
+    }
 }
 
 /// Packets of the test that were dropped for their damage, and are not known: nothing names them (`unidentified`), or what does is a packet
@@ -297,6 +306,25 @@ mod tests {
         assert_eq!(told(10, 1_000, 0), (10, 0, 0, 0), "another socket was full, too");
         assert_eq!(told(10, 8, 5), (5, 2, 3, 0));
         assert_eq!(told(10, 100, 100), (0, 0, 10, 90));
+    }
+
+    /// Where the path duplicates, a full buffer drops copies, too.
+    #[test]
+    fn drops_that_may_be_of_copies_are_not_placed() {
+        let told = |duplicate_packets, seen: Option<&Seen>| {
+            let mut stream = StreamReceived::default();
+            stream.counts.duplicate_packets = duplicate_packets;
+            let changed = Changed { buffer_full_packets: 10, complete: true, ..Changed::default() };
+            let (streams, socket_drops, unit_packets_most) = (vec![stream], 10, 1);
+            let received = Received { streams, socket_drops, changed, unit_packets_most, ..Received::default() };
+            let report = receiver_report(&UdpParameters::default(), received, seen);
+            let [total] = &report.totals[..] else { panic!("{:?}", report.totals) };
+            (total.location, total.packets)
+        };
+        for seen in [None, Some(&Seen::default())] {
+            assert_eq!(told(0, seen), (Location::ReceiverSocketBuffer, 10));
+            assert_eq!(told(1, seen), (Location::Unexplained, 10));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::set::SequenceSet;
 /// The packets of one stream that were sent and never received.
 ///
 /// In JSON: `{"sent_packets": 10, "lost_packets": 3, "runs": "…"}`, where `runs` is a [`RunList`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LossMap {
     sent_packets: u64,
     lost: RunList,

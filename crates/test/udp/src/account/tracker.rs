@@ -76,7 +76,7 @@ pub struct Counts {
 }
 
 /// The final account of a stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StreamReceived {
     /// The counters.
     pub counts: Counts,
