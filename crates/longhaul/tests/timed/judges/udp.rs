@@ -187,21 +187,21 @@ fn judge(seed: u64) -> Option<(Round, u64, u64)> {
     let lost = count("lost_packets");
     let told = [at("network"), at("receiver_stack"), at("unexplained"), unread];
     assert_eq!(told.iter().sum::<u64>(), lost, "no other place: {name}");
-    let only = |one: &BTreeSet<u64>, other: &BTreeSet<u64>| (one - other).len() as u64;
-    for (told, own, other) in [(told[0], &truth.network, &truth.stack), (told[1], &truth.stack, &truth.network)] {
-        assert!(told <= own.len() as u64, "more than there are: {told} of {}: {name}", own.len());
-        assert!(
-            told + at("unexplained") + damaged.end() >= only(own, other),
-            "too few: {told} of {}: {name}",
-            own.len()
-        );
-    }
-    // A damaged number names another packet: of the two, the stack's is told as the network's.
+    // A damaged number names another packet: of the two, the stack's is told as the network's, and the other way round.
     let renamed: BTreeSet<u64> = log
         .departed(direction)
         .filter(|(departure, packet)| departure.damage.is_some_and(|(at, _)| packet.names_its_probe(at)))
         .filter_map(|(_, packet)| packet.probe.filter(|probe| probe.0 == cookie).map(|probe| probe.1))
         .collect();
+    let only = |one: &BTreeSet<u64>, other: &BTreeSet<u64>| (one - other).len() as u64;
+    for (told, own, other) in [(told[0], &truth.network, &truth.stack), (told[1], &truth.stack, &truth.network)] {
+        assert!(told <= own.len() as u64, "more than there are: {told} of {}: {name}", own.len());
+        assert!(
+            told + at("unexplained") + damaged.end() + renamed.len() as u64 >= only(own, other),
+            "too few: {told} of {}: {name}",
+            own.len()
+        );
+    }
     for loss in result["losses"].as_array().unwrap() {
         let first = loss["first_sequence"].as_u64().unwrap();
         for number in first..first + loss["packets"].as_u64().unwrap() {
