@@ -195,12 +195,10 @@ fn judge(seed: u64) -> Option<(Round, u64, u64)> {
         .collect();
     let only = |one: &BTreeSet<u64>, other: &BTreeSet<u64>| (one - other).len() as u64;
     for (told, own, other) in [(told[0], &truth.network, &truth.stack), (told[1], &truth.stack, &truth.network)] {
-        assert!(told <= own.len() as u64, "more than there are: {told} of {}: {name}", own.len());
-        assert!(
-            told + at("unexplained") + damaged.end() + renamed.len() as u64 >= only(own, other),
-            "too few: {told} of {}: {name}",
-            own.len()
-        );
+        let (own, only, names) = (own.len() as u64, only(own, other), renamed.len() as u64);
+        assert!(told <= own + names, "more than there are: {told} of {own}, renamed {renamed:?}: {name}");
+        let most = told + at("unexplained") + damaged.end() + names;
+        assert!(most >= only, "too few: {told} of {own}, renamed {renamed:?}: {name}");
     }
     for loss in result["losses"].as_array().unwrap() {
         let first = loss["first_sequence"].as_u64().unwrap();
