@@ -8,11 +8,11 @@ mod nearest;
 pub mod pacer;
 mod quantity;
 mod rate;
+pub mod regular_file;
 #[cfg(feature = "schema")]
 mod schema;
 mod size;
 mod terminal;
-mod text_file;
 mod thinned;
 mod time;
 
@@ -20,10 +20,10 @@ pub use histogram::{Quantiles, TimeHistogram};
 pub use nearest::nearest;
 pub use quantity::{QuantityError, parse_count};
 pub use rate::{BitRate, LAYER1_OVERHEAD_BYTES};
+pub use regular_file::read_text;
 #[cfg(feature = "schema")]
 pub use schema::every_key;
 pub use size::Bytes;
 pub use terminal::is_obeyed;
-pub use text_file::read_text;
 pub use thinned::Thinned;
 pub use time::{Nanos, utc};

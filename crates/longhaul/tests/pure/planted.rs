@@ -102,6 +102,18 @@ fn pipes_in_the_way_are_replaced_and_those_of_another_user_refused() {
     assert!(!output.status.success() && said.contains("pipe of another user"), "{said}");
 }
 
+/// Nobody writes into these either.
+#[test]
+fn pipes_in_a_folder_that_is_read_are_refused() {
+    for name in ["samples.parquet", "probes-00000.parquet"] {
+        let folder = Folder::new(&format!("planted-read-{name}"));
+        mkfifoat(CWD, folder.file(name), Mode::from_bits_truncate(0o600)).unwrap();
+        let output = longhaul(&["profile", &folder.file("")]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("not a regular file"), "{name}: {said}");
+    }
+}
+
 #[test]
 fn links_in_the_folder_of_a_spool_are_replaced() {
     if !is_root_in_namespace() {

@@ -42,16 +42,30 @@ pub(super) struct Partner {
 struct Begun(BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>);
 
 impl Begun {
-    fn add(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) {
-        self.0.entry((test.name.clone(), pair)).or_default().push_back(now);
+    /// Counts a test before it begins, so that one that is asked for meanwhile knows of it, and one that fails counts, too.
+    ///
+    /// # Errors
+    /// This pair has had its tests: until when.
+    fn begin(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) -> Result<(), Nanos> {
+        let every = if test.kind == Kind::Rtt { test.time } else { test.every.unwrap_or(ROUND) };
+        let times = self.0.entry((test.name.clone(), pair)).or_default();
+        times.retain(|at| at.saturating_add(every) > now);
+        match times.front() {
+            Some(first) if times.len() >= TESTS_OF_ROUND => Err(first.saturating_add(every)),
+            _ => {
+                times.push_back(now);
+                Ok(())
+            }
+        }
     }
 
-    /// Until when this pair has had its tests.
-    fn too_often(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) -> Option<Nanos> {
-        let every = if test.kind == Kind::Rtt { test.time } else { test.every.unwrap_or(ROUND) };
-        let times = self.0.get_mut(&(test.name.clone(), pair))?;
-        times.retain(|at| at.saturating_add(every) > now);
-        (times.len() >= TESTS_OF_ROUND).then(|| times.front().map(|at| at.saturating_add(every))).flatten()
+    /// A test that was counted at `at` did not begin.
+    fn withdraw(&mut self, test: &TestPlan, pair: (SiteId, SiteId), at: Nanos) {
+        if let Some(times) = self.0.get_mut(&(test.name.clone(), pair))
+            && let Some(counted) = times.iter().position(|time| *time == at)
+        {
+            times.remove(counted);
+        }
     }
 }
 
@@ -126,19 +140,21 @@ impl Partner {
     fn admit(&self, question: &Question) -> Result<Message, Failure> {
         let shared = &self.shared;
         let now = monotonic();
-        if let Some(until) = self.begun().too_often(question.test, question.pair, now) {
+        if let Err(until) = self.begun().begin(question.test, question.pair, now) {
             return Ok(Message::Busy { retry_after_ns: until.saturating_sub(now).0 });
         }
         let answer = shared.gate().asked(monotonic(), question.request, question.test.holds());
         match answer {
-            Answer::Busy { retry_after } => Ok(Message::Busy { retry_after_ns: retry_after.0 }),
+            Answer::Busy { retry_after } => {
+                self.begun().withdraw(question.test, question.pair, now);
+                Ok(Message::Busy { retry_after_ns: retry_after.0 })
+            }
             Answer::Granted => {
                 let (sender, receiver) = channel();
                 let served = self.serve(question, receiver);
                 if served.is_err() {
                     shared.gate().release(monotonic(), question.request);
                 } else {
-                    self.begun().add(question.test, question.pair, now);
                     // One that was granted before is over: the gate says so.
                     *self.throughput() = Some((question.request, sender));
                 }
@@ -153,7 +169,7 @@ impl Partner {
 
     fn probes(&self, question: &Question) -> Result<Message, Failure> {
         let now = monotonic();
-        if let Some(until) = self.begun().too_often(question.test, question.pair, now) {
+        if let Err(until) = self.begun().begin(question.test, question.pair, now) {
             return Ok(Message::Busy { retry_after_ns: until.saturating_sub(now).0 });
         }
         let (sender, receiver) = channel();
@@ -173,9 +189,7 @@ impl Partner {
             let until = now.saturating_add(held(question.test));
             all.push(Probes { request: question.request, until, _server: sender });
         }
-        let served = self.serve(question, receiver).inspect_err(|_| self.release(question.request))?;
-        self.begun().add(question.test, question.pair, now);
-        Ok(served)
+        self.serve(question, receiver).inspect_err(|_| self.release(question.request))
     }
 
     fn serve(&self, question: &Question, over: Receiver<()>) -> Result<Message, Failure> {
@@ -251,19 +265,22 @@ mod tests {
             Ok(Message::Busy { retry_after_ns }) => (1..=3_600_000_000_000).contains(&retry_after_ns),
             other => other.is_ok(),
         };
-        let now = monotonic();
+        // Each counts, also where its program does not start.
         for began in 0..TESTS_OF_ROUND {
             assert!(!is_busy(), "{began} in the round");
-            partner.begun().add(test, pair, now);
         }
         assert!(is_busy());
         // Another pair has its own.
-        assert!(partner.begun().too_often(test, (SiteId(2), view.own), now).is_none());
+        assert!(partner.begun().begin(test, (SiteId(2), view.own), monotonic()).is_ok());
         // The first of three is over an hour after it began.
         let (mut begun, minute) = (Begun::default(), |number: u64| Nanos::from_secs(number * 60));
-        [5, 10, 15].into_iter().for_each(|at| begun.add(test, pair, minute(at)));
-        assert_eq!(begun.too_often(test, pair, minute(64)), Some(minute(65)));
-        assert_eq!(begun.too_often(test, pair, minute(65)), None);
+        [5, 10, 15].into_iter().for_each(|at| begun.begin(test, pair, minute(at)).unwrap());
+        assert_eq!(begun.begin(test, pair, minute(64)), Err(minute(65)));
+        assert_eq!(begun.begin(test, pair, minute(65)), Ok(()));
+        // One that did not begin after all makes room.
+        assert!(begun.begin(test, pair, minute(66)).is_err());
+        begun.withdraw(test, pair, minute(65));
+        assert_eq!(begun.begin(test, pair, minute(66)), Ok(()));
     }
 
     #[test]
@@ -272,17 +289,16 @@ mod tests {
         let partner = Partner::new(Arc::clone(&shared));
         let view = shared.view().unwrap();
         let test = view.mesh.tests.iter().find(|test| test.name == "delay").unwrap();
-        let (pair, now) = ((SiteId(1), view.own), monotonic());
+        let pair = (SiteId(1), view.own);
         let ask = || {
             let request = RequestId { initiator: SiteId(1), number: 7 };
             partner.probes(&Question { request, test, pair, rate: BitRate(0) })
         };
         for _ in 0..TESTS_OF_ROUND {
             assert!(!matches!(ask(), Ok(Message::Busy { .. })));
-            partner.begun().add(test, pair, now);
         }
         assert!(matches!(ask(), Ok(Message::Busy { retry_after_ns }) if retry_after_ns <= test.time.0));
-        assert!(partner.begun().too_often(test, pair, now.saturating_add(test.time)).is_none());
+        assert!(partner.begun().begin(test, pair, monotonic().saturating_add(test.time)).is_ok());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the coordinator.
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,7 +48,9 @@ impl Login {
         if !folder.has(FILE) {
             let token = digits()?;
             folder.write(FILE, &format!("{token}\n"))?;
-            stderr_line!("token of the page, kept in {}: {token}", folder.file(FILE).display());
+            // A log is read by more people than a terminal.
+            let shown = if io::stderr().is_terminal() { format!(": {token}") } else { String::new() };
+            stderr_line!("token of the page, kept in {}{shown}", folder.file(FILE).display());
         }
         let token = folder.read(FILE)?.trim().to_owned();
         if token.len() < 32 {

@@ -5,10 +5,10 @@ use std::sync::mpsc::Sender;
 
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
-use longhaul_session::{DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
+use longhaul_session::{Caps, DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
-use longhaul_units::{BitRate, Bytes, Nanos};
+use longhaul_units::Nanos;
 
 use crate::caveats;
 use crate::event::Event;
@@ -123,12 +123,8 @@ pub(crate) enum Place {
         own: IpAddr,
         /// The client's.
         peer: IpAddr,
-        /// Whether the test may change settings of this host, which includes the congestion controls of its kernel.
-        host_settings: bool,
-        /// Most memory that the test may hold.
-        memory: Bytes,
-        /// Most payload bits per second of a direction.
-        rate: Option<BitRate>,
+        /// What the test may use.
+        caps: Caps,
         /// Where data arrives.
         data_port: DataPort,
     },
@@ -185,9 +181,15 @@ impl Place {
         if let Self::Server { peer, .. } = self { Some(peer) } else { None }
     }
 
+    /// The longest report of this end. A client writes none: what it keeps for one is bounded as that of most servers.
+    pub(crate) fn report_bytes(self) -> u64 {
+        let caps = if let Self::Server { caps, .. } = self { caps } else { Caps::default() };
+        caps.report.0
+    }
+
     /// Whether a test may change settings of this host. At the client its user asked for them.
     pub(crate) fn may_change_host(self) -> bool {
-        !matches!(self, Self::Server { host_settings: false, .. })
+        !matches!(self, Self::Server { caps: Caps { host_settings: false, .. }, .. })
     }
 
     /// Caveats that say which end they are about.

@@ -199,14 +199,7 @@ fn serve(
         ends: Nanos::ZERO,
         turn: Arc::default(),
     };
-    let place = Place::Server {
-        own,
-        peer: peer.ip(),
-        host_settings: options.caps.host_settings,
-        memory: options.caps.memory,
-        rate: options.caps.rate,
-        data_port: options.data_port,
-    };
+    let place = Place::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
     drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
 }
 

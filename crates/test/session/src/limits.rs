@@ -69,6 +69,16 @@ pub struct Caps {
     pub host_settings: bool,
 }
 
+/// The longest report of a server whose tests may hold `memory`: four times it is a quarter of that, or 256 MiB.
+pub fn report_cap(memory: Bytes) -> Bytes {
+    Bytes((memory.0 / 16).min(Caps::default().report.0))
+}
+
+/// What a report may take while it is made: what it is made from, and its text in a buffer that grows.
+pub(crate) fn report_bytes_most(report: Bytes) -> u64 {
+    report.0.saturating_mul(4)
+}
+
 /// What `sockets` socket buffers of `bytes` each take, and `more`. The kernel allocates twice what it is asked for (socket(7)).
 pub(crate) fn held_bytes(bytes: u64, sockets: u64, more: u64) -> u64 {
     bytes.saturating_mul(2).saturating_mul(sockets).saturating_add(more)
@@ -126,7 +136,7 @@ impl Caps {
             return Ok(());
         }
         let allowed = format!(
-            "which of so many packets arrived takes {}; this server allows {} for a test: ask for a lower rate or fewer streams",
+            "to keep which of so many packets arrived takes {}; this server allows {} for a test: ask for a lower rate or fewer streams",
             Bytes(bytes),
             self.memory
         );

@@ -1,11 +1,12 @@
 //! The server's part of a test.
 
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_units::Nanos;
+use longhaul_units::{Bytes, Nanos};
 
 use super::admission::Verdict;
 use super::client::{blocked_at, version_mismatch};
@@ -77,6 +78,33 @@ enum State {
         deadline: Nanos,
     },
     Over,
+}
+
+/// A text that is no longer than allowed.
+struct Text {
+    bytes: Vec<u8>,
+    most: u64,
+}
+
+impl Write for Text {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if (self.bytes.len() + more.len()) as u64 > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The report as JSON; `None` where that is longer than `most`, which is noticed while it is made.
+fn text_within(report: &EndReport, most: Bytes) -> Option<String> {
+    let mut text = Text { bytes: Vec::new(), most: most.0 };
+    serde_json::to_writer(&mut text, report).ok()?;
+    String::from_utf8(text.bytes).ok()
 }
 
 impl ServerSession {
@@ -273,14 +301,14 @@ impl ServerSession {
             return;
         }
         let most = self.config.caps.report;
-        match serde_json::to_string(&report) {
-            Ok(text) if text.len() as u64 <= most.0 => {
+        match text_within(&report, most) {
+            Some(text) => {
                 let parameters = std::mem::take(granted);
                 let end = TestEnd { parameters, local: report, ..TestEnd::default() };
                 let deadline = report_deadline(now);
                 self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
             }
-            _ => {
+            None => {
                 let error = format!("the report of this test is larger than the {most} that this server sends");
                 let error = SessionError::new("report_too_large", error, "shorten the test, or raise the server's cap");
                 self.line.fail(now, error);

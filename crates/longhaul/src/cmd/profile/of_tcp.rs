@@ -8,6 +8,7 @@ use longhaul_captures::parquet_file::{ParquetFile, next_values};
 use longhaul_captures::parquet_limits::{Refused, guarded};
 use longhaul_profile::{LossesSeen, PROBES_MAX, Probe, Probes};
 use longhaul_tcp::fields;
+use longhaul_units::regular_file;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::reader::Length;
@@ -50,7 +51,7 @@ type Streams = BTreeMap<(String, u64), Stream>;
 pub(super) fn read(folder: &Path) -> Result<Measured, Failure> {
     let file = folder.join(SAMPLES);
     let unreadable = |error: &dyn std::fmt::Display| Failure::new("unreadable", format!("{}: {error}", file.display()));
-    let opened = File::open(&file).map_err(|error| unreadable(&error))?;
+    let opened = regular_file::open(&file).map_err(|error| unreadable(&error))?;
     let streams = guarded(|| streams(opened)).map_err(|error| unreadable(&error))?;
     let mut rows: Vec<Probe> = Vec::new();
     for &(at_ns, rtt_ns) in streams.values().flat_map(|stream| &stream.rtts) {

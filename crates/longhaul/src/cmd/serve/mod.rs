@@ -11,6 +11,7 @@ use longhaul_kernel::memory::available;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::listening::SILENT;
 use longhaul_peer::server::{DataPort, Ended, ServeOptions, Server};
+use longhaul_session::limits::report_cap;
 use longhaul_session::{BusyPolicy, Caps};
 use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Receive data at this port, TCP and UDP, one test at a time; it may be that of --port [default: ports that the kernel chooses]
     #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
     data_port: Option<u16>,
-    /// Refuse tests that take longer
+    /// Refuse tests that take longer; a client that does not end its test keeps its place half a minute more
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
     /// Refuse tests at a higher rate: payload bits per second of all streams
@@ -55,8 +56,8 @@ pub(crate) struct Args {
     /// Refuse tests with larger socket buffers
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     buffer_cap: Bytes,
-    /// Refuse tests that may hold more memory on this host: all their socket buffers, also those that the kernel lets grow, the block, and the
-    /// account of packets (beside 8 KiB for each 65,536 of which some were lost)
+    /// Refuse tests that may hold more memory on this host: all their socket buffers, also those that the kernel lets grow, the block, the
+    /// account of packets (beside 16 KiB for each 65,536 of which some were lost) and their report, of a sixteenth of this at most
     /// [default: a quarter of the memory that is available at the start]
     #[arg(long, value_name = "SIZE")]
     memory_cap: Option<Bytes>,
@@ -98,13 +99,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         return background::start();
     }
     let Listening { address, key, is_trusted } = args.listen.check()?;
+    let memory = args.memory_cap.unwrap_or_else(|| Bytes(available().bytes.0 / 4));
     let caps = Caps {
         duration: args.time_cap,
         rate: args.rate_cap,
         payload_bytes: args.length_cap,
         block: args.block_cap,
         sockbuf: args.buffer_cap,
-        memory: args.memory_cap.unwrap_or_else(|| Bytes(available().bytes.0 / 4)),
+        memory,
+        report: report_cap(memory),
         tuned_buffer: Bytes(last_of("net.ipv4.tcp_rmem").max(last_of("net.ipv4.tcp_wmem"))),
         tuned_buffers: Bytes(last_of("net.ipv4.tcp_mem").saturating_mul(rustix::param::page_size() as u64)),
         host_settings: args.host_settings.map_or(is_trusted, |asked| asked == HostSettings::Allow),

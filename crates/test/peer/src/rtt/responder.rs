@@ -70,7 +70,7 @@ impl AnsweringData {
             Place::Client { server, .. } => (server, 0),
         };
         let cap = match place {
-            Place::Server { rate, .. } => rate,
+            Place::Server { caps, .. } => caps.rate,
             Place::Client { .. } => None,
         };
         let failed = |error: String| SessionError::new("data_socket", error, "");

@@ -84,7 +84,7 @@ impl TcpData {
             traffic_class: parameters.traffic_class,
         };
         let room = match place {
-            Place::Server { memory, .. } => Room::within(left_for_samples(memory, &parameters)),
+            Place::Server { caps, .. } => Room::within(left_for_samples(&caps, &parameters)),
             Place::Client { .. } => Room::default(),
         };
         let (mut accepting, mut connecting, mut port) = (None, None, 0);

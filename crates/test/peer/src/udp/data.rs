@@ -20,10 +20,10 @@ use longhaul_udp::UdpEndReport;
 use longhaul_udp::account::{Arrivals, PacketRows, ROWS_BYTES_MOST, SequenceTracker, StreamReceived};
 use longhaul_udp::locate::Evidence;
 use longhaul_udp::{Timestamps, UdpParameters};
-use longhaul_units::Nanos;
+use longhaul_units::{Bytes, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::drops::{Seen, Watch};
+use super::drops::{Seen, Watch, evidence_below};
 use super::receiving::{Account, Receiving, Source, StreamIn, receive_stream, unread};
 use super::report::{Received, receiver_report, sender_report};
 use super::sending::{StreamOut, send_stream};
@@ -176,11 +176,18 @@ impl UdpData {
             }
             let stamped_each = parameters.wire;
             let limit = parameters.packets_of_stream(stream).unwrap_or_else(|| parameters.packets_most());
+            let tracker = SequenceTracker::new(limit, stamped_each);
+            // In a report base64 has four letters for three bytes.
+            let room = |report: Bytes| report.0 / 4 * 3 / u64::from(parameters.streams.max(1));
+            let tracker = match place {
+                Place::Server { caps, .. } => tracker.within(room(caps.report)),
+                Place::Client { .. } => tracker,
+            };
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
                 source: if sender.is_some() { Source::Connected } else { Source::default() },
                 sender,
-                account: Account::new(SequenceTracker::new(limit, stamped_each)),
+                account: Account::new(tracker),
                 receiving: None,
                 received: StreamIn::default(),
                 sending: None,
@@ -214,7 +221,7 @@ impl UdpData {
         }
         let (units, bytes) = (self.unit_packets_most(), self.parameters.payload_bytes);
         let accounts = self.streams.iter().map(|stream| stream.account.clone()).collect();
-        match Watch::start(flows, accounts, self.place.is_server(), units, bytes) {
+        match Watch::start(flows, accounts, self.place.is_server(), units, bytes, self.place.report_bytes()) {
             Ok(watch) => self.watches.push(watch),
             Err(error) => self.caveats.push(no_drop_events(collect, &error)?),
         }
@@ -234,7 +241,7 @@ impl UdpData {
             self.cpus = Some(CpuWatch::start(move || accounts.iter().map(received).sum()));
         }
         let (session, backward) = (self.plan.cookie, !self.place.is_server());
-        let rows_bytes = ROWS_BYTES_MOST / usize::from(self.parameters.streams.max(1));
+        let rows_bytes = room_for_rows(self.place.report_bytes()) / usize::from(self.parameters.streams.max(1));
         let each_packet = self.plan.receives && self.parameters.each_packet;
         for (number, stream) in (0..).zip(&mut self.streams) {
             let cookie = session.of(backward, number);
@@ -265,7 +272,9 @@ impl UdpData {
     /// What lies unread in each socket.
     fn unread(&self) -> Vec<Evidence> {
         let streams = (0..).zip(&self.streams);
-        streams.map(|(number, stream)| unread(&stream.receiver, self.arriving(number))).collect()
+        let (report, count) = (self.place.report_bytes(), self.streams.len());
+        let evidence = |stream: &Stream| evidence_below(stream.account.with(|tracker| tracker.limit()), report, count);
+        streams.map(|(number, stream)| unread(&stream.receiver, self.arriving(number), evidence(stream))).collect()
     }
 
     /// Packets that this host dropped so far: of those that it `sent`, or of those that were sent to it.
@@ -528,6 +537,11 @@ impl Drop for UdpData {
         self.stop_receiving.store(true, Ordering::Relaxed);
         self.stop_sending.store(true, Ordering::Relaxed);
     }
+}
+
+/// Bytes for the rows of all packets in a report: as text half of it.
+fn room_for_rows(report_bytes: u64) -> usize {
+    usize::try_from(report_bytes / 8 * 3).unwrap_or(usize::MAX).min(ROWS_BYTES_MOST)
 }
 
 fn connected_sender(

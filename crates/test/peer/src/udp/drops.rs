@@ -15,6 +15,7 @@ use longhaul_bpf::symbols::Symbols;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_result::Location;
 use longhaul_session::PacketsByLocation;
+use longhaul_udp::account::ENTRY_BYTES;
 use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
@@ -91,7 +92,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Watches `flows` of a test whose streams have these `accounts`. `backward_is_ours`: this end is the server, whose packets go backward.
-    /// `unit_packets_most`: packets that may travel together. `payload_bytes`: of each packet.
+    /// `unit_packets_most`: packets that may travel together. `payload_bytes`: of each packet. `report_bytes`: what a report may have.
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
@@ -101,6 +102,7 @@ impl Watch {
         backward_is_ours: bool,
         unit_packets_most: u64,
         payload_bytes: u32,
+        report_bytes: u64,
     ) -> Result<Self, BpfError> {
         let own = NetNamespace::current();
         // A kernel without such a cookie reports the events of all namespaces, and `foreign` sorts them out.
@@ -121,6 +123,7 @@ impl Watch {
             backward_is_ours,
             unit_packets_most,
             payload_bytes,
+            report_bytes,
             missing: Missing::new(accounts),
         };
         let stopped = Arc::clone(&stop);
@@ -164,6 +167,7 @@ struct Watching {
     backward_is_ours: bool,
     unit_packets_most: u64,
     payload_bytes: u32,
+    report_bytes: u64,
     missing: Missing,
 }
 
@@ -171,7 +175,7 @@ impl Watching {
     fn run(mut self, stop: &AtomicBool) -> Seen {
         let limits = self.missing.limits();
         let none = || SeenOfDirection {
-            evidence: limits.iter().map(|limit| EvidenceRecorder::below(*limit)).collect(),
+            evidence: limits.iter().map(|limit| evidence_below(*limit, self.report_bytes, limits.len())).collect(),
             ..SeenOfDirection::default()
         };
         let mut seen = Seen { sent: none(), received: none(), complete: false, unseen_packets: 0 };
@@ -244,7 +248,10 @@ impl Watching {
         }
         let lost = self.drops.lost()?;
         let runs = lost.skipped_runs.saturating_mul(self.unit_packets_most);
-        seen.unseen_packets = runs.saturating_add(lost.packets).saturating_add(lost.unread_packets);
+        let recorders = seen.sent.evidence.iter().chain(&seen.received.evidence);
+        let left_out = recorders.map(EvidenceRecorder::left_out_packets).fold(0, u64::saturating_add);
+        seen.unseen_packets =
+            [runs, lost.packets, lost.unread_packets, left_out].into_iter().fold(0, u64::saturating_add);
         Ok(())
     }
 }
@@ -350,6 +357,13 @@ fn nobodys(cookie: Cookie, sequences: impl Iterator<Item = u64>, limits: &[u64])
     let limit = limits.get(usize::from(cookie.stream()));
     let is_nobodys = |sequence: &u64| limit.is_none_or(|limit| (*limit..FIRST_RESERVED).contains(sequence));
     sequences.filter(is_nobodys).count() as u64
+}
+
+/// For events of one of `streams` with numbers below `limit`. Those of all streams and both directions take as much as the report may have,
+/// beside a table for each: who sends chooses the numbers, and how many travel together.
+pub(super) fn evidence_below(limit: u64, report_bytes: u64, streams: usize) -> EvidenceRecorder {
+    let table = limit.div_ceil(1 << 16).saturating_mul(ENTRY_BYTES as u64);
+    EvidenceRecorder::below(limit).within(table.saturating_add(report_bytes / (2 * streams.max(1) as u64)))
 }
 
 fn add(evidence: &mut EvidenceRecorder, event: &DropEvent<'_>, location: Location, why: &str) {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_result::Location;
-use longhaul_udp::account::{MAX_SEQUENCES, SequenceSet};
+use longhaul_udp::account::SequenceSet;
 
 use super::receiving::Account;
 
@@ -33,7 +33,10 @@ struct Run {
 impl Missing {
     /// For the streams of these accounts.
     pub(super) fn new(accounts: Vec<Account>) -> Self {
-        let counted = |account| (account, SequenceSet::new(MAX_SEQUENCES));
+        let counted = |account: Account| {
+            let limit = account.with(|tracker| tracker.limit());
+            (account, SequenceSet::new(limit))
+        };
         Self { streams: accounts.into_iter().map(counted).collect(), waiting: Vec::new() }
     }
 
@@ -77,7 +80,7 @@ impl Missing {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_udp::account::SequenceTracker;
+    use longhaul_udp::account::{MAX_SEQUENCES, SequenceTracker};
     use longhaul_units::Nanos;
 
     use super::*;

@@ -132,9 +132,9 @@ pub(super) struct StreamIn {
     pub(super) rows: Option<PacketRows>,
 }
 
-/// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read.
-pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie) -> Evidence {
-    let mut evidence = EvidenceRecorder::default();
+/// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read. They go into `evidence`, as far
+/// as that has room.
+pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie, mut evidence: EvidenceRecorder) -> Evidence {
     let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
     // A sender that continues does not keep this end waiting.
     let deadline = monotonic() + UNREAD_MOST;

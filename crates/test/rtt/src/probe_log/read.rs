@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use longhaul_captures::parquet_file::{ParquetFile, next_values};
 use longhaul_captures::parquet_limits::{Refused, guarded};
+use longhaul_units::regular_file;
 use parquet::basic::Type;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, Int32Type, Int64Type};
@@ -145,7 +146,7 @@ pub fn next_segment(folder: &Path) -> Result<u32, ProbeLogError> {
 }
 
 fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {
-    let file = File::open(path).map_err(|error| ProbeLogError::File(path.display().to_string(), error))?;
+    let file = regular_file::open(path).map_err(|error| ProbeLogError::File(path.display().to_string(), error))?;
     Segment::new(file)
 }
 

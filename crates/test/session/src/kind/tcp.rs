@@ -55,8 +55,7 @@ impl TestKind for TcpParameters {
         let own_block = if self.direction.server_sends() { block } else { 0 };
         let sockets = sockets(self.streams, self.direction);
         if self.window_bytes.is_none() {
-            let grown = caps.tuned_buffer.0.saturating_mul(sockets);
-            let grown = if caps.tuned_buffers.0 == 0 { grown } else { grown.min(caps.tuned_buffers.0) };
+            let grown = grown_bytes(caps, sockets);
             if grown.saturating_add(own_block) > caps.memory.0 {
                 let (grown, memory) = (Bytes(grown), caps.memory);
                 let allowed = format!(
@@ -91,11 +90,21 @@ impl TestKind for TcpParameters {
     }
 }
 
-/// Bytes of `memory`, a server's cap, that the sockets and the block of a test leave for its samples and their text.
-pub fn left_for_samples(memory: Bytes, asked: &TcpParameters) -> u64 {
+/// What the kernel lets the buffers of so many sockets grow to.
+fn grown_bytes(caps: &Caps, sockets: u64) -> u64 {
+    let grown = caps.tuned_buffer.0.saturating_mul(sockets);
+    if caps.tuned_buffers.0 == 0 { grown } else { grown.min(caps.tuned_buffers.0) }
+}
+
+/// Bytes of a server's memory that the sockets and the block of a test leave for its samples and their text.
+pub fn left_for_samples(caps: &Caps, asked: &TcpParameters) -> u64 {
     let block = if asked.direction.server_sends() { asked.block_bytes.into() } else { 0 };
-    let held = held_bytes(asked.window_bytes.unwrap_or(0), sockets(asked.streams, asked.direction), block);
-    memory.0.saturating_sub(held)
+    let sockets = sockets(asked.streams, asked.direction);
+    let held = match asked.window_bytes {
+        Some(bytes) => held_bytes(bytes, sockets, block),
+        None => grown_bytes(caps, sockets).saturating_add(block),
+    };
+    caps.memory.0.saturating_sub(held)
 }
 
 impl From<TcpParameters> for TestParameters {
@@ -187,10 +196,7 @@ mod tests {
         assert!(refused.contains("16 sockets") && refused.contains("this server allows 64MiB"), "{refused}");
         let both = TcpParameters { direction: TestDirection::Bidirectional, ..asked.clone() };
         assert!(grant(&both).unwrap_err().to_string().contains("32 sockets"));
-        assert_eq!(
-            left_for_samples(caps.memory, &TcpParameters { window_bytes: Some(1 << 20), ..asked.clone() }),
-            32 << 20
-        );
+        assert_eq!(left_for_samples(&caps, &TcpParameters { window_bytes: Some(1 << 20), ..asked.clone() }), 32 << 20);
         // Buffers of no size grow as far as the kernel lets them.
         let tuned = Caps { tuned_buffer: Bytes(6 << 20), tuned_buffers: Bytes(1 << 30), ..caps };
         let any = TcpParameters { window_bytes: None, ..asked.clone() };
@@ -202,7 +208,9 @@ mod tests {
                 .contains("16 sockets grow to 96MiB")
         );
         assert!(TestParameters::from(any.clone()).grant(&Caps { tuned_buffers: Bytes(60 << 20), ..tuned }).is_ok());
-        assert!(TestParameters::from(TcpParameters { streams: 4, ..any }).grant(&tuned).is_ok());
+        let four = TcpParameters { streams: 4, ..any };
+        assert_eq!(left_for_samples(&tuned, &four), 40 << 20);
+        assert!(TestParameters::from(four).grant(&tuned).is_ok());
         let long = TcpParameters { block_bytes: 5 << 20, ..asked };
         assert_eq!(grant(&long).unwrap_err().to_string(), "`block_bytes` 5MiB: this server allows 4MiB");
     }

@@ -15,7 +15,7 @@ use super::{
     DONT_FRAGMENT, EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, datagrams_proof, sockets,
 };
 use crate::caveats;
-use crate::limits::{Caps, DRAIN_QUIET};
+use crate::limits::{Caps, DRAIN_QUIET, report_bytes_most};
 use crate::progress::Progress;
 use crate::randomness::Randomness;
 
@@ -75,6 +75,7 @@ impl TestKind for UdpParameters {
     fn check(&self, caps: &Caps) -> Result<(), ParameterError> {
         let receives = self.direction.client_sends();
         let account_bytes = if receives { self.account_bytes() } else { 0 };
+        let account_bytes = account_bytes.saturating_add(report_bytes_most(caps.report));
         caps.check_account(self.amount, account_bytes)?;
         let buffer = self.sockbuf_bytes.or(receives.then(|| self.default_receive_buffer()));
         caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), account_bytes)?;
@@ -325,6 +326,7 @@ mod tests {
     use longhaul_units::Bytes;
 
     use super::*;
+    use crate::limits::report_cap;
 
     #[test]
     fn a_server_with_a_rate_sends_no_long_bursts() {
@@ -343,7 +345,8 @@ mod tests {
     /// Whatever the numbers of its packets are.
     #[test]
     fn a_server_bounds_the_memory_of_the_account() {
-        let caps = Caps { memory: Bytes(100 << 20), ..Caps::default() };
+        let memory = Bytes(100 << 20);
+        let caps = Caps { memory, report: report_cap(memory), ..Caps::default() };
         let long = UdpParameters {
             amount: Amount::DurationNs(3_600_000_000_000),
             streams: 64,

@@ -16,10 +16,11 @@ pub struct LossMap {
 }
 
 impl LossMap {
-    /// The sequences below `sent_packets` (at most [`MAX_SEQUENCES`]) that `received` does not hold.
-    pub fn of_received(received: &SequenceSet, sent_packets: u64) -> Self {
+    /// The sequences below `sent_packets` (at most [`MAX_SEQUENCES`]) that `received` does not hold. A map that needs more than `room_bytes`
+    /// is cut, and cannot be written to JSON.
+    pub fn of_received(received: &SequenceSet, sent_packets: u64, room_bytes: Option<usize>) -> Self {
         let sent_packets = sent_packets.min(MAX_SEQUENCES);
-        let mut lost = RunList::default();
+        let mut lost = RunList::within(room_bytes);
         let mut at = 0;
         while at < sent_packets {
             let (is_received, end) = received.run(at);
@@ -65,22 +66,22 @@ impl LossMap {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Text {
+struct Text<Runs> {
     sent_packets: u64,
     lost_packets: u64,
-    runs: RunList,
+    runs: Runs,
 }
 
 impl Serialize for LossMap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let lost_packets = self.lost_packets();
-        Text { sent_packets: self.sent_packets, lost_packets, runs: self.lost.clone() }.serialize(serializer)
+        Text { sent_packets: self.sent_packets, lost_packets, runs: &self.lost }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for LossMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Text { sent_packets, lost_packets, runs: lost } = Text::deserialize(deserializer)?;
+        let Text { sent_packets, lost_packets, runs: lost } = Text::<RunList>::deserialize(deserializer)?;
         if sent_packets > MAX_SEQUENCES {
             return Err(D::Error::custom(format_args!(
                 "{sent_packets} packets sent, more than the possible {MAX_SEQUENCES}"

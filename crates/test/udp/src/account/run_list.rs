@@ -1,6 +1,9 @@
 //! Runs of sequences as a report has them: in memory as long as its text, whatever the text says.
 
+use std::fmt::{self, Display, Formatter};
+
 use base64::Engine;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Every set refuses sequences from this one on: 1.7 × 10¹⁰ packets, or half an hour at 9 million per second. One forged number can
 /// then make us allocate at most 8 MiB (32 bytes for each 65,536 sequences below it).
 pub const MAX_SEQUENCES: u64 = 1 << 34;
+
+/// A run of two of the largest numbers.
+const RUN_BYTES_MOST: usize = 10;
 
 /// Consecutive sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +45,10 @@ pub struct RunList {
     written_end: u64,
     /// Sequences in all runs.
     packets: u64,
+    /// Bytes that it may take.
+    room_bytes: Option<usize>,
+    /// Whether a run had no room.
+    is_cut: bool,
 }
 
 /// Why a text is not a list of runs.
@@ -56,6 +66,11 @@ pub enum RunsError {
 }
 
 impl RunList {
+    /// An empty list that takes at most `room_bytes`. One that had no room for a run cannot be written to JSON.
+    pub(super) fn within(room_bytes: Option<usize>) -> Self {
+        Self { room_bytes, ..Self::default() }
+    }
+
     /// Adds a run behind all others. Of one that begins among them, only what lies behind them is added.
     pub fn push(&mut self, run: Run) {
         let end = run.first_sequence.saturating_add(run.packets);
@@ -64,6 +79,10 @@ impl RunList {
             return;
         }
         let run = Run { first_sequence, packets: end - first_sequence };
+        if self.room_bytes.is_some_and(|room| self.bytes.len() + RUN_BYTES_MOST > room) {
+            self.is_cut = true;
+            return;
+        }
         self.packets += run.packets;
         match &mut self.last {
             Some(last) if last.end() == run.first_sequence => last.packets += run.packets,
@@ -95,6 +114,11 @@ impl RunList {
         self.packets + other.packets - self.union(other).packets
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Sequences in all runs.
     pub fn packets(&self) -> u64 {
         self.packets
@@ -123,13 +147,19 @@ impl RunList {
         }
         Ok(list)
     }
+}
 
-    fn to_text(&self) -> String {
-        let mut bytes = self.bytes.clone();
+/// Base64, without a copy of the bytes.
+impl Display for RunList {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // Three bytes are four letters.
+        let (whole, rest) = self.bytes.split_at(self.bytes.len() / 3 * 3);
+        let mut rest = rest.to_vec();
         if let Some(last) = self.last {
-            put(&mut bytes, self.written_end, last);
+            put(&mut rest, self.written_end, last);
         }
-        STANDARD_NO_PAD.encode(bytes)
+        let text = |bytes| Base64Display::new(bytes, &STANDARD_NO_PAD);
+        write!(f, "{}{}", text(whole), text(&rest))
     }
 }
 
@@ -143,7 +173,10 @@ impl FromIterator<Run> for RunList {
 
 impl Serialize for RunList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_text())
+        if self.is_cut {
+            return Err(serde::ser::Error::custom("there are more runs than there is room for"));
+        }
+        serializer.collect_str(self)
     }
 }
 
@@ -226,7 +259,7 @@ mod tests {
             for (list, tree) in lists.iter().zip(&trees) {
                 prop_assert_eq!(numbers(list), tree.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(list.packets(), tree.len() as u64);
-                prop_assert_eq!(&RunList::parse(&list.to_text()).unwrap(), list);
+                prop_assert_eq!(&RunList::parse(&list.to_string()).unwrap(), list);
             }
             prop_assert_eq!(numbers(&lists[0].union(&lists[1])), trees[0].union(&trees[1]).copied().collect::<Vec<_>>());
             prop_assert_eq!(lists[0].common_packets(&lists[1]), trees[0].intersection(&trees[1]).count() as u64);

@@ -123,9 +123,9 @@ impl SequenceSet {
         (member, ((index as u64) << 16) + u64::from(end))
     }
 
-    /// The runs of members.
-    pub fn runs(&self) -> RunList {
-        let mut runs = RunList::default();
+    /// The runs of members. A list that needs more than `room_bytes` is cut, and cannot be written to JSON.
+    pub fn runs(&self, room_bytes: Option<usize>) -> RunList {
+        let mut runs = RunList::within(room_bytes);
         let mut at = 0;
         while at != u64::MAX {
             let (is_member, end) = self.run(at);
@@ -135,6 +135,20 @@ impl SequenceSet {
             at = end;
         }
         runs
+    }
+
+    /// Bytes of the table of chunks that `count` sequences from `first` on would add.
+    pub(crate) fn table_growth(&self, first: u64, count: u64) -> usize {
+        let end = first.saturating_add(count).min(self.limit);
+        let chunks = end.div_ceil(u64::from(CHUNK)) as usize;
+        if first < end { chunks.saturating_sub(self.chunks.len()) * size_of::<Chunk>() } else { 0 }
+    }
+
+    /// Bytes on the heap of the table of chunks and of those that `count` sequences from `first` on are in.
+    pub(crate) fn heap_bytes_of(&self, first: u64, count: u64) -> usize {
+        let end = first.saturating_add(count).min(self.limit).div_ceil(u64::from(CHUNK)) as usize;
+        let chunks = self.chunks.get(place(first).0..end.min(self.chunks.len())).unwrap_or_default();
+        self.chunks.capacity() * size_of::<Chunk>() + chunks.iter().map(Chunk::heap_bytes).sum::<usize>()
     }
 
     /// Bytes on the heap.
@@ -197,12 +211,12 @@ mod tests {
                 }
             }
             prop_assert_eq!(set.len(), tree.len() as u64);
-            prop_assert_eq!(set.runs().runs().collect::<Vec<_>>(), naive_runs(&tree));
+            prop_assert_eq!(set.runs(None).runs().collect::<Vec<_>>(), naive_runs(&tree));
             for sequence in (0..300_000).step_by(97) {
                 prop_assert_eq!(set.contains(sequence), tree.contains(&sequence));
             }
             let absent: BTreeSet<u64> = (0..end).filter(|sequence| !tree.contains(sequence)).collect();
-            let lost = LossMap::of_received(&set, end);
+            let lost = LossMap::of_received(&set, end, None);
             prop_assert_eq!(lost.runs().collect::<Vec<_>>(), naive_runs(&absent));
         }
     }

@@ -23,6 +23,8 @@ const OPEN_CHUNKS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     received: SequenceSet,
+    /// Bytes that the runs of lost packets may take.
+    runs_bytes: Option<usize>,
     /// NextExp of RFC 4737: the greatest sequence so far plus one.
     next_expected: u64,
     unique_packets: u64,
@@ -113,6 +115,7 @@ impl SequenceTracker {
     pub fn new(limit: u64, stamped_each: bool) -> Self {
         Self {
             received: SequenceSet::new(limit),
+            runs_bytes: None,
             next_expected: 0,
             unique_packets: 0,
             duplicate_packets: 0,
@@ -131,6 +134,12 @@ impl SequenceTracker {
             trains: TrainRecorder::default(),
             traffic_classes: TrafficClasses::default(),
         }
+    }
+
+    /// The same, which tells the losses in `bytes` at most: if that is too little, what [`Self::finish`] gives cannot be written to JSON.
+    #[must_use]
+    pub fn within(self, bytes: u64) -> Self {
+        Self { runs_bytes: Some(usize::try_from(bytes).unwrap_or(usize::MAX)), ..self }
     }
 
     /// A packet arrived at `arrival` (receiver's clock) that was sent at `sent` (sender's clock, used only for jitter).
@@ -294,7 +303,7 @@ impl SequenceTracker {
     /// The account of a stream of `sent_packets` packets, so that losses at its end count too. What arrived with a number from
     /// `sent_packets` on was never sent: it is foreign. Where nobody knows how many were sent, give [`Self::next_expected`].
     pub fn finish(self, sent_packets: u64) -> StreamReceived {
-        let losses = LossMap::of_received(&self.received, sent_packets);
+        let losses = LossMap::of_received(&self.received, sent_packets, self.runs_bytes);
         let mut counts = self.counts();
         let own_packets = losses.sent_packets() - losses.lost_packets();
         let forged = counts.received_packets - own_packets;

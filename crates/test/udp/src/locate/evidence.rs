@@ -26,6 +26,11 @@ pub struct EvidenceRecorder {
     classes: Vec<Class<SequenceSet>>,
     /// Sequences are below this.
     limit: u64,
+    /// Bytes that it may still take.
+    room_bytes: Option<usize>,
+    /// Bytes that the runs of all kinds may take.
+    runs_bytes: Option<usize>,
+    left_out_packets: u64,
 }
 
 impl Default for EvidenceRecorder {
@@ -48,7 +53,19 @@ pub(super) struct Class<Sequences = RunList> {
 impl EvidenceRecorder {
     /// For events of sequences below `limit`, at most [`MAX_SEQUENCES`]; others are ignored.
     pub fn below(limit: u64) -> Self {
-        Self { classes: Vec::new(), limit }
+        Self { classes: Vec::new(), limit, room_bytes: None, runs_bytes: None, left_out_packets: 0 }
+    }
+
+    /// The same, which takes about `bytes` at most: events beyond that are only counted.
+    #[must_use]
+    pub fn within(self, bytes: u64) -> Self {
+        let bytes = Some(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Self { room_bytes: bytes, runs_bytes: bytes, ..self }
+    }
+
+    /// Packets of events for which there was no room.
+    pub fn left_out_packets(&self) -> u64 {
+        self.left_out_packets
     }
 
     /// An event: `count` packets from `first` on were dropped at `location`. `reason` is the kernel's name; `unit_packets` packets
@@ -57,16 +74,28 @@ impl EvidenceRecorder {
     /// Events can come in any order, twice, and for packets that arrive: only lost packets are located. Sequences from
     /// the limit on are ignored. After [`MAX_CLASSES`] kinds, further reasons at a location become `other`.
     pub fn add(&mut self, first: u64, count: u64, location: Location, reason: &str, unit_packets: u32) {
-        self.sequences(location, reason, unit_packets, false).insert_run(first, count);
+        self.record(first, count, (location, reason, unit_packets, false));
     }
 
     /// An event of an IP fragment: a part of packet `sequence` was dropped at `location`, and the packet with it.
     pub fn add_fragment(&mut self, sequence: u64, location: Location, reason: &str) {
-        self.sequences(location, reason, 1, true).insert_run(sequence, 1);
+        self.record(sequence, 1, (location, reason, 1, true));
     }
 
-    fn sequences(&mut self, location: Location, reason: &str, unit_packets: u32, fragments: bool) -> &mut SequenceSet {
-        class(&mut self.classes, location, reason, unit_packets, fragments, || SequenceSet::new(self.limit))
+    fn record(&mut self, first: u64, count: u64, kind: (Location, &str, u32, bool)) {
+        let (location, reason, unit_packets, fragments) = kind;
+        let none = || SequenceSet::new(self.limit);
+        let set = class(&mut self.classes, location, reason, unit_packets, fragments, none);
+        let before = set.heap_bytes_of(first, count);
+        if self.room_bytes.is_some_and(|room| room == 0 || set.table_growth(first, count) > room) {
+            self.left_out_packets = self.left_out_packets.saturating_add(count);
+            return;
+        }
+        set.insert_run(first, count);
+        let after = set.heap_bytes_of(first, count);
+        if let Some(room) = &mut self.room_bytes {
+            *room = (*room + before).saturating_sub(after);
+        }
     }
 
     /// Bytes on the heap.
@@ -76,10 +105,13 @@ impl EvidenceRecorder {
 
     /// What was recorded.
     pub fn recorded(&self) -> Evidence {
+        let mut room = self.runs_bytes;
         let classes = self.classes.iter().map(|class| {
             let Class { location, reason, unit_packets, fragments, sequences } = class;
             let (location, unit_packets, fragments) = (*location, *unit_packets, *fragments);
-            Class { location, reason: reason.clone(), unit_packets, fragments, sequences: sequences.runs() }
+            let sequences = sequences.runs(room);
+            room = room.map(|room| room.saturating_sub(sequences.heap_bytes()));
+            Class { location, reason: reason.clone(), unit_packets, fragments, sequences }
         });
         Evidence { classes: classes.collect() }
     }
@@ -219,14 +251,14 @@ pub struct Sight {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Text {
+struct Text<Runs> {
     location: Location,
     #[serde(deserialize_with = "short_reason")]
     reason: String,
     unit_packets: u32,
     #[serde(default, skip_serializing_if = "is_false")]
     fragments: bool,
-    runs: RunList,
+    runs: Runs,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -241,14 +273,14 @@ impl Serialize for Evidence {
             reason: class.reason.clone(),
             unit_packets: class.unit_packets,
             fragments: class.fragments,
-            runs: class.sequences.clone(),
+            runs: &class.sequences,
         }))
     }
 }
 
 impl<'de> Deserialize<'de> for Evidence {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let classes: Vec<Text> = bounded_list::<_, _, MAX_CLASSES>(deserializer)?;
+        let classes: Vec<Text<RunList>> = bounded_list::<_, _, MAX_CLASSES>(deserializer)?;
         let class = |Text { location, reason, unit_packets, fragments, runs }| Class {
             location,
             reason,
@@ -257,5 +289,48 @@ impl<'de> Deserialize<'de> for Evidence {
             sequences: runs,
         };
         Ok(Self { classes: classes.into_iter().map(class).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who sends chooses the numbers and how many travel together, and so the number of sets.
+    #[test]
+    fn events_take_no_more_than_their_room() {
+        const ROOM: u64 = 4 << 20;
+        let limit = 4_000_000_000;
+        let mut recorder = EvidenceRecorder::below(limit).within(ROOM);
+        let mut packets = 0;
+        for round in 0..1_000_000 / 60 {
+            for unit_packets in 1..=60 {
+                // Every other number from the end down, and some far apart.
+                let first = limit - 2 * round - 2 - u64::from(unit_packets) * 1_000_003;
+                recorder.add(first, 1, Location::ReceiverSocketBuffer, "SOCKET_RCVBUFF", unit_packets);
+                packets += 1;
+            }
+        }
+        assert!(recorder.heap_bytes() as u64 <= 2 * ROOM, "{}", recorder.heap_bytes());
+        let recorded = recorder.recorded();
+        let known = recorded.packets_at(Location::ReceiverSocketBuffer);
+        assert!(known > 0 && recorder.left_out_packets() > 0);
+        assert_eq!(known + recorder.left_out_packets(), packets, "each is recorded or counted");
+    }
+
+    #[test]
+    fn a_report_that_is_too_long_is_not_written() {
+        let recorder = |bytes| {
+            let mut recorder = EvidenceRecorder::below(1 << 20).within(bytes);
+            // 8 KiB for each 65,536, and 64 KiB in a report.
+            (0..1 << 19).for_each(|number| recorder.add(2 * number, 1, Location::ReceiverStack, "UDP_CSUM", 1));
+            recorder
+        };
+        let short = recorder(1 << 18);
+        assert_eq!(short.left_out_packets(), 0);
+        assert!(serde_json::to_string(&short.recorded()).is_err());
+        let text = serde_json::to_string(&recorder(2 << 20).recorded()).unwrap();
+        let back: Evidence = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.packets_at(Location::ReceiverStack), 1 << 19);
     }
 }
