@@ -66,7 +66,8 @@ pub enum RunsError {
 }
 
 impl RunList {
-    /// An empty list that takes at most `room_bytes`. One that had no room for a run cannot be written to JSON.
+    /// An empty list that takes at most `room_bytes`. One that had no room for a run counts its sequences all the same, and cannot be written
+    /// to JSON.
     pub(super) fn within(room_bytes: Option<usize>) -> Self {
         Self { room_bytes, ..Self::default() }
     }
@@ -79,11 +80,11 @@ impl RunList {
             return;
         }
         let run = Run { first_sequence, packets: end - first_sequence };
+        self.packets += run.packets;
         if self.room_bytes.is_some_and(|room| self.bytes.len() + RUN_BYTES_MOST > room) {
             self.is_cut = true;
             return;
         }
-        self.packets += run.packets;
         match &mut self.last {
             Some(last) if last.end() == run.first_sequence => last.packets += run.packets,
             last => {

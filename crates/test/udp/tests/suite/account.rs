@@ -165,3 +165,19 @@ fn nothing_arrived_and_forged_numbers() {
         (5, 990, 3 + 10 + 3 + 5)
     );
 }
+
+/// Every other packet: as many runs as packets.
+#[test]
+fn losses_beyond_their_room_are_counted_and_not_written() {
+    let received = |room: u64| {
+        let mut tracker = SequenceTracker::new(200_000, true).within(room);
+        (0..100_000).for_each(|number| _ = tracker.receive(2 * number, Nanos(number), Nanos(number)));
+        tracker.finish(200_000)
+    };
+    let (whole, cut) = (received(400_000), received(1_000));
+    for found in [&whole, &cut] {
+        assert_eq!((found.counts.received_packets, found.losses.lost_packets()), (100_000, 100_000));
+    }
+    assert!(serde_json::to_string(&whole).unwrap().len() < 300_000);
+    assert!(serde_json::to_string(&cut).is_err());
+}
