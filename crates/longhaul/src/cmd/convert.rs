@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     args.overwrite.file(Some(to))?;
     let began = monotonic();
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
-    let Written { packets, bytes, account } = write_capture(from, &to.clone().into(), options)?;
+    let Written { packets, bytes, account } = write_capture(from, &OutputFile::named(to)?, options)?;
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|PRESET")]
     path: String,
     /// Write the status to this file every second
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     stats: Option<OutputFile>,
     #[command(flatten)]
     prometheus: PrometheusArgs,

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
     /// Write a page of HTML
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,

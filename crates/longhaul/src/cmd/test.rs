@@ -95,7 +95,7 @@ pub(crate) struct TestArgs {
     #[arg(short = 'J', long)]
     json: bool,
     /// Draw the test over time in this HTML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,

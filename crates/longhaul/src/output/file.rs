@@ -1,46 +1,49 @@
 //! Files that the user names, to be written at the end.
 
-use std::ffi::OsString;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
 use longhaul_kernel::new_file::{NamedFile, NewFile};
 
 use crate::output::Failure;
 
-/// A file that a command line names. Its folder is opened as the command line is read: what is written later goes there.
+/// A file that a command line names. Its folder is opened as the command line is read: what is written later goes there, and a folder that is
+/// missing is told before anything is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputFile {
     path: PathBuf,
-    /// An error is told when the file is written.
-    opened: Arc<io::Result<NamedFile>>,
+    file: Arc<NamedFile>,
 }
 
 impl OutputFile {
+    /// Looks up `path`.
+    pub(crate) fn named(path: &Path) -> Result<Self, Failure> {
+        Self::at(path.into()).map_err(|error| Failure::unwritable(path, error))
+    }
+
+    fn at(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { file: Arc::new(NamedFile::at(&path)?), path })
+    }
+
     /// Begins to write it.
     pub(crate) fn begin(&self) -> Result<NewFile, Failure> {
-        let opened = self.opened.as_ref().as_ref().map_err(|error| Failure::unwritable(self, error))?;
-        opened.begin().map_err(|error| Failure::unwritable(self, error))
+        self.file.begin().map_err(|error| Failure::unwritable(self, error))
     }
 
     /// Writes it as a whole, or nothing.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        let opened = self.opened.as_ref().as_ref().map_err(|error| Failure::unwritable(self, error))?;
-        opened.write(text).map_err(|error| Failure::unwritable(self, error))
+        self.file.write(text).map_err(|error| Failure::unwritable(self, error))
     }
 }
 
-impl From<PathBuf> for OutputFile {
-    fn from(path: PathBuf) -> Self {
-        Self { opened: Arc::new(NamedFile::at(&path)), path }
-    }
-}
+impl ValueParserFactory for OutputFile {
+    type Parser = ValueParser;
 
-impl From<OsString> for OutputFile {
-    fn from(path: OsString) -> Self {
-        PathBuf::from(path).into()
+    fn value_parser() -> ValueParser {
+        ValueParser::new(OsStringValueParser::new().try_map(|path| Self::at(path.into())))
     }
 }
 

@@ -54,6 +54,17 @@ fn pings() -> String {
     text + "\n--- far ping statistics ---\n400 packets transmitted, 400 received, 0% packet loss, time 399000ms\n"
 }
 
+/// An hour of a test is not lost for the folder of its page.
+#[test]
+fn a_page_without_its_folder_is_told_before_anything_is_measured() {
+    for command in ["udp", "tcp", "rtt", "diagnose"] {
+        let output = longhaul(&[command, "127.0.0.1", "-p", "9", "--html", "/nowhere/page.html"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("/nowhere/page.html") && said.contains("No such file"), "{command}: {said}");
+    }
+}
+
 #[test]
 fn what_is_there_is_replaced_by_force_alone() {
     let folder = Folder::new("force");

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     overwrite: Overwrite,
     /// Draw the largest flows over time as an HTML page into this file; reads the captures twice
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Print JSON
     #[arg(short = 'J', long)]

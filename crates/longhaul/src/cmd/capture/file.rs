@@ -39,8 +39,9 @@ impl IntoFile {
         let spool = parent(file).join(&name);
         let failed = |error| Failure::unwritable(&spool, error);
         let folder = OpenFolder::open(parent(file)).map_err(failed)?;
+        let file = OutputFile::named(file)?;
         let opened = folder.make_child(&name).map_err(failed)?;
-        Ok(Self { file: file.to_owned().into(), spool, opened, folder, name })
+        Ok(Self { file, spool, opened, folder, name })
     }
 
     /// Where packets go, for the first line.

@@ -77,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Draw one-way delay, losses and intervals at both points into this HTML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Write the result and the delay of each packet into this folder
     #[arg(short, long, value_name = "DIR")]

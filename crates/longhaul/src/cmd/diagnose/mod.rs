@@ -122,7 +122,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "observed")]
     before: Option<PathBuf>,
     /// Draw the answer in this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Save the answer with all its evidence in this folder
     #[arg(short = 'o', long, value_name = "DIR")]

@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", requires = "rate", allow_hyphen_values = true)]
     queue: Option<QueueSize>,
     /// Write the path file here, not to stderr; `lab up FILE` makes the path again
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,

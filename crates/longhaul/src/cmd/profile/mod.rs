@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     measured: Vec<PathBuf>,
     /// Write the path into this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<OutputFile>,
     /// Give the path this name in its file [default: the name of the measurement]
     #[arg(long, value_name = "NAME")]

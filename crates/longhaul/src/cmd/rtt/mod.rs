@@ -126,7 +126,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["interval", "poisson", "length", "sizes", "timeout", "icmp", "tcp", "udp", "to_each_hop", "output"])]
     resume: Option<PathBuf>,
     /// Draw round trips over time, by how rare they are and by size in this HTML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Print JSON
     #[arg(short = 'J', long)]

@@ -111,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long)]
     plan: bool,
     /// Draw a heat map of each metric in this HTML file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Save the result in this folder
     #[arg(short = 'o', long, value_name = "DIR")]

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,

@@ -86,7 +86,7 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Draw the TCP connections over time in this HTML file
-    #[arg(long, value_name = "FILE", conflicts_with = "udp")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "udp")]
     html: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
