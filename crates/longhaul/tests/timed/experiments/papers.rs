@@ -247,6 +247,113 @@ fn datatag_loss() {
     cell.run();
 }
 
+/// Figure 6 (a) over the tiny ring: a window for 1 Gb/s carries that much, and somewhat more.
+#[test]
+fn nlr_tcp() {
+    let cell = Cell {
+        name: "nlr-tcp",
+        only: "without jitter",
+        replace: &[("time = \"6s\"", "time = \"2s\""), ("omit = \"2s\"", "omit = \"500ms\"")],
+        reappear: &[],
+    };
+    let Some((result, _)) = cell.run() else { return };
+    let [reno, vegas] =
+        ["reno", "vegas"].map(|cc| mean(&result, "tcp", "Tiny ring, without jitter", cc, "goodput_bps"));
+    assert!((1e8..1.5e9).contains(&reno) && (1e7..1.5e9).contains(&vegas), "{reno} {vegas}");
+}
+
+/// Section 3.4: each packet alone, polled and not.
+#[test]
+fn nlr_batching_tcp() {
+    let cell = Cell {
+        name: "nlr-batching-tcp",
+        only: "alone",
+        replace: &[("time = \"3s\"", "time = \"1500ms\""), ("omit = \"1s\"", "omit = \"500ms\"")],
+        reappear: &[],
+    };
+    let Some((result, _)) = cell.run() else { return };
+    for label in ["cubic, not polled", "cubic, polled every 125us"] {
+        let goodput = mean(&result, "tcp", "Each packet alone", label, "goodput_bps");
+        assert!(goodput > 1e7, "{label}: {goodput}");
+    }
+}
+
+/// A flow that changes its control: what the next one has of what the first one had.
+#[test]
+fn datatag_switch() {
+    let cell = Cell {
+        name: "datatag-switch",
+        only: "one flow",
+        replace: &[
+            ("rate=1Gbit", "rate=400Mbit"),
+            ("delay=20ms", "delay=5ms"),
+            ("every(30000)", "every(3000)"),
+            (":20s", ":3s"),
+            ("time = \"60s\"", "time = \"9s\""),
+            ("omit = \"5s\"", "omit = \"1s\""),
+        ],
+        reappear: &[],
+    };
+    let Some((result, _)) = cell.run() else { return };
+    let steps = |quantity: &str| mean(&result, "tcp", "One flow", "reno:3s,scalable:3s,highspeed:3s", quantity);
+    // Of one loss in 3,000 packets Reno has 67 packets, and Scalable 225, once it has grown.
+    let scalable = steps("second_step_times_first");
+    assert!((1.2..5.0).contains(&scalable), "{scalable}");
+    assert!(steps("third_step_times_first") < scalable);
+}
+
+/// A tenth of a transfer: a queue of the device that holds a window's burst.
+#[test]
+fn datatag_transfers() {
+    let cell = Cell {
+        name: "datatag-transfers",
+        only: "reno",
+        replace: &[
+            ("bytes = \"40M\"", "bytes = \"4M\""),
+            ("quick = [\"reno × 1\", \"reno × 16\"]", "quick = [\"reno × 1\"]"),
+        ],
+        reappear: &["A larger device queue makes one flow faster"],
+    };
+    cell.run();
+}
+
+/// Two flows of Reno, one of which has five times the round trip.
+#[test]
+fn datatag_fairness() {
+    let cell = Cell {
+        name: "datatag-fairness",
+        only: "10 and 50",
+        replace: &[("time = \"15s\"", "time = \"6s\""), ("omit = \"3s\"", "omit = \"1s\"")],
+        reappear: &["Of two standard flows the one with the shorter round trip gets more"],
+    };
+    cell.run();
+}
+
+/// A flow of Scalable and one of Reno, each beside eight of Reno, at a quarter of the rate.
+#[test]
+fn datatag_one_against_n() {
+    let cell = Cell {
+        name: "datatag-one-against-n",
+        only: "one flow",
+        replace: &[
+            ("rate=400Mbit", "rate=100Mbit"),
+            ("queue=1MiB", "queue=256KiB"),
+            (
+                "\"reno, beside 8\", \"highspeed, beside 8\", \"scalable, beside 8\"",
+                "\"reno, beside 8\", \"scalable, beside 8\"",
+            ),
+            ("time = \"15s\"", "time = \"5s\""),
+            ("omit = \"4s\"", "omit = \"2s\""),
+        ],
+        reappear: &[],
+    };
+    let Some((result, _)) = cell.run() else { return };
+    let [reno, scalable] = ["reno, beside 8", "scalable, beside 8"]
+        .map(|label| mean(&result, "tcp", "One flow beside n of Reno", label, "times_beside"));
+    println!("of eight of Reno: Reno {reno:.3}, Scalable {scalable:.3}");
+    assert!(reno > 0.0 && scalable > reno, "{reno} {scalable}");
+}
+
 /// What a flow has without a large window: a window each round trip.
 #[test]
 fn datatag_record() {
