@@ -1,7 +1,8 @@
 //! The right to change settings and state: one process has it at a time.
 //!
 //! It is a lock on a file of the folder, not on the folder: who may look into the folder can open it, and flock(2) takes any descriptor. The file
-//! is for its owner alone, has the number of the process that holds it, and ends with the lock. After a killed process it is left, without a lock.
+//! is for its owner alone and has the number of the process that holds it. It ends with the lock, unless the folder has a state: to put that back
+//! must take nothing of a disk that may be full by then. After a killed process it is left, without a lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -31,8 +32,11 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the lock ends, so that it is this one's.
-        let _ = fs::remove_file(&self.path);
+        let alone = || Some(fs::read_dir(self.path.parent()?).ok()?.nth(1).is_none());
+        if alone() == Some(true) {
+            // Before the lock ends, so that it is this one's.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

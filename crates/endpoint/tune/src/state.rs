@@ -395,6 +395,6 @@ mod tests {
         let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(left, [".others.part", "net-1.json"]);
+        assert_eq!(left, [".lock", ".others.part", "net-1.json"], "the lock stays beside a state");
     }
 }

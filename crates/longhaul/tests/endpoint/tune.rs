@@ -186,7 +186,10 @@ struct SmallDisk<'a>(&'a str);
 impl<'a> SmallDisk<'a> {
     fn at(folder: &'a str) -> Self {
         fs::create_dir(folder).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]).status().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=256k,nr_inodes=32", "tmpfs", folder])
+            .status()
+            .unwrap();
         assert!(mounted.success());
         Self(folder)
     }
@@ -194,6 +197,8 @@ impl<'a> SmallDisk<'a> {
     fn fill(&self) {
         let mut file = fs::File::create(format!("{}/fill", self.0)).unwrap();
         let full = std::iter::repeat_with(|| file.write_all(&[1; 4096])).find_map(Result::err);
+        assert_eq!(full.unwrap().kind(), io::ErrorKind::StorageFull);
+        let full = (0..).find_map(|number| fs::File::create(format!("{}/{number}", self.0)).err());
         assert_eq!(full.unwrap().kind(), io::ErrorKind::StorageFull);
     }
 }

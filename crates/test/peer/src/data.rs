@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use longhaul_session::{Caps, DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Collect, SocketBuffer, StreamSent};
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 
 use crate::caveats;
 use crate::event::Event;
@@ -179,6 +179,11 @@ impl Place {
     /// Whose datagrams are of the test, where the socket takes those of anybody: a client's is connected.
     pub(crate) fn client(self) -> Option<IpAddr> {
         if let Self::Server { peer, .. } = self { Some(peer) } else { None }
+    }
+
+    /// Most payload bits per second of a direction; `None` for no cap, as at a client.
+    pub(crate) fn rate_cap(self) -> Option<BitRate> {
+        if let Self::Server { caps, .. } = self { caps.rate } else { None }
     }
 
     /// The longest report of this end. A client writes none: what it keeps for one is bounded as that of most servers.

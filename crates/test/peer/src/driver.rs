@@ -7,7 +7,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_rtt::Observed;
 use longhaul_session::{DataEvent, EndReport, Message, Output, PacketsByLocation, Progress, SessionError, TestEnd};
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_units::Nanos;
+use longhaul_units::{BitRate, Nanos};
 
 use crate::control::{Control, ControlEvent, interrupted};
 use crate::data::{Data, Opening, Place, SenderNow};
@@ -35,6 +35,8 @@ pub(crate) trait Session {
     fn handle_interrupt(&mut self, now: Nanos);
     fn handle_connection_lost(&mut self, now: Nanos, error: SessionError);
     fn handle_timeout(&mut self, now: Nanos);
+    /// At the server: the client sends faster than it was granted.
+    fn handle_rate_passed(&mut self, _now: Nanos) {}
     /// Asks for admission; `None`: repeats the request.
     fn handle_admission(&mut self, now: Nanos, longest: Option<Nanos>);
     fn poll_output(&mut self, now: Nanos) -> Option<Output>;
@@ -82,6 +84,9 @@ impl Interval {
     }
 }
 
+/// How often a server looks whether more arrives than its cap allows.
+const RATE_LOOK: Nanos = Nanos::from_millis(500);
+
 /// Drives `session` to its end. Calls `live` with the progress of either receiver.
 ///
 /// # Errors
@@ -98,6 +103,7 @@ pub(crate) fn drive(
     let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
+    let mut rate_look = Nanos::ZERO;
     // The control connection broke when it was written to: nothing is sent any more.
     let mut lost = false;
     loop {
@@ -108,6 +114,12 @@ pub(crate) fn drive(
                     if control.send(&message).is_err() {
                         let error = SessionError::new("protocol", "a message is too long", "");
                         session.handle_connection_lost(now, error);
+                    } else if matches!(message, Message::Report { last: false, .. }) {
+                        // Each piece of a long report has the patience of a message, and all of them the time for a report.
+                        transmit(&mut control, &mut lost, session);
+                        if session.poll_timeout().is_some_and(|due| due <= monotonic()) {
+                            session.handle_timeout(monotonic());
+                        }
                     }
                 }
                 Output::SendProbe { stream, to, bytes } => {
@@ -176,9 +188,7 @@ pub(crate) fn drive(
                 }
             }
         }
-        if !lost && let Err(error) = control.transmit() {
-            lost = true;
-            session.handle_connection_lost(monotonic(), SessionError::new("control_lost", error.to_string(), ""));
+        if transmit(&mut control, &mut lost, session) {
             continue;
         }
 
@@ -205,6 +215,15 @@ pub(crate) fn drive(
                 continue;
             }
         }
+        if let (true, Some(cap), Some(data)) = (receiving, place.rate_cap(), &data)
+            && now >= rate_look
+        {
+            rate_look = now + RATE_LOOK;
+            if is_beyond(cap, &data.progress()) {
+                session.handle_rate_passed(now);
+                continue;
+            }
+        }
         let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
         if until <= now {
             // Before further events, or a peer that never stops sending would delay it for ever.
@@ -215,6 +234,9 @@ pub(crate) fn drive(
         }
         if let (true, Some(interval)) = (receiving, &interval) {
             until = until.min(interval.look);
+        }
+        if receiving && place.rate_cap().is_some() {
+            until = until.min(rate_look);
         }
         // No wait is longer than a minute, as times have a greatest value.
         let wait = until.saturating_sub(now).min(Nanos::from_secs(60));
@@ -227,6 +249,25 @@ pub(crate) fn drive(
             Ok(event) => handle(event, session, &mut control, data.as_deref_mut()),
         }
     }
+}
+
+/// Writes what is queued, unless the connection was `lost`. Whether it is lost now.
+fn transmit(control: &mut Control, lost: &mut bool, session: &mut impl Session) -> bool {
+    if *lost {
+        return false;
+    }
+    if let Err(error) = control.transmit() {
+        *lost = true;
+        session.handle_connection_lost(monotonic(), SessionError::new("control_lost", error.to_string(), ""));
+    }
+    *lost
+}
+
+/// Whether more arrived than twice `cap` allows, and a second of it: then the client does not keep the rate that it was granted.
+fn is_beyond(cap: BitRate, progress: &Progress) -> bool {
+    let allowed = 2 * u128::from(cap.0) * (u128::from(progress.elapsed_ns) + 1_000_000_000) / 1_000_000_000;
+    let copies = (progress.payload_bytes / progress.received_packets.max(1)).saturating_mul(progress.duplicate_packets);
+    (u128::from(progress.payload_bytes) + u128::from(copies)) * 8 > allowed
 }
 
 fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: Option<&mut (dyn Data + 'static)>) {
@@ -258,7 +299,8 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
             Ok(()) => session.handle_data_opened(now, data),
             Err(error) => session.handle_data_failed(now, error),
         },
-        (Event::Connection { connection, from, hello }, Some(data)) => {
+        (Event::Connection { connection, from, hello, waits }, Some(data)) => {
+            drop(waits);
             // A stranger's connection ends here.
             if let Some(id) = session.handle_data_hello(now, from, &hello) {
                 data.admit(id, connection);
@@ -278,6 +320,26 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn twice_the_rate_and_a_second_of_it_are_allowed() {
+        let is_beyond = |elapsed: Nanos, payload_bytes, received_packets, duplicate_packets| {
+            let progress = Progress {
+                elapsed_ns: elapsed.0,
+                payload_bytes,
+                received_packets,
+                duplicate_packets,
+                ..Progress::default()
+            };
+            is_beyond(BitRate(8_000_000), &progress)
+        };
+        // 1 MB a second.
+        assert!(!is_beyond(Nanos::from_secs(1), 4_000_000, 4_000, 0));
+        assert!(is_beyond(Nanos::from_secs(1), 4_000_001, 0, 0), "TCP counts no packets");
+        assert!(!is_beyond(Nanos::from_secs(3), 4_000_001, 0, 0));
+        assert!(is_beyond(Nanos::from_secs(1), 1_000, 1, 4_000), "numbers that repeat");
+        assert!(!is_beyond(Nanos::ZERO, 0, 0, 0) && !is_beyond(Nanos::MAX, 1 << 50, 1, 1));
+    }
 
     #[test]
     fn intervals_begin_with_the_first_packet() {

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 
 use longhaul_rtt::Observed;
 use longhaul_tcp::proof::TCP_HELLO_BYTES;
+use longhaul_terms::MAX_STREAMS;
 use longhaul_wire::probe::HEADER_LEN;
 
 use crate::control::{ControlEvent, HasControl};
@@ -13,6 +14,9 @@ use crate::control::{ControlEvent, HasControl};
 /// Datagrams of the proof of a stream that wait for the driver at most. Anyone may send them, so the bound is one of memory alone: the driver
 /// takes them as fast as they come, and forged ones never use up the place of the client's.
 const PROOF_WAITING_MOST: usize = 256;
+
+/// Data connections that wait for the driver at most: all of a test, and as many of strangers. The driver may be writing a report.
+const CONNECTIONS_WAITING_MOST: usize = 4 * MAX_STREAMS as usize;
 
 /// What can happen to a test at one end.
 #[derive(Debug)]
@@ -23,8 +27,8 @@ pub(crate) enum Event {
     DataOpened,
     /// A datagram of the proof arrived on a stream. It waits until `waits` is dropped.
     Probe { stream: u8, from: SocketAddr, bytes: [u8; HEADER_LEN], waits: Arc<()> },
-    /// A data connection arrived, with its first bytes.
-    Connection { connection: TcpStream, from: SocketAddr, hello: [u8; TCP_HELLO_BYTES] },
+    /// A data connection arrived, with its first bytes. It waits until `waits` is dropped.
+    Connection { connection: TcpStream, from: SocketAddr, hello: [u8; TCP_HELLO_BYTES], waits: Arc<()> },
     /// Probes of a measurement of round trips were answered, or lost.
     Observed(Box<Observed>),
     /// This stream is sent: [`Data::stream_sent`](crate::data::Data::stream_sent).
@@ -64,6 +68,27 @@ impl ProofQueue {
     }
 }
 
+/// Hands data connections to the driver.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionQueue {
+    events: Sender<Event>,
+    waiting: Arc<()>,
+}
+
+impl ConnectionQueue {
+    pub(crate) fn new(events: &Sender<Event>) -> Self {
+        Self { events: events.clone(), waiting: Arc::default() }
+    }
+
+    /// Hands over a connection that began with `hello`, as long as few wait; else it is closed. `false`: the driver has ended.
+    pub(crate) fn hand_over(&self, connection: TcpStream, from: SocketAddr, hello: [u8; TCP_HELLO_BYTES]) -> bool {
+        let waits = Arc::clone(&self.waiting);
+        // The queue has one, and so has this connection.
+        let is_full = Arc::strong_count(&waits) > CONNECTIONS_WAITING_MOST + 1;
+        is_full || self.events.send(Event::Connection { connection, from, hello, waits }).is_ok()
+    }
+}
+
 impl From<ControlEvent> for Event {
     fn from(event: ControlEvent) -> Self {
         Self::Control(event)
@@ -98,5 +123,25 @@ mod tests {
         }
         probes.hand_over(from(peer), &[7; HEADER_LEN]);
         assert!(matches!(driver.try_recv(), Ok(Event::Probe { stream: 3, bytes: [7, ..], .. })));
+    }
+
+    /// Strangers connect while the driver writes a report.
+    #[test]
+    fn connections_wait_in_bounded_number() {
+        let (events, waiting) = channel();
+        let queue = ConnectionQueue::new(&events);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connection = || TcpStream::connect(address).unwrap();
+        for _ in 0..CONNECTIONS_WAITING_MOST + 50 {
+            let one = connection();
+            drop(listener.accept().unwrap());
+            assert!(queue.hand_over(one, address, [0; TCP_HELLO_BYTES]));
+        }
+        assert_eq!(waiting.try_iter().count(), CONNECTIONS_WAITING_MOST);
+        assert!(queue.hand_over(connection(), address, [0; TCP_HELLO_BYTES]), "there is room again");
+        assert_eq!(waiting.try_iter().count(), 1);
+        drop(waiting);
+        assert!(!queue.hand_over(connection(), address, [0; TCP_HELLO_BYTES]));
     }
 }

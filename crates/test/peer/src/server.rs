@@ -21,7 +21,7 @@ use longhaul_units::Nanos;
 use crate::control::random;
 use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
-use crate::event::Event;
+use crate::event::{ConnectionQueue, Event};
 use crate::listening::{self, Seat, Seats, Until, listen};
 use crate::tcp::data_hello;
 
@@ -69,7 +69,7 @@ struct Shared {
     seats: Arc<Seats<Event>>,
     admission: Mutex<Admission>,
     /// Where data connections go that arrive at the control port: the test that has its turn.
-    testing: Mutex<Option<Sender<Event>>>,
+    testing: Mutex<Option<ConnectionQueue>>,
     /// The sessions of measurements that run.
     measuring: Mutex<HashMap<MeasurementId, Held>>,
 }
@@ -102,7 +102,7 @@ impl Shared {
         work(&mut self.admission.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn testing(&self) -> MutexGuard<'_, Option<Sender<Event>>> {
+    fn testing(&self) -> MutexGuard<'_, Option<ConnectionQueue>> {
         self.testing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,7 +212,7 @@ fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Sh
         Err(_) => return true,
     };
     if let (Some(testing), Ok(connection)) = (&*shared.testing(), stream.try_clone()) {
-        let _ = testing.send(Event::Connection { connection, from, hello });
+        testing.hand_over(connection, from, hello);
     }
     true
 }
@@ -239,7 +239,7 @@ impl Serving<'_> {
     fn begin(&mut self) {
         self.seat.know();
         *self.tested = true;
-        *self.shared.testing() = Some(self.seat.sender.clone());
+        *self.shared.testing() = Some(ConnectionQueue::new(&self.seat.sender));
         if let Some(measurement) = self.session.measurement() {
             let held = Held { sender: self.seat.sender.clone(), turn: Arc::downgrade(&self.turn) };
             self.shared.measuring().insert(measurement, held);
@@ -297,6 +297,9 @@ impl Session for Serving<'_> {
     }
     fn handle_interrupt(&mut self, now: Nanos) {
         self.session.handle_shutdown(now);
+    }
+    fn handle_rate_passed(&mut self, now: Nanos) {
+        self.session.handle_rate_passed(now);
     }
     fn handle_connection_lost(&mut self, _: Nanos, error: SessionError) {
         self.session.handle_connection_lost(error);

@@ -32,6 +32,9 @@ fn own_path(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::/"))
 }
 
+/// Names that are tried for a group.
+const COPIES_MOST: u32 = 100;
+
 /// A control group of this process and its children, below the group that they came from. When the value is dropped, or its process is killed,
 /// they return to that group ([`crate::guard`]).
 #[derive(Debug)]
@@ -41,14 +44,19 @@ pub struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// Makes the group `PREFIXPID` and moves this process, with all of its threads, into it.
+    /// Makes the group `PREFIXPID`, or `PREFIXPID-N` where that is there, and moves this process, with all of its threads, into it.
     ///
     /// # Errors
     /// Without cgroup2, or where the caller may not make a group.
     pub fn enter(prefix: &str) -> io::Result<Self> {
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let before = root()?.join(own_path(&groups).unwrap_or_default());
-        let folder = before.join(format!("{prefix}{}", std::process::id()));
+        let name = |copy| {
+            format!("{prefix}{}{}", std::process::id(), if copy == 0 { String::new() } else { format!("-{copy}") })
+        };
+        // Another namespace of processes has the same numbers: a group that is there is another command's.
+        let free = (0..COPIES_MOST).map(|copy| before.join(name(copy))).find(|folder| !folder.exists());
+        let folder = free.ok_or(io::ErrorKind::AlreadyExists)?;
         let setting = Setting::group(&folder, &before)?;
         let changed = Changed::apply(vec![setting], Vec::new()).map_err(|(_, error)| error)?;
         Ok(Self { folder, _changed: changed })

@@ -19,7 +19,7 @@ use longhaul_tcp::proof::{MAGIC, TCP_HELLO_BYTES, TcpStreamId};
 use longhaul_units::Nanos;
 
 use crate::data::Source;
-use crate::event::Event;
+use crate::event::{ConnectionQueue, Event};
 
 /// How long a connection may take: TCP's second retransmission of a SYN comes after 3 s (RFC 6298), and the session waits for 20.
 const CONNECT_PATIENCE: Nanos = Nanos::from_secs(12);
@@ -129,10 +129,10 @@ impl Accepting {
         let failed = |error: io::Error| SessionError::new("data_socket", error.to_string(), "");
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();
-        let (stopped, events) = (Arc::clone(&stop), events.clone());
+        let (stopped, queue) = (Arc::clone(&stop), ConnectionQueue::new(events));
         let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16 };
         let work = move || {
-            let _ = accept(&listener, from, &stopped, &events);
+            let _ = accept(&listener, from, &stopped, &queue);
         };
         Builder::new().name("accept".into()).spawn(work).map_err(failed)?;
         Ok(Self { port, stop })
@@ -197,7 +197,7 @@ struct Newcomer {
 }
 
 /// Accepts connections of `expected` and reads their first bytes, until `stop`. One too many displaces the oldest.
-fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, events: &Sender<Event>) -> io::Result<()> {
+fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, queue: &ConnectionQueue) -> io::Result<()> {
     let poller = Poller::new()?;
     poller.add(listener, 0)?;
     let mut newcomers: Vec<Newcomer> = Vec::new();
@@ -233,7 +233,7 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, events:
                     let Newcomer { stream, from, bytes, .. } = newcomer;
                     poller.remove(&stream)?;
                     stream.set_nonblocking(false)?;
-                    if events.send(Event::Connection { connection: stream, from, hello: bytes }).is_err() {
+                    if !queue.hand_over(stream, from, bytes) {
                         return Ok(());
                     }
                 }
