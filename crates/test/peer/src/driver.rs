@@ -103,7 +103,7 @@ pub(crate) fn drive(
     let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
-    let mut rate_look = Nanos::ZERO;
+    let (mut rate_look, mut streams) = (Nanos::ZERO, 0);
     // The control connection broke when it was written to: nothing is sent any more.
     let mut lost = false;
     loop {
@@ -134,7 +134,7 @@ pub(crate) fn drive(
                 }
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
-                    receiving = plan.receives;
+                    (receiving, streams) = (plan.receives, plan.parameters.kind().streams());
                     interval = plan.parameters.kind().interval_ns().map(|every| Interval::new(now, Nanos(every)));
                     match kinds::open(Opening { plan, place, events: sender }) {
                         Ok(opened) => {
@@ -219,7 +219,7 @@ pub(crate) fn drive(
             && now >= rate_look
         {
             rate_look = now + RATE_LOOK;
-            if is_beyond(cap, &data.progress()) {
+            if is_beyond(cap, streams, &data.progress()) {
                 session.handle_rate_passed(now);
                 continue;
             }
@@ -263,9 +263,11 @@ fn transmit(control: &mut Control, lost: &mut bool, session: &mut impl Session) 
     *lost
 }
 
-/// Whether more arrived than twice `cap` allows, and a second of it: then the client does not keep the rate that it was granted.
-fn is_beyond(cap: BitRate, progress: &Progress) -> bool {
-    let allowed = 2 * u128::from(cap.0) * (u128::from(progress.elapsed_ns) + 1_000_000_000) / 1_000_000_000;
+/// Whether more arrived than twice `cap` allows, a second of it, and what TCP sends before it is paced (ten segments of 64 KiB at most, RFC 6928,
+/// to each of `streams`): then the client does not keep the rate that it was granted.
+fn is_beyond(cap: BitRate, streams: u8, progress: &Progress) -> bool {
+    let paced = 2 * u128::from(cap.0) * (u128::from(progress.elapsed_ns) + 1_000_000_000) / 1_000_000_000;
+    let allowed = paced + u128::from(streams) * (8 << 20);
     let copies = (progress.payload_bytes / progress.received_packets.max(1)).saturating_mul(progress.duplicate_packets);
     (u128::from(progress.payload_bytes) + u128::from(copies)) * 8 > allowed
 }
@@ -331,13 +333,14 @@ mod tests {
                 duplicate_packets,
                 ..Progress::default()
             };
-            is_beyond(BitRate(8_000_000), &progress)
+            is_beyond(BitRate(8_000_000), 2, &progress)
         };
-        // 1 MB a second.
-        assert!(!is_beyond(Nanos::from_secs(1), 4_000_000, 4_000, 0));
-        assert!(is_beyond(Nanos::from_secs(1), 4_000_001, 0, 0), "TCP counts no packets");
-        assert!(!is_beyond(Nanos::from_secs(3), 4_000_001, 0, 0));
-        assert!(is_beyond(Nanos::from_secs(1), 1_000, 1, 4_000), "numbers that repeat");
+        // 1 MB a second, and 1 MiB a stream.
+        let most = 4_000_000 + (2 << 20);
+        assert!(!is_beyond(Nanos::from_secs(1), most, 4_000, 0));
+        assert!(is_beyond(Nanos::from_secs(1), most + 1, 0, 0), "TCP counts no packets");
+        assert!(!is_beyond(Nanos::from_secs(3), most + 1, 0, 0));
+        assert!(is_beyond(Nanos::from_secs(1), 1_000, 1, most / 1_000), "numbers that repeat");
         assert!(!is_beyond(Nanos::ZERO, 0, 0, 0) && !is_beyond(Nanos::MAX, 1 << 50, 1, 1));
     }
 
