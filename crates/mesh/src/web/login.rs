@@ -43,7 +43,7 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 impl Login {
-    /// The token of this coordinator, made and printed where there is none.
+    /// The token of this coordinator, made where there is none, and then shown on a terminal.
     pub(super) fn new(folder: &Folder, public: bool, encrypted: bool) -> Result<Self, Failure> {
         if !folder.has(FILE) {
             let token = digits()?;
