@@ -1,6 +1,7 @@
 //! Programs of a lab whose process was killed: they keep its namespaces and addresses alive.
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::{NamespaceId, NetNamespace};
@@ -11,10 +12,16 @@ use crate::programs::{self, ProgramsError};
 const MARK: &str = "longhaul lab ";
 
 /// The alias by which the namespaces of lab `name`, which this process holds, are known. It lives exactly as long as the
-/// namespace, and says whose it is: the process's number and when it started, as numbers are used again.
+/// namespace, and says whose it is: the process's number, when it started, as numbers are used again, and the PID namespace
+/// in which it has that number.
 pub(crate) fn mark(name: &str) -> String {
     let pid = std::process::id();
-    format!("{MARK}{name} {pid} {}", started(pid).unwrap_or_default())
+    format!("{MARK}{name} {pid} {} {}", started(pid).unwrap_or_default(), pid_namespace())
+}
+
+/// The inode of the caller's PID namespace; 0 where `/proc` is none of it.
+fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
 /// When process `pid` started, in the kernel's ticks since boot (proc_pid_stat(5), field 22); `None` where there is none, or
@@ -36,7 +43,7 @@ pub struct Orphan {
 }
 
 /// Namespaces of this user's labs in which programs run though the process that held the lab has ended. Another user can give his own
-/// namespace any mark.
+/// namespace any mark. Of a lab of another PID namespace nobody here can say whether its process has ended: it is none of these.
 ///
 /// # Errors
 /// Where `/proc` cannot be read.
@@ -72,7 +79,7 @@ impl Orphan {
 /// The lab whose mark the current namespace bears, where its process has ended.
 fn abandoned_lab() -> Option<String> {
     let alias = Netlink::open().ok()?.link_by_name("lo").ok()?.alias?;
-    let [name, pid, start] = alias.strip_prefix(MARK)?.split(' ').collect::<Vec<_>>()[..] else { return None };
-    let (pid, start): (u32, u64) = (pid.parse().ok()?, start.parse().ok()?);
-    (started(pid) != Some(start)).then(|| name.to_owned())
+    let [name, pid, start, within] = alias.strip_prefix(MARK)?.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let (pid, start, within): (u32, u64, u64) = (pid.parse().ok()?, start.parse().ok()?, within.parse().ok()?);
+    (within == pid_namespace() && started(pid) != Some(start)).then(|| name.to_owned())
 }

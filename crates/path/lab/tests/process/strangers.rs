@@ -1,11 +1,35 @@
-//! What another user does in namespaces of his own.
+//! What looks like a killed lab and is none.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_lab::orphans;
 
 use crate::common::until;
+
+/// A program in namespaces that `command` makes, with the mark of a killed lab `name` of these.
+fn marked(name: &str, command: &[&str]) -> Child {
+    let number = "$(stat -Lc %i /proc/self/ns/pid)";
+    let mark = format!("ip link set lo alias \"longhaul lab {name} 4194000 1 {number}\" && exec sleep 60");
+    let (program, arguments) = command.split_first().unwrap();
+    Command::new(program).args(arguments).args(["sh", "-c", &mark]).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Whether the network namespace of `process` has its mark.
+fn is_marked(process: &Child) -> bool {
+    let link = || Netlink::open().ok()?.link_by_name("lo").ok()?.alias;
+    NetNamespace::of_process(process.id()).is_ok_and(|namespace| matches!(namespace.enter(link), Ok(Some(_))))
+}
+
+fn is_orphan(name: &str) -> bool {
+    orphans::find().unwrap().iter().any(|orphan| orphan.lab == name)
+}
+
+fn end(mut process: Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
 
 /// He marks it as what a killed lab has left. It is his: root's `lab down` must not end the programs in it.
 #[test]
@@ -15,46 +39,31 @@ fn a_mark_in_another_users_namespace_makes_no_orphan() {
         return;
     }
     let name = format!("mine-{}", std::process::id());
-    let marked = |user: &[&str]| {
-        let mark = format!("ip link set lo alias 'longhaul lab {name} 4194000 1' && exec sleep 60");
-        let (program, before) = user.split_first().unwrap();
-        let child = Command::new(program).args(before).args(["sh", "-c", &mark]).stderr(Stdio::piped()).spawn();
-        child.unwrap()
-    };
-    let found = || orphans::find().unwrap().iter().any(|orphan| orphan.lab == name);
-    let mut theirs = marked(&[
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--net",
-    ]);
-    let pid = theirs.id();
-    let alias = || {
-        let namespace = NetNamespace::of_process(pid).ok()?;
-        let link = || longhaul_kernel::link::Netlink::open().ok()?.link_by_name("lo").ok()?.alias;
-        namespace.enter(link).ok()?
-    };
+    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let mut theirs = marked(&name, &[&nobody[..], &["unshare", "--user", "--map-root-user", "--net"]].concat());
     let mut is_there = false;
     until("the mark, or that there are no user namespaces", || {
-        is_there = alias().is_some();
+        is_there = is_marked(&theirs);
         is_there || theirs.try_wait().unwrap().is_some()
     });
     if !is_there {
         longhaul_testing::skipped!("users may have no namespaces here");
         return;
     }
-    assert!(!found());
-    theirs.kill().unwrap();
-    theirs.wait().unwrap();
+    assert!(!is_orphan(&name));
+    end(theirs);
     // The same of this user is one.
-    let mut own = marked(&["unshare", "--net"]);
-    until("the own mark", &found);
-    own.kill().unwrap();
-    own.wait().unwrap();
+    let own = marked(&name, &["unshare", "--net"]);
+    until("the own mark", || is_orphan(&name));
+    end(own);
+}
+
+/// The number of its process is one of that PID namespace: here it says nothing of whether the lab runs.
+#[test]
+fn a_lab_of_another_pid_namespace_is_no_orphan() {
+    let name = format!("inner-{}", std::process::id());
+    let inner = marked(&name, &["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    until("the mark", || is_marked(&inner));
+    assert!(!is_orphan(&name));
+    end(inner);
 }

@@ -67,7 +67,7 @@ pub enum Verdict {
     Reappeared,
     /// It does not.
     DidNotReappear,
-    /// A point was not run, or not measured.
+    /// A point was not run, or not measured, or two that are compared have nothing, as where neither lost a packet.
     NotDecided,
 }
 
@@ -93,12 +93,16 @@ impl Value {
         Self { at: mean.mean, half: mean.half_width }
     }
 
-    /// The quotient of two means, with the interval of independent errors. Over zero it is beyond every bound.
-    fn ratio(one: Mean, other: Mean) -> Self {
-        let at = if other.mean == 0.0 && one.mean == 0.0 { 1.0 } else { one.mean / other.mean };
+    /// The quotient of two means, with the interval of independent errors. Over zero it is beyond every bound; of nothing to
+    /// nothing there is none.
+    fn ratio(one: Mean, other: Mean) -> Option<Self> {
+        if other.mean == 0.0 && one.mean == 0.0 {
+            return None;
+        }
+        let at = one.mean / other.mean;
         let share = |mean: Mean| Some(mean.half_width? / mean.mean.abs().max(f64::MIN_POSITIVE));
         let half = share(one).zip(share(other)).map(|(a, b)| at.abs() * a.hypot(b));
-        Self { at, half: half.filter(|half| half.is_finite()) }
+        Some(Self { at, half: half.filter(|half| half.is_finite()) })
     }
 
     /// Whether it lies between the bounds, and whether its whole interval says so.
@@ -142,10 +146,16 @@ impl Asked {
             };
             means.push((name, mean, point));
         }
-        let values: Vec<Value> = match self.relation {
+        let values: Option<Vec<Value>> = match self.relation {
             Relation::FallsBy(_) => means.windows(2).map(|pair| Value::ratio(pair[0].1, pair[1].1)).collect(),
             Relation::Ratio(..) => means[1..].iter().map(|(_, other, _)| Value::ratio(means[0].1, *other)).collect(),
-            Relation::Within(..) => means.iter().map(|(_, mean, _)| Value::of(*mean)).collect(),
+            Relation::Within(..) => Some(means.iter().map(|(_, mean, _)| Value::of(*mean)).collect()),
+        };
+        let doubtful = means.iter().any(|(_, _, point)| point.doubtful);
+        let Some(values) = values else {
+            let means = means.iter().map(|(name, mean, _)| format!("{name}: {}", readable(&self.quantity, *mean)));
+            let why = means.chain(["nothing to compare".to_owned()]).collect::<Vec<_>>().join("; ");
+            return found(Verdict::NotDecided, (false, doubtful), why);
         };
         let (least, most) = match self.relation {
             Relation::FallsBy(least) => (Some(least), None),
@@ -153,7 +163,6 @@ impl Asked {
         };
         let judged: Vec<(bool, bool)> = values.iter().map(|value| value.between(least, most)).collect();
         let holds = judged.iter().all(|(holds, _)| *holds);
-        let doubtful = means.iter().any(|(_, _, point)| point.doubtful);
         // One that surely fails is enough to say that it does not hold.
         let sure = !doubtful
             && if holds {
@@ -342,6 +351,22 @@ mod tests {
         left_out.points[1].1 = None;
         let found = judged(&left_out, &sizes);
         assert_eq!((found.verdict, found.why.as_str()), (Verdict::NotDecided, "s, 1 was not run"));
+    }
+
+    /// Where neither point lost a packet, neither lost more.
+    #[test]
+    fn of_nothing_and_nothing_no_ratio_is_told() {
+        let nothing = series(&[&[0.0, 0.0], &[0.0, 0.0], &[1.0, 1.0]]);
+        for relation in [Relation::FallsBy(1.0), Relation::Ratio(Some(0.9), Some(1.1))] {
+            let found = judged(&asked(relation, 2), &nothing);
+            let why = "s, 0: 0 ± 0; s, 1: 0 ± 0; nothing to compare";
+            assert_eq!((found.verdict, found.sure, found.why.as_str()), (Verdict::NotDecided, false, why));
+        }
+        // That each is small is decided all the same, and so is what nothing is beside something.
+        assert_eq!(judged(&asked(Relation::Within(None, Some(1.0)), 2), &nothing).verdict, Verdict::Reappeared);
+        let mut reversed = asked(Relation::FallsBy(1.0), 2);
+        reversed.points[0].1 = Some((0, 2));
+        assert_eq!(judged(&reversed, &nothing).verdict, Verdict::Reappeared);
     }
 
     /// A doubtful point proves nothing: neither the sentence nor the list says more than that it was seen there.
