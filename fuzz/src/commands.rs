@@ -91,12 +91,14 @@ pub fn compare(input: &[u8]) {
     run(&["profile", "--json", &a]);
 }
 
-/// Samples of `longhaul tcp -o` for `longhaul profile`.
+/// Samples of `longhaul tcp -o` and probes of `longhaul rtt -o` for `longhaul profile`.
 pub fn profile(input: &[u8]) {
-    let folder = path("tcp");
-    fs::create_dir_all(&folder).expect("memory");
-    fs::write(Path::new(&folder).join("samples.parquet"), input).expect("memory");
-    run(&["profile", &folder]);
+    for (folder, name) in [("tcp", "samples.parquet"), ("rtt", "probes-00000.parquet")] {
+        let folder = path(folder);
+        fs::create_dir_all(&folder).expect("memory");
+        fs::write(Path::new(&folder).join(name), input).expect("memory");
+        run(&["profile", &folder]);
+    }
 }
 
 /// A file for `longhaul convert`, to each form; and as a file of a spool, whose folder is read otherwise.

@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
+use longhaul_captures::pcapng::{Interface, Writer};
+use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_rtt::probe_log::{About, ProbeRow, SCHEMA, write_segment};
 use longhaul_rtt::{ChangedWay, OwnRoute, PathChange};
 
@@ -11,6 +14,15 @@ use crate::common::{longhaul, root};
 
 const BEGAN_NS: i64 = 1_700_000_000_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
+
+/// What `longhaul profile` prints in the memory that SECURITY.md names.
+fn in_little_memory(arguments: &[&str]) -> String {
+    let mut limited = Command::new("prlimit");
+    limited.arg("--as=536870912").arg(env!("CARGO_BIN_EXE_longhaul")).arg("profile").args(arguments);
+    let output = limited.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
 /// A minute of probes each 10 ms, whose route changes after 20 s, which takes 3 ms longer, and whose way back changes after 40 s, which does not.
 fn write_log(folder: &Path) {
@@ -77,4 +89,69 @@ fn a_folder_of_tcp_with_hostile_samples_is_refused() {
         }
     }
     assert!(tried > 0);
+}
+
+/// Probes that are like each other take a bit of a log.
+#[test]
+fn a_log_of_very_many_probes_takes_little_memory() {
+    let folder = Folder::new("profile-many");
+    let log = folder.file("log");
+    std::fs::create_dir(&log).unwrap();
+    let about = About { schema: SCHEMA.into(), host: "far".into(), interval_ns: 1_000_000, ..About::default() };
+    let rows = |first: u64| -> Vec<ProbeRow> {
+        let row = |sequence: u64| ProbeRow {
+            sequence,
+            payload_bytes: 64,
+            sent_ns: BEGAN_NS + sequence as i64 * 1_000_000,
+            rtt_ns: Some(20_000_000),
+            ..ProbeRow::default()
+        };
+        (first..first + 250_000).map(row).collect()
+    };
+    for number in 0..10 {
+        let file = File::create(Path::new(&log).join(format!("probes-{number:05}.parquet"))).unwrap();
+        write_segment(file, &about, &rows(number * 250_000)).unwrap();
+    }
+    let said = in_little_memory(&[&log, "-o", &folder.file("copy.toml")]);
+    assert!(said.contains("what came later: the first 2"), "{said}");
+}
+
+/// A packet of a capture can stand for 1,819 that the sender's host had cut: 2 million in a file of 300 KB.
+#[test]
+fn captures_of_very_many_packets_take_little_memory() {
+    const SEGMENTS: u16 = 1_819;
+    const SEGMENT_BYTES: u16 = 36;
+    let folder = Folder::new("profile-captures");
+    let file = folder.file("near.pcapng");
+    let mut interface = Interface::default();
+    interface.link = LinkType::RawIp;
+    let mut writer = Writer::new(File::create(&file).unwrap(), "test", &[interface]).unwrap();
+    for number in 0..1_400_u32 {
+        let payload = SEGMENTS * SEGMENT_BYTES;
+        for backward in [false, true] {
+            let mut snippet = vec![0x45, 0];
+            snippet.extend((40 + payload).to_be_bytes());
+            snippet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+            let (from, to) = if backward { (2, 1) } else { (1, 2) };
+            snippet.extend([10, 0, 0, from, 10, 0, 0, to, 4, from, 4, to]);
+            snippet.extend(number.wrapping_mul(payload.into()).to_be_bytes());
+            snippet.extend([0, 0, 0, 1, 0x50, 0x10, 0, 9, 0, 0, 0, 0]);
+            let record = Record {
+                at_ns: BEGAN_NS + i64::from(number) * 1_000_000 + i64::from(backward) * 500_000,
+                interface: 0,
+                direction: InterfaceDirection::Unknown,
+                link: LinkType::RawIp,
+                frame_len: 40 + u32::from(payload),
+                gso_segs: SEGMENTS,
+                gso_size: SEGMENT_BYTES,
+                snippet: &snippet,
+            };
+            writer.write(&record, "").unwrap();
+        }
+    }
+    drop(writer);
+    let far = folder.file("far.pcapng");
+    std::fs::copy(&file, &far).unwrap();
+    let said = in_little_memory(&["--same-clock", &file, &far, "-o", &folder.file("copy.toml")]);
+    assert!(said.contains("what passed later: the first "), "{said}");
 }

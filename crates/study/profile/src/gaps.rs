@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_rtt::{Gap, GapReason};
+use longhaul_rtt::{Gap, GapReason, within_times};
 
 use crate::probes::Probes;
 
@@ -30,7 +30,7 @@ impl Probes {
                 }
             }
             before = shown_ns;
-            row.sent_ns = shown_ns.saturating_sub(set_ns);
+            row.sent_ns = within_times(shown_ns.saturating_sub(set_ns));
             kept.push(row);
         }
         self.rows = kept;

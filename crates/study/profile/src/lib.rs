@@ -27,7 +27,7 @@ pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use netem::Netem;
 pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
 pub use ping::{PingError, read_ping};
-pub use probes::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
+pub use probes::{LossesSeen, Passage, Probe, Probes, probes_most};
 pub use simulate::{simulate, simulate_ways};
 pub use verify::{Lateness, Verification, VerifiedWay, WayName, verify, verify_measured};
 pub use way_changes::WayChange;

@@ -582,7 +582,8 @@ fn ways(probes: &Probes, same_clock: bool) -> (Split, Option<ClockFit>, [Samples
         return (Split::RoundTrips, None, [Vec::new(), Vec::new()]);
     }
     let forward: Vec<(i64, i64)> = stamped.iter().map(|at| (at.row.sent_ns, at.forward_ns)).collect();
-    let backward: Vec<(i64, i64)> = stamped.iter().map(|at| (at.row.sent_ns, -at.backward_ns)).collect();
+    let backward: Vec<(i64, i64)> =
+        stamped.iter().map(|at| (at.row.sent_ns, at.backward_ns.saturating_neg())).collect();
     let fit = clocks::fit(&forward, &backward);
     let (split, fit) = if same_clock { (Split::OneClock, None) } else { (Split::ShortestHalved, Some(fit)) };
     let offset = |at: i64| fit.as_ref().map_or(0.0, |fit| fit.offset_at(at));

@@ -1,6 +1,6 @@
 //! The output of `ping`: of iputils, BusyBox, macOS and the BSDs.
 
-use crate::probes::{PROBES_MAX, Probe, Probes};
+use crate::probes::{Probe, Probes, probes_most};
 
 /// Notes about lines that make no sense; more are only counted.
 const NOTES_MAX: usize = 8;
@@ -21,8 +21,8 @@ pub enum PingError {
     #[error("no line has the form of an answer, such as `64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=9.87 ms`")]
     NoAnswers,
     /// More probes than are read.
-    #[error("more than {PROBES_MAX} probes")]
-    TooMany,
+    #[error("more than {0} probes")]
+    TooMany(usize),
 }
 
 /// Reads the output of `ping`. `interval_ns`: between probes; `None`: from `-D` stamps or the summary, else 1 s, which is noted.
@@ -31,9 +31,9 @@ pub enum PingError {
 /// middle gives what its whole lines say.
 ///
 /// # Errors
-/// Where no line is an answer, or there are more probes than [`PROBES_MAX`].
+/// Where no line is an answer, or there are more probes than [`probes_most`] says.
 pub fn read_ping(text: &str, interval_ns: Option<u64>) -> Result<Probes, PingError> {
-    let mut reader = Reader::default();
+    let mut reader = Reader { most: probes_most(text.len() as u64), ..Reader::default() };
     for (index, line) in text.split_inclusive('\n').enumerate() {
         reader.line(index + 1, line)?;
     }
@@ -42,6 +42,8 @@ pub fn read_ping(text: &str, interval_ns: Option<u64>) -> Result<Probes, PingErr
 
 #[derive(Default)]
 struct Reader {
+    /// Probes that are read.
+    most: usize,
     /// By unwrapped sequence number less the first one's.
     rows: Vec<Option<Probe>>,
     first: Option<u64>,
@@ -99,8 +101,8 @@ impl Reader {
             return Ok(());
         }
         let index = (sequence - first) as usize;
-        if index >= PROBES_MAX {
-            return Err(PingError::TooMany);
+        if index >= self.most {
+            return Err(PingError::TooMany(self.most));
         }
         if index >= self.rows.len() {
             self.rows.resize(index + 1, None);
@@ -131,8 +133,8 @@ impl Reader {
         let ahead = if first <= 1024 { first.saturating_sub(1) as usize } else { 0 };
         let known = self.rows.len() + ahead;
         let tail = self.transmitted.map_or(0, |sent| sent.saturating_sub(known as u64).min(self.most_lost())) as usize;
-        if known + tail > PROBES_MAX {
-            return Err(PingError::TooMany);
+        if known + tail > self.most {
+            return Err(PingError::TooMany(self.most));
         }
         if self.transmitted.is_none() {
             self.note("there is no summary: probes lost after the last answer are not counted".into());

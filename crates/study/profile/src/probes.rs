@@ -3,8 +3,14 @@
 use longhaul_flows::compare::clocks::ClockFit;
 use longhaul_rtt::PathChange;
 
-/// The most probes that are read: two days of 10 ms probes, 1 GB of memory.
-pub const PROBES_MAX: usize = 20_000_000;
+/// The most probes that are read of a source of `bytes` bytes: five hours of 10 ms probes whatever its length, as many more as such a
+/// length has room for, and two days of them in all. Each takes some 200 bytes of memory.
+pub fn probes_most(bytes: u64) -> usize {
+    const SURE: u64 = 2_000_000;
+    const MOST: u64 = 20_000_000;
+    const BYTES_OF_A_PROBE: u64 = 4;
+    (SURE + bytes / BYTES_OF_A_PROBE).min(MOST) as usize
+}
 
 /// One probe and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,5 +131,8 @@ fn paired([forward, backward]: &[Vec<Passage>; 2]) -> Vec<Probe> {
         let (forward_ns, backward_ns) = (Some(there as i64), Some(*back as i64));
         Some(Probe { rtt_ns: Some((there + back).max(0.0) as u64), forward_ns, backward_ns, ..plain })
     };
-    forward.iter().filter_map(row).collect()
+    // As many as there can be at once: a vector that grows takes twice as much.
+    let mut rows = Vec::with_capacity(forward.len());
+    rows.extend(forward.iter().filter_map(row));
+    rows
 }

@@ -87,6 +87,35 @@ impl Interval {
 /// How often a server looks whether more arrives than its cap allows.
 const RATE_LOOK: Nanos = Nanos::from_millis(500);
 
+/// A server's watch over what arrives, from the moment when the data part is open.
+#[derive(Debug)]
+struct RateWatch {
+    cap: BitRate,
+    streams: u8,
+    /// When to look next.
+    look: Nanos,
+    /// When there was something for the first time.
+    began: Option<Nanos>,
+}
+
+impl RateWatch {
+    fn new(cap: BitRate, streams: u8) -> Self {
+        Self { cap, streams, look: Nanos::ZERO, began: None }
+    }
+
+    /// Whether the client sends faster than it was granted, now that `bytes` were read in all: twice as much as the cap allows, a second of it,
+    /// and what TCP sends before it is paced (ten segments of 64 KiB at most, RFC 6928, to each stream) is none of that.
+    fn is_beyond(&mut self, now: Nanos, bytes: u64) -> bool {
+        self.look = now + RATE_LOOK;
+        if bytes == 0 {
+            return false;
+        }
+        let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
+        let paced = 2 * u128::from(self.cap.0) * (u128::from(elapsed.0) + 1_000_000_000) / 1_000_000_000;
+        u128::from(bytes) * 8 > paced + u128::from(self.streams) * (8 << 20)
+    }
+}
+
 /// Drives `session` to its end. Calls `live` with the progress of either receiver.
 ///
 /// # Errors
@@ -103,7 +132,7 @@ pub(crate) fn drive(
     let mut interval: Option<Interval> = None;
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
-    let (mut rate_look, mut streams) = (Nanos::ZERO, 0);
+    let mut rate: Option<RateWatch> = None;
     // The control connection broke when it was written to: nothing is sent any more.
     let mut lost = false;
     loop {
@@ -134,7 +163,8 @@ pub(crate) fn drive(
                 }
                 Output::RequestAdmission { longest } => session.handle_admission(now, Some(longest)),
                 Output::OpenData(plan) => {
-                    (receiving, streams) = (plan.receives, plan.parameters.kind().streams());
+                    receiving = plan.receives;
+                    rate = place.rate_cap().map(|cap| RateWatch::new(cap, plan.parameters.kind().streams()));
                     interval = plan.parameters.kind().interval_ns().map(|every| Interval::new(now, Nanos(every)));
                     match kinds::open(Opening { plan, place, events: sender }) {
                         Ok(opened) => {
@@ -215,14 +245,12 @@ pub(crate) fn drive(
                 continue;
             }
         }
-        if let (true, Some(cap), Some(data)) = (receiving, place.rate_cap(), &data)
-            && now >= rate_look
+        if let (Some(rate), Some(data)) = (&mut rate, &data)
+            && now >= rate.look
+            && rate.is_beyond(now, data.read_bytes())
         {
-            rate_look = now + RATE_LOOK;
-            if is_beyond(cap, streams, &data.progress()) {
-                session.handle_rate_passed(now);
-                continue;
-            }
+            session.handle_rate_passed(now);
+            continue;
         }
         let mut until = session.poll_timeout().unwrap_or(Nanos::MAX);
         if until <= now {
@@ -235,8 +263,8 @@ pub(crate) fn drive(
         if let (true, Some(interval)) = (receiving, &interval) {
             until = until.min(interval.look);
         }
-        if receiving && place.rate_cap().is_some() {
-            until = until.min(rate_look);
+        if let (Some(rate), Some(_)) = (&rate, &data) {
+            until = until.min(rate.look);
         }
         // No wait is longer than a minute, as times have a greatest value.
         let wait = until.saturating_sub(now).min(Nanos::from_secs(60));
@@ -261,15 +289,6 @@ fn transmit(control: &mut Control, lost: &mut bool, session: &mut impl Session) 
         session.handle_connection_lost(monotonic(), SessionError::new("control_lost", error.to_string(), ""));
     }
     *lost
-}
-
-/// Whether more arrived than twice `cap` allows, a second of it, and what TCP sends before it is paced (ten segments of 64 KiB at most, RFC 6928,
-/// to each of `streams`): then the client does not keep the rate that it was granted.
-fn is_beyond(cap: BitRate, streams: u8, progress: &Progress) -> bool {
-    let paced = 2 * u128::from(cap.0) * (u128::from(progress.elapsed_ns) + 1_000_000_000) / 1_000_000_000;
-    let allowed = paced + u128::from(streams) * (8 << 20);
-    let copies = (progress.payload_bytes / progress.received_packets.max(1)).saturating_mul(progress.duplicate_packets);
-    (u128::from(progress.payload_bytes) + u128::from(copies)) * 8 > allowed
 }
 
 fn handle(event: Event, session: &mut impl Session, control: &mut Control, data: Option<&mut (dyn Data + 'static)>) {
@@ -325,23 +344,18 @@ mod tests {
 
     #[test]
     fn twice_the_rate_and_a_second_of_it_are_allowed() {
-        let is_beyond = |elapsed: Nanos, payload_bytes, received_packets, duplicate_packets| {
-            let progress = Progress {
-                elapsed_ns: elapsed.0,
-                payload_bytes,
-                received_packets,
-                duplicate_packets,
-                ..Progress::default()
-            };
-            is_beyond(BitRate(8_000_000), 2, &progress)
-        };
+        let new = || RateWatch::new(BitRate(8_000_000), 2);
+        let seconds = Nanos::from_secs;
         // 1 MB a second, and 1 MiB a stream.
         let most = 4_000_000 + (2 << 20);
-        assert!(!is_beyond(Nanos::from_secs(1), most, 4_000, 0));
-        assert!(is_beyond(Nanos::from_secs(1), most + 1, 0, 0), "TCP counts no packets");
-        assert!(!is_beyond(Nanos::from_secs(3), most + 1, 0, 0));
-        assert!(is_beyond(Nanos::from_secs(1), 1_000, 1, most / 1_000), "numbers that repeat");
-        assert!(!is_beyond(Nanos::ZERO, 0, 0, 0) && !is_beyond(Nanos::MAX, 1 << 50, 1, 1));
+        let mut watch = new();
+        assert!(!watch.is_beyond(seconds(1_000), 0), "the time begins with the first byte");
+        assert!(!watch.is_beyond(seconds(2_000), 1));
+        assert!(!watch.is_beyond(seconds(2_001), most));
+        assert!(watch.is_beyond(seconds(2_001), most + 1));
+        assert!(!watch.is_beyond(seconds(2_003), most + 1));
+        assert!(new().is_beyond(seconds(1), most), "at once");
+        assert!(!watch.is_beyond(Nanos::MAX, 1 << 50));
     }
 
     #[test]

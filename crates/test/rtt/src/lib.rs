@@ -32,6 +32,7 @@ pub use hops::{
     HopAccount, HopAddress, HopAnswer, HopPlace, HopRtt, HopsParameters, HopsResult, LEAST_ROUND, MOST_HOPS, OfHop,
     RouteChange,
 };
+pub use longhaul_captures::packet::within_times;
 pub use observed::{Ended, Observed};
 pub use over_time::{OverTime, Stretch, StretchRtt};
 pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};

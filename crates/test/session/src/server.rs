@@ -319,7 +319,8 @@ impl ServerSession {
 
     /// More arrives than this server allows: the client does not keep the rate that it was granted.
     pub fn handle_rate_passed(&mut self, now: Nanos) {
-        if let State::Running { .. } = self.state {
+        // Before the test begins the data part is open, too.
+        if let State::Running { .. } | State::Proving { .. } = self.state {
             let error = "more than twice the rate that this server allows arrived";
             self.line.fail(now, SessionError::new("rate_passed", error, "send at the rate that was granted"));
             self.clean_up();

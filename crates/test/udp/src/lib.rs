@@ -17,7 +17,7 @@ mod report;
 mod result;
 mod watched;
 
-pub use parameters::{MAX_PAYLOAD_BYTES, Pace, Timestamps, UdpParameters};
+pub use parameters::{MAX_PAYLOAD_BYTES, Pace, SLOT_BYTES, Timestamps, UdpParameters};
 pub use receive_settings::ReceiveSettings;
 pub use report::{Binding, UdpEndReport, UdpReceiverReport, UdpSenderReport};
 pub use result::{MAX_LISTED_LOSSES, UdpAssembled, UdpBuffers, UdpLossReason, UdpResult, UdpStreamResult, attribution};

@@ -13,6 +13,10 @@ use longhaul_terms::{
 
 /// Longest payload: what IPv4 allows (65,535 less 20 and 8). IPv6 could take 20 bytes more.
 pub const MAX_PAYLOAD_BYTES: u32 = 65_507;
+
+/// A reader's room for the longest datagram, and for as many as GRO joins, bytes.
+pub const SLOT_BYTES: usize = 65_536;
+
 /// A UDP test. Rates and amounts are of payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -191,6 +195,16 @@ impl UdpParameters {
         // An entry of the account for so many packets, and one of those that were dropped here.
         let entries = self.packets_most().div_ceil(1 << 16).saturating_mul(2 * ENTRY_BYTES as u64);
         entries.saturating_mul(self.streams.into())
+    }
+
+    /// Packets that the reader of each stream takes in one call: 32, and fewer where more than 4 streams share the memory.
+    pub fn slots(&self) -> usize {
+        usize::clamp(128 / usize::from(self.streams.max(1)), 8, 32)
+    }
+
+    /// The memory of the readers of all streams.
+    pub fn readers_bytes(&self) -> u64 {
+        (self.slots() * SLOT_BYTES) as u64 * u64::from(self.streams)
     }
 
     /// Time from the departure of one packet of a stream to the next; `None` for as fast as possible.

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use longhaul_flows::compare::{Compared, PathDirection, Reached};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Loss, Millisecond, Sink};
-use longhaul_profile::{LossesSeen, PROBES_MAX, Passage, Probe, Probes};
+use longhaul_profile::{LossesSeen, Passage, Probe, Probes, probes_most};
+use longhaul_units::Nanos;
 
 use crate::captures::progress::pass;
 use crate::captures::source::{Filter, Trace};
 use crate::cmd::compare::matched::matched;
 use crate::cmd::profile::measured::{Measured, name_of};
+use crate::cmd::profile::source::bytes_of;
 use crate::output::Failure;
 
 /// Ethernet, IPv4, and TCP with time stamps or UDP.
@@ -32,15 +34,21 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     let (mut a, mut b) = (open(&paths[0])?, open(&paths[1])?);
     let mut ways = [Vec::new(), Vec::new()];
     let mut payloads: [Vec<(u32, u32)>; 2] = Default::default();
+    let rows_most = probes_most(bytes_of(near).saturating_add(bytes_of(far))) / 2;
+    // When the first way had as many packets as are read.
+    let mut full_ns: Option<i64> = None;
     let compared = matched([&paths[0], &paths[1]], same_clock, open, [&mut a, &mut b], |reached: &Reached| {
         let way = reached.direction as usize;
-        if ways[way].len() >= PROBES_MAX / 2 {
-            return;
-        }
         let sent_ns = match reached.direction {
             PathDirection::AToB => reached.a_ns,
             PathDirection::BToA => reached.a_ns.saturating_sub(reached.delay_ns as i64),
         };
+        if ways[way].len() >= rows_most {
+            full_ns.get_or_insert(sent_ns);
+        }
+        if full_ns.is_some_and(|full| sent_ns >= full) || ways[way].len() >= rows_most {
+            return;
+        }
         ways[way].push(Passage { sent_ns, delay_ns: Some(reached.delay_ns), ..Passage::default() });
         payloads[way].push((reached.path, reached.payload_bytes));
     })?;
@@ -56,12 +64,15 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
             passage.frame_bytes = frame(*path, *payload);
         }
     }
+    drop(payloads);
     let mut notes = Vec::new();
-    if ways.iter().any(|way| way.len() >= PROBES_MAX / 2) {
-        return Err(Failure::new("too_long", format!("more than {} packets one way", PROBES_MAX / 2))
-            .remedy("give shorter captures"));
+    if let Some(full) = full_ns {
+        let first = ways.iter().flatten().map(|passage| passage.sent_ns).min().unwrap_or(full);
+        ways.iter_mut().for_each(|way| way.retain(|passage| passage.sent_ns < full));
+        let read = Nanos(full.abs_diff(first));
+        notes.push(format!("what passed later: the first {read} are read, {rows_most} packets one way"));
     }
-    add_lost(&compared, &frame, &mut ways, &mut notes);
+    add_lost(&compared, &frame, (full_ns.unwrap_or(i64::MAX), rows_most), &mut ways, &mut notes);
     let clocks = compared.clock.corrected.then_some(compared.clock);
     let mut probes = Probes::of_ways(ways, clocks);
     let [gaps_a, gaps_b] = compared.gaps;
@@ -73,10 +84,11 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     Ok(Measured { probes, source: format!("captures {name} and {}", name_of(far)), name })
 }
 
-/// The lost packets, spread evenly over the time of their run.
+/// The packets that were lost before `until_ns`, spread evenly over the time of their run; `rows_most` rows each way.
 fn add_lost(
     compared: &Compared,
     frame: &dyn Fn(u32, u32) -> u32,
+    (until_ns, rows_most): (i64, usize),
     ways: &mut [Vec<Passage>; 2],
     notes: &mut Vec<String>,
 ) {
@@ -87,12 +99,13 @@ fn add_lost(
                 if between.direction == PathDirection::AToB { at_ns } else { compared.clock.by_a(at_ns) }
             };
             let (first, last) = (by_a(run.at_ns), by_a(run.last_at_ns));
-            let packets = run.packets.min(PROBES_MAX as u64 / 2).max(1);
+            let packets = run.packets.min(rows_most as u64).max(1);
             let payload = (run.payload_bytes / run.packets.max(1)) as u32;
             let apart = last.saturating_sub(first).max(0) / (packets as i64 - 1).max(1);
-            let room = (PROBES_MAX / 2).saturating_sub(ways[way].len());
-            ways[way].extend((0..packets as i64).take(room).map(|nth| Passage {
-                sent_ns: first.saturating_add(nth.saturating_mul(apart)),
+            let room = rows_most.saturating_sub(ways[way].len());
+            let sent = (0..packets as i64).map(|nth| first.saturating_add(nth.saturating_mul(apart)));
+            ways[way].extend(sent.take_while(|sent_ns| *sent_ns < until_ns).take(room).map(|sent_ns| Passage {
+                sent_ns,
                 frame_bytes: frame(run.path, payload),
                 ..Passage::default()
             }));
@@ -107,6 +120,8 @@ fn add_lost(
 /// What TCP shows at one point: round trips from there to either end, and losses.
 #[derive(Default)]
 struct OneEnd {
+    /// Round trips of each direction that are read.
+    rows_most: usize,
     rtts: [Vec<Probe>; 2],
     runs: [Vec<(u64, u64)>; 2],
     first_ns: Option<i64>,
@@ -121,7 +136,7 @@ impl Sink for OneEnd {
         self.last_ns = self.last_ns.max(at_ns);
         let rtts = &mut self.rtts[usize::from(!forward)];
         if let Some(rtt) = row.rtt_ns.and_then(|rtt| u64::try_from(rtt).ok()).filter(|_| !row.in_gap)
-            && rtts.len() < PROBES_MAX / 2
+            && rtts.len() < self.rows_most
         {
             let sent_ns = at_ns.saturating_sub_unsigned(rtt);
             rtts.push(Probe { sent_ns, rtt_ns: Some(rtt), resolution_ns: 1, ..Probe::default() });
@@ -139,7 +154,8 @@ impl Sink for OneEnd {
 /// Round trips and losses of the TCP flows in a capture at one end, by time stamps or acknowledgments.
 pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
     let mut trace = Trace::open(&[path.to_owned()], Filter::default())?;
-    let mut flows = Flows::with_gaps(FlowOptions::default(), OneEnd::default(), trace.gaps());
+    let rows_most = probes_most(bytes_of(path)) / 2;
+    let mut flows = Flows::with_gaps(FlowOptions::default(), OneEnd { rows_most, ..OneEnd::default() }, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let found = flows.finish().0;
@@ -165,6 +181,9 @@ pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
         "how much of the delay is a queue that the captured flows filled themselves: all of it is written as the path's".into(),
         "reordering and duplicates".into(),
     ];
+    if rows.len() >= rows_most {
+        notes.push(format!("the round trips that followed: the first {rows_most} are read"));
+    }
     if other * 20 > middles[way] {
         notes.push(format!("the path on the other side of the capture: round trips of {:.3} ms there", ms(other)));
     }

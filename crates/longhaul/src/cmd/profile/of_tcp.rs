@@ -6,7 +6,7 @@ use std::path::Path;
 
 use longhaul_captures::parquet_file::{ParquetFile, next_values};
 use longhaul_captures::parquet_limits::{Refused, guarded};
-use longhaul_profile::{LossesSeen, PROBES_MAX, Probe, Probes};
+use longhaul_profile::{LossesSeen, Probe, Probes, probes_most};
 use longhaul_tcp::fields;
 use longhaul_units::regular_file;
 use parquet::column::reader::ColumnReader;
@@ -52,9 +52,10 @@ pub(super) fn read(folder: &Path) -> Result<Measured, Failure> {
     let file = folder.join(SAMPLES);
     let unreadable = |error: &dyn std::fmt::Display| Failure::new("unreadable", format!("{}: {error}", file.display()));
     let opened = regular_file::open(&file).map_err(|error| unreadable(&error))?;
-    let streams = guarded(|| streams(opened)).map_err(|error| unreadable(&error))?;
-    let mut rows: Vec<Probe> = Vec::new();
-    for &(at_ns, rtt_ns) in streams.values().flat_map(|stream| &stream.rtts) {
+    let (mut streams, is_whole) = guarded(|| streams(opened)).map_err(|error| unreadable(&error))?;
+    // As many as there are at once: a vector that grows takes twice as much.
+    let mut rows: Vec<Probe> = Vec::with_capacity(streams.values().map(|stream| stream.rtts.len()).sum());
+    for (at_ns, rtt_ns) in streams.values_mut().flat_map(|stream| std::mem::take(&mut stream.rtts)) {
         let sent_ns = at_ns.saturating_sub_unsigned(rtt_ns);
         rows.push(Probe { sent_ns, rtt_ns: Some(rtt_ns), resolution_ns: 1_000, ..Probe::default() });
     }
@@ -70,6 +71,9 @@ pub(super) fn read(folder: &Path) -> Result<Measured, Failure> {
         "how much of the delay is a queue that the test filled itself: all of it is written as the path's".into(),
         "reordering and duplicates".into(),
     ];
+    if !is_whole {
+        notes.push("the samples that followed: the file has more than are read".into());
+    }
     let runs = match lost {
         0 => vec![(segments, 0)],
         _ => {
@@ -94,16 +98,17 @@ fn alone(segments: u64, lost: u64) -> Vec<(u64, u64)> {
     vec![(passed, 1); runs as usize]
 }
 
-/// The streams of a file, of [`PROBES_MAX`] rows at the most.
-fn streams(opened: File) -> Result<Streams, Refused> {
-    let bytes = usize::try_from(opened.len()).unwrap_or(usize::MAX);
+/// The streams of a file, of as many rows as are read, and whether that is all of it.
+fn streams(opened: File) -> Result<(Streams, bool), Refused> {
+    let bytes = opened.len();
     let file = ParquetFile::open(opened)?;
     let schema = file.metadata().file_metadata().schema_descr_ptr();
     let places = COLUMNS.map(|name| {
         let is_flat = |column: &ColumnDescriptor| column.max_rep_level() == 0 && column.max_def_level() <= 1;
         schema.columns().iter().position(|column| column.path().string() == name && is_flat(column))
     });
-    let (mut streams, mut left) = (Streams::new(), PROBES_MAX.min(bytes.saturating_mul(ROWS_OF_A_BYTE)));
+    let (mut streams, mut left) =
+        (Streams::new(), probes_most(bytes).min((bytes as usize).saturating_mul(ROWS_OF_A_BYTE)));
     for number in 0.. {
         let Some(group) = file.group(number, |place| places.contains(&Some(place)))? else { break };
         let open = |place: usize| {
@@ -117,7 +122,7 @@ fn streams(opened: File) -> Result<Streams, Refused> {
             take(columns, &mut left, &mut streams)?;
         }
     }
-    Ok(streams)
+    Ok((streams, left > 0))
 }
 
 /// Adds a group of rows, `left` at the most.
@@ -217,10 +222,10 @@ mod tests {
         writer.close().unwrap();
 
         let bytes = std::fs::metadata(&path).unwrap().len() as usize;
-        let streams = streams(File::open(&path).unwrap()).unwrap();
+        let (streams, is_whole) = streams(File::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         let taken = streams[&("forward".to_owned(), 0)].rtts.len();
         assert_eq!(taken, bytes * ROWS_OF_A_BYTE, "of {rows} rows in {bytes} bytes");
-        assert!(taken < rows, "{bytes} bytes");
+        assert!(taken < rows && !is_whole, "{bytes} bytes");
     }
 }

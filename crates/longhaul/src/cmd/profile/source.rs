@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use longhaul_profile::{PROBES_MAX, Probe, Probes, read_ping};
+use longhaul_profile::{Probe, Probes, probes_most, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
@@ -67,14 +67,15 @@ impl Measured {
             return Err(failure.remedy("measure without --sizes: what the size adds would count as jitter"));
         }
         let mut probes = Probes { frame_bytes: about.payload_bytes.saturating_add(HEADER_BYTES), ..Probes::default() };
+        let most = probes_most(bytes_of(path));
         let (mut gaps, mut changes) = (reader.take_gaps(), reader.take_path_changes());
         while let Some(row) = reader.next() {
             gaps.extend(reader.take_gaps());
             changes.extend(reader.take_path_changes());
             match row {
-                Ok(_) if probes.rows.len() == PROBES_MAX => {
-                    return Err(Failure::new("too_long", format!("{}: more than {PROBES_MAX} probes", path.display()))
-                        .remedy("give one segment, or move those that you want into a folder of their own"));
+                Ok(_) if probes.rows.len() == most => {
+                    probes.notes.push(format!("what came later: the first {most} probes are read"));
+                    break;
                 }
                 Ok(row) => probes.rows.push(probe(&row, about.quantum_ns)),
                 Err(error) if probes.rows.is_empty() => return Err(failed(error)),
@@ -96,6 +97,15 @@ impl Measured {
         };
         let source = format!("{}, longhaul rtt by {kind}", plain(&about.host));
         Ok(Self { probes, source, name: name_of(path) })
+    }
+}
+
+/// The length of a file, or of the files in a folder; 0 where it cannot be known.
+pub(super) fn bytes_of(path: &Path) -> u64 {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
+    match std::fs::read_dir(path) {
+        Ok(files) => files.flatten().map(|file| length(&file.path())).fold(0, u64::saturating_add),
+        Err(_) => length(path),
     }
 }
 

@@ -84,9 +84,9 @@ impl Datagrams {
         self.refused
     }
 
-    /// Makes datagrams no longer than this.
+    /// Makes datagrams no longer than this, and no shorter than the least that there are, whatever the other end says that it got.
     pub(super) fn shorten(&mut self, bytes_most: usize) {
-        self.bytes_most = self.bytes_most.min(bytes_most);
+        self.bytes_most = self.bytes_most.min(bytes_most.max(DATAGRAM_BYTES_LEAST));
     }
 
     /// Adapts the length to the path MTU that the kernel knows now, unless the user chose a length.
@@ -95,7 +95,7 @@ impl Datagrams {
         let by_mtu =
             self.socket.path_mtu_bytes().map_or(DATAGRAM_BYTES_SURE, |mtu| (mtu as usize).saturating_sub(headers));
         if self.follows_path {
-            self.shorten(by_mtu.max(DATAGRAM_BYTES_LEAST));
+            self.shorten(by_mtu);
         }
         // The kernel does not batch datagrams that need fragments.
         self.singly |= self.bytes_most > by_mtu;
@@ -172,5 +172,25 @@ fn is_too_long(error: &UdpSendError, is_super: bool) -> bool {
         UdpSendError::MessageTooLong => true,
         UdpSendError::Other(error) => is_super && error.kind() == std::io::ErrorKind::InvalidInput,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// Whatever the other end says that it heard.
+    #[test]
+    fn datagrams_keep_room_for_a_packet() {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let keys = DatagramKeys::plain(Default::default());
+        let mut datagrams = Datagrams::connect(other.local_addr().unwrap(), keys, 1, None).unwrap();
+        datagrams.shorten(1);
+        assert_eq!(datagrams.bytes_most(), DATAGRAM_BYTES_LEAST);
+        datagrams.send(0, &mut vec![7; 100], true);
+        datagrams.transmit();
+        assert_eq!(other.recv(&mut [0; 2_000]).unwrap(), DATAGRAM_BYTES_LEAST);
     }
 }

@@ -20,6 +20,11 @@ use crate::spool::{BlockReader, Interface, Kind, MAGIC, Meta, RecordBuffer, Shar
 /// What is read at once from a file.
 const FILE_CHUNK: usize = 1 << 20;
 
+/// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
+/// longer: a few bytes could keep a command busy for hours.
+const UNPACKED_BYTES_SURE: u64 = 4 << 30;
+const UNPACKED_TIMES_MOST: u64 = 1_000;
+
 /// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
 
@@ -39,7 +44,12 @@ impl ReadProgress {
     fn open(&mut self, path: &Path) -> io::Result<Counted> {
         let file = File::open(path)?;
         self.total_bytes += file.metadata()?.len();
-        Ok(Counted { first: io::Cursor::default(), file, read_bytes: self.read_bytes.clone() })
+        Ok(Counted {
+            first: io::Cursor::default(),
+            file,
+            own_bytes: Arc::default(),
+            read_bytes: self.read_bytes.clone(),
+        })
     }
 }
 
@@ -49,6 +59,9 @@ struct Counted {
     /// The first bytes, read already to find out the form: a pipe does not give them twice.
     first: io::Cursor<Vec<u8>>,
     file: File,
+    /// Of this file.
+    own_bytes: Arc<AtomicU64>,
+    /// Of all files.
     read_bytes: Arc<AtomicU64>,
 }
 
@@ -57,6 +70,7 @@ impl Counted {
     fn peek(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut first = Vec::new();
         (&self.file).take(bytes).read_to_end(&mut first)?;
+        self.own_bytes.fetch_add(first.len() as u64, Ordering::Relaxed);
         self.first = io::Cursor::new(first.clone());
         Ok(first)
     }
@@ -69,7 +83,30 @@ impl Read for Counted {
             return Ok(known);
         }
         let read = self.file.read(into)?;
+        self.own_bytes.fetch_add(read as u64, Ordering::Relaxed);
         self.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// What a compressed file holds, as long as that is believable.
+struct Unpacked<R> {
+    stream: R,
+    bytes: u64,
+    /// Of the file.
+    packed_bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(into)?;
+        self.bytes += read as u64;
+        let packed = self.packed_bytes.load(Ordering::Relaxed);
+        if self.bytes > UNPACKED_BYTES_SURE && self.bytes > packed.saturating_mul(UNPACKED_TIMES_MOST) {
+            let why = "more than 4 GiB come of it, and 1,000 times its length, which is not what captures are like; \
+                       if it is one, unpack it first (zstd -d, gunzip)";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         Ok(read)
     }
 }
@@ -150,9 +187,16 @@ impl Capture {
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
         } else {
             let file = files.remove(0);
+            let packed_bytes = Arc::clone(&file.own_bytes);
             let stream: Box<dyn Read> = match first.as_slice() {
-                [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file))),
-                [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file).map_err(failed)?),
+                [0x1f, 0x8b, ..] => {
+                    let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
+                    Box::new(Unpacked { stream, bytes: 0, packed_bytes })
+                }
+                [0x28, 0xb5, 0x2f, 0xfd] => {
+                    let stream = zstd::Decoder::new(file).map_err(failed)?;
+                    Box::new(Unpacked { stream, bytes: 0, packed_bytes })
+                }
                 _ => Box::new(file),
             };
             let reader =
@@ -372,5 +416,23 @@ fn fill_from_spool(
         if buffer.current().is_some() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four bytes of zstd can stand for 8,192 packets without a header.
+    #[test]
+    fn a_compressed_file_is_not_read_for_hours() {
+        let unpacked = |packed: u64| {
+            let packed_bytes = Arc::new(AtomicU64::new(packed));
+            let mut stream = Unpacked { stream: io::repeat(0), bytes: 0, packed_bytes };
+            let mut piece = vec![0; 1 << 24];
+            (0..300).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
+        };
+        assert_eq!(unpacked(1_000_000), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(unpacked(6_000_000), Ok(()), "it may be that long");
     }
 }

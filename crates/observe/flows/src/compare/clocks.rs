@@ -92,7 +92,7 @@ fn line_below(points: &[(f64, f64)]) -> Option<Line> {
 pub fn fit(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> ClockFit {
     let Some(at_ns) = forward.iter().chain(backward).map(|(at_ns, _)| *at_ns).min() else { return ClockFit::default() };
     let points = |pairs: &[(i64, i64)], sign: f64| -> Vec<(f64, f64)> {
-        pairs.iter().map(|(at, difference)| ((at - at_ns) as f64, sign * *difference as f64)).collect()
+        pairs.iter().map(|(at, difference)| (at.saturating_sub(at_ns) as f64, sign * *difference as f64)).collect()
     };
     let below = line_below(&points(forward, 1.0));
     let above = line_below(&points(backward, -1.0)).map(|line| Line { slope: -line.slope, ..line });
@@ -107,7 +107,11 @@ pub fn fit(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> ClockFit {
     };
     // Of points that the drift was taken out of, the extremes.
     let extreme = |pairs: &[(i64, i64)], sign: f64| {
-        pairs.iter().map(|(at, y)| sign * (*y as f64 - drift * (at - at_ns) as f64)).reduce(f64::min).map(|y| sign * y)
+        pairs
+            .iter()
+            .map(|(at, y)| sign * (*y as f64 - drift * at.saturating_sub(at_ns) as f64))
+            .reduce(f64::min)
+            .map(|y| sign * y)
     };
     let (most, least) = (extreme(forward, 1.0), extreme(backward, -1.0));
     let (offset_ns, offset_error_ns) = match (most, least) {

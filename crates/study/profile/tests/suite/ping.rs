@@ -112,7 +112,7 @@ proptest! {
         )
     ) {
         if let Ok(probes) = read_ping(&words.concat(), None) {
-            prop_assert!(probes.rows.len() <= longhaul_profile::PROBES_MAX);
+            prop_assert!(probes.rows.len() <= longhaul_profile::probes_most(text.len() as u64));
         }
     }
 }

@@ -183,6 +183,10 @@ impl Data for ProbingData {
         Progress::default()
     }
 
+    fn read_bytes(&self) -> u64 {
+        0
+    }
+
     fn report(mut self: Box<Self>) -> EndReport {
         if let Some(mut probing) = self.probing.take() {
             probing.stop();

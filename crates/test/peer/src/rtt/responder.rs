@@ -44,6 +44,7 @@ struct State {
     answered: AtomicU64,
     limited: AtomicU64,
     last_arrival: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 impl State {
@@ -147,7 +148,11 @@ impl Answering {
         }
         let same =
             |proven: SocketAddr| (proven.ip().to_canonical(), proven.port()) == (from.ip().to_canonical(), from.port());
-        if packet.truncated || !proven.is_some_and(same) {
+        if !proven.is_some_and(same) {
+            return;
+        }
+        self.state.read_bytes.fetch_add(packet.bytes.len() as u64, Ordering::Relaxed);
+        if packet.truncated {
             return;
         }
         let before = self.responder.limited();
@@ -211,6 +216,10 @@ impl Data for AnsweringData {
 
     fn progress(&self) -> Progress {
         Progress::default()
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.shared.read_bytes.load(Ordering::Relaxed)
     }
 
     fn report(mut self: Box<Self>) -> EndReport {

@@ -297,6 +297,10 @@ impl Data for TcpData {
         }
     }
 
+    fn read_bytes(&self) -> u64 {
+        self.flows.values().filter(|flow| !flow.sends).map(|flow| flow.counts.bytes()).sum()
+    }
+
     fn sender_now(&self) -> Option<SenderNow> {
         let dropped_data = || self.drops.so_far(self.place.is_server(), true);
         self.plan.sends.then(|| SenderNow { dropped_data: dropped_data(), ..self.sampler.now() })

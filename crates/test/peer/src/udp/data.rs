@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
@@ -56,6 +56,8 @@ pub(crate) struct UdpData {
     place: Place,
     stop_receiving: Arc<AtomicBool>,
     stop_sending: Arc<AtomicBool>,
+    /// Of all streams.
+    read_bytes: Arc<AtomicU64>,
     /// What the other end reports that it sent.
     peer_sent: Vec<StreamSent>,
     realtime: RealtimeOffset,
@@ -134,6 +136,7 @@ impl UdpData {
             place,
             stop_receiving: Arc::default(),
             stop_sending: Arc::default(),
+            read_bytes: Arc::default(),
             peer_sent: Vec::new(),
             realtime: realtime_offset(),
             caveats: Vec::new(),
@@ -243,17 +246,19 @@ impl UdpData {
         let (session, backward) = (self.plan.cookie, !self.place.is_server());
         let rows_bytes = room_for_rows(self.place.report_bytes()) / usize::from(self.parameters.streams.max(1));
         let each_packet = self.plan.receives && self.parameters.each_packet;
+        let slots = self.parameters.slots();
         for (number, stream) in (0..).zip(&mut self.streams) {
             let cookie = session.of(backward, number);
             let (socket, account, source) =
                 (Arc::clone(&stream.receiver), stream.account.clone(), stream.source.clone());
-            let stop = Arc::clone(&self.stop_receiving);
+            let (stop, read_bytes) = (Arc::clone(&self.stop_receiving), Arc::clone(&self.read_bytes));
             let probes = ProofQueue::new(number, self.place.client(), &self.events);
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
             let rows = each_packet.then(|| PacketRows::new(rows_bytes));
             let receive = move || {
                 pin(&cpus);
-                let of = Receiving { socket: &socket, cookie, source: &source, account: &account };
+                let (socket, source, account, read_bytes) = (&*socket, &source, &account, &*read_bytes);
+                let of = Receiving { socket, cookie, source, account, slots, read_bytes };
                 receive_stream(&of, &mut stamping, &stop, &probes, rows)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();
@@ -490,6 +495,10 @@ impl Data for UdpData {
         progress.payload_bytes = progress.received_packets * u64::from(self.parameters.payload_bytes);
         progress.dropped_packets = self.dropped_so_far(false);
         progress
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
     }
 
     fn dropped_of_sent(&self) -> PacketsByLocation {

@@ -1,13 +1,14 @@
 //! The thread that receives one stream.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_result::Location;
 use longhaul_terms::ThreadCpu;
+use longhaul_udp::SLOT_BYTES;
 use longhaul_udp::account::{PacketRows, SequenceTracker};
 use longhaul_udp::locate::{Evidence, EvidenceRecorder};
 use longhaul_units::Nanos;
@@ -17,12 +18,10 @@ use super::stamping::{Arrival, Stamping};
 use crate::cpu_use::ThreadWatch;
 use crate::event::ProofQueue;
 
-/// Packets taken in one call.
-const SLOTS: usize = 32;
-/// Room for the longest datagram, and the longest super-packet.
-const SLOT_BYTES: usize = 65_536;
 /// How often to look whether the test is over.
 const LOOK: Nanos = Nanos::from_millis(20);
+/// Packets of it taken in one call.
+const UNREAD_SLOTS: usize = 8;
 /// How long to read what lies unread.
 const UNREAD_MOST: Nanos = Nanos::from_secs(1);
 
@@ -92,6 +91,10 @@ pub(super) struct Receiving<'a> {
     pub(super) cookie: Cookie,
     pub(super) source: &'a Source,
     pub(super) account: &'a Account,
+    /// Packets taken in one call.
+    pub(super) slots: usize,
+    /// Counts what came from the source, of its cookie or not.
+    pub(super) read_bytes: &'a AtomicU64,
 }
 
 /// Receives until `stop` is set. Bulk packets of the cookie go to the account and, where each has a row, to `rows`, others of it to the
@@ -104,7 +107,7 @@ pub(super) fn receive_stream(
     mut rows: Option<PacketRows>,
 ) -> StreamIn {
     let mut cpu = None;
-    let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
+    let mut slots = ReceiveSlots::new(of.slots, SLOT_BYTES, true);
     while !stop.load(Ordering::Relaxed) {
         let received = of.socket.receive_until(&mut slots, monotonic() + LOOK);
         if !matches!(received, Ok(1..)) {
@@ -113,12 +116,16 @@ pub(super) fn receive_stream(
         let now = monotonic();
         // What comes before the first packet is no time of the test.
         cpu.get_or_insert_with(ThreadWatch::start);
+        let mut read = 0;
         of.account.with(|tracker| {
             for packet in slots.packets() {
+                let is_own = of.source.is(packet.source);
+                read += if is_own { packet.bytes.len() } else { 0 };
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, of, arrival, tracker, rows.as_mut(), probes);
+                take(&packet, is_own, of, arrival, tracker, rows.as_mut(), probes);
             }
         });
+        of.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
     StreamIn { cpu: cpu.map(|cpu| cpu.used()), rows }
 }
@@ -135,7 +142,7 @@ pub(super) struct StreamIn {
 /// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read. They go into `evidence`, as far
 /// as that has room.
 pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie, mut evidence: EvidenceRecorder) -> Evidence {
-    let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
+    let mut slots = ReceiveSlots::new(UNREAD_SLOTS, SLOT_BYTES, true);
     // A sender that continues does not keep this end waiting.
     let deadline = monotonic() + UNREAD_MOST;
     while matches!(socket.receive(&mut slots), Ok(1..)) && monotonic() < deadline {
@@ -149,9 +156,10 @@ pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie, mut evidence: Evidenc
     evidence.recorded()
 }
 
-/// Accounts for the datagrams of one super-packet. One that GRO made may have gaps, so each header is read.
+/// Accounts for the datagrams of one super-packet, which came from the source or not. One that GRO made may have gaps, so each header is read.
 fn take(
     packet: &SuperPacket<'_>,
+    is_own: bool,
     of: &Receiving<'_>,
     arrival: Arrival,
     tracker: &mut SequenceTracker,
@@ -161,7 +169,6 @@ fn take(
     let now = arrival.at;
     let mut run: Option<(u64, u32)> = None;
     let single = packet.datagrams() == 1;
-    let is_own = of.source.is(packet.source);
     let mut first = true;
     for datagram in packet.segments() {
         let Some(probe) = Probe::parse(datagram) else { continue };

@@ -240,29 +240,39 @@ fn once_means_one_test() {
 }
 
 /// A client that speaks the protocol by hand.
-struct ByHand {
+pub(crate) struct ByHand {
     stream: TcpStream,
     channel: Channel<Message>,
+    /// The time that it takes to read 4 KiB.
+    pub(crate) read_time: Duration,
 }
 
 impl ByHand {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
         let mut channel = Channel::<Message>::plain(Role::Client);
         channel.send(&hello()).unwrap();
-        Self { stream, channel }
+        Self { stream, channel, read_time: Duration::ZERO }
     }
 
-    fn say(&mut self, message: &Message) {
+    /// How long to wait for a message.
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+    }
+
+    pub(crate) fn say(&mut self, message: &Message) {
         self.channel.send(message).unwrap();
         while let Some(bytes) = self.channel.poll_transmit() {
             self.stream.write_all(&bytes).unwrap();
         }
     }
 
-    /// The next message; `None` at the end.
-    fn hear(&mut self) -> Option<Message> {
+    /// The next message; `None` at the end, and where none came in time.
+    pub(crate) fn hear(&mut self) -> Option<Message> {
         let mut buffer = [0; 4096];
         loop {
             if let Some(message) = self.channel.poll_message() {
@@ -271,6 +281,7 @@ impl ByHand {
             while let Some(bytes) = self.channel.poll_transmit() {
                 self.stream.write_all(&bytes).unwrap();
             }
+            std::thread::sleep(self.read_time);
             match self.stream.read(&mut buffer) {
                 Ok(count @ 1..) => self.channel.handle_bytes(&buffer[..count]).unwrap(),
                 _ => return None,
@@ -283,7 +294,7 @@ impl ByHand {
         self.granted_of(UdpParameters { direction, ..parameters(10_000) })
     }
 
-    fn granted_of(&mut self, asked: impl Into<TestParameters>) -> Accept {
+    pub(crate) fn granted_of(&mut self, asked: impl Into<TestParameters>) -> Accept {
         self.say(&Message::Propose { parameters: asked.into() });
         loop {
             match self.hear().expect("an answer") {

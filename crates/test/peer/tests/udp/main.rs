@@ -6,6 +6,7 @@
 
 mod capture;
 mod counters;
+mod demanding;
 mod disturbances;
 mod fragments;
 mod hostile;

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use longhaul_captures::packet::within_times;
 use longhaul_captures::parquet_file::{ParquetFile, next_values};
 use longhaul_captures::parquet_limits::{Refused, guarded};
 use longhaul_units::regular_file;
@@ -238,10 +239,10 @@ impl<R: ChunkReader + 'static> Segment<R> {
         rows.extend((0..count).map(|row| ProbeRow {
             sequence: sequence[row].unwrap_or_default() as u64,
             payload_bytes: payload[row].unwrap_or_default() as u32,
-            sent_ns: sent[row].unwrap_or_default(),
-            rtt_ns: rtt[row],
-            forward_ns: forward[row],
-            backward_ns: rtt[row].zip(forward[row]).map(|(rtt, forward)| rtt.saturating_sub(forward)),
+            sent_ns: within_times(sent[row].unwrap_or_default()),
+            rtt_ns: rtt[row].map(within_times),
+            forward_ns: forward[row].map(within_times),
+            backward_ns: rtt[row].zip(forward[row]).map(|(rtt, forward)| within_times(rtt.saturating_sub(forward))),
             copies: copies[row].unwrap_or_default() as u32,
             late_by: late_by[row].unwrap_or_default() as u32,
         }));

@@ -78,7 +78,8 @@ impl TestKind for UdpParameters {
         let account_bytes = account_bytes.saturating_add(report_bytes_most(caps.report));
         caps.check_account(self.amount, account_bytes)?;
         let buffer = self.sockbuf_bytes.or(receives.then(|| self.default_receive_buffer()));
-        caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), account_bytes)?;
+        let more = account_bytes.saturating_add(self.readers_bytes());
+        caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), more)?;
         check_burst(self, caps)?;
         if self.payload_bytes > caps.payload_bytes {
             let allowed = format!("this server allows {} bytes", caps.payload_bytes);
@@ -340,6 +341,16 @@ mod tests {
         assert!(grant(8, TestDirection::Reverse).is_ok());
         assert_eq!(grant(9, TestDirection::Reverse).unwrap_err().field, "burst_packets");
         assert!(grant(1000, TestDirection::Forward).is_ok(), "the client's own");
+    }
+
+    /// What arrives may be as long as a datagram can be, whatever was granted.
+    #[test]
+    fn a_server_bounds_the_memory_of_its_readers() {
+        let memory = Bytes(16 << 20);
+        let caps = Caps { memory, report: report_cap(memory), ..Caps::default() };
+        let asked = UdpParameters { streams: 64, sockbuf_bytes: Some(1 << 13), ..UdpParameters::default() };
+        assert_eq!(TestParameters::from(asked.clone()).grant(&caps).unwrap_err().field, "sockbuf_bytes");
+        assert!(TestParameters::from(UdpParameters { streams: 4, ..asked }).grant(&caps).is_ok());
     }
 
     /// Whatever the numbers of its packets are.

@@ -1,0 +1,164 @@
+//! Clients that have the key and go beyond what they were granted, and one that reads slowly.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use longhaul_kernel::link::Netlink;
+use longhaul_kernel::namespace::NetNamespace;
+use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_session::{Accept, Caps, Message, SessionError};
+use longhaul_tcp::TcpParameters;
+use longhaul_tcp::proof::TcpStreamId;
+use longhaul_terms::StreamSent;
+use longhaul_udp::{Pace, UdpParameters};
+use longhaul_units::BitRate;
+use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
+
+use crate::hostile::ByHand;
+use crate::hosts::{able, options, parameters};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A server with these caps, which ends with the process.
+fn serving(caps: Caps) -> SocketAddr {
+    let server = Server::bind(SocketAddr::new(LOOPBACK, 0), ServeOptions { caps, ..options(None) }).unwrap();
+    let address = server.address().unwrap();
+    std::thread::spawn(move || server.run(None, false, |_| {}));
+    address
+}
+
+fn capped() -> SocketAddr {
+    serving(Caps { rate: Some(BitRate(10_000_000)), ..Caps::default() })
+}
+
+/// Sends by `send` until the server ends the test, and says how, and after what time.
+fn until_ended(control: &mut ByHand, mut send: impl FnMut()) -> (SessionError, Duration) {
+    let began = Instant::now();
+    control.set_patience(Duration::from_millis(1));
+    loop {
+        assert!(began.elapsed() < Duration::from_secs(10), "it takes all that is sent");
+        for _ in 0..20 {
+            send();
+        }
+        if let Some(Message::Error(error)) = control.hear() {
+            return (error, began.elapsed());
+        }
+    }
+}
+
+/// A UDP client whose address is proven.
+struct UdpClient {
+    control: ByHand,
+    socket: UdpSocket,
+    data: SocketAddr,
+    cookie: Cookie,
+}
+
+impl UdpClient {
+    fn prove(mut control: ByHand, asked: UdpParameters) -> Self {
+        let accept = control.granted_of(asked);
+        let (data, cookie) = (SocketAddr::new(LOOPBACK, accept.data_ports[0]), accept.session_cookie().of(false, 0));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Self { control, socket, data, cookie };
+        client.send(FIRST_RESERVED, accept.token, HEADER_LEN);
+        let mut challenge = [0; HEADER_LEN];
+        client.socket.recv(&mut challenge).unwrap();
+        client.send(FIRST_RESERVED + 2, Probe::parse(&challenge).unwrap().sent_ns, HEADER_LEN);
+        while client.control.hear().expect("the proof") != Message::DataProven {}
+        client
+    }
+
+    fn send(&self, sequence: u64, sent_ns: u64, bytes: usize) {
+        let mut datagram = vec![0; bytes];
+        Probe { cookie: self.cookie, sequence, sent_ns }.emit(&mut datagram).unwrap();
+        // The socket is closed once the test has ended.
+        let _ = self.socket.send_to(&datagram, self.data);
+    }
+}
+
+/// Who is granted 1 Mb/s of short packets and sends long ones, under a number again and again, under numbers that the test does not have, or before
+/// the test begins: the server has a cap of 10 Mb/s, sees what it reads, and ends the test.
+#[test]
+fn a_client_that_sends_faster_than_it_was_granted_is_ended() {
+    let server = capped();
+    for (sequence, start) in [(0, true), (1 << 40, true), (0, false)] {
+        let pace = Pace::RateBps(1_000_000);
+        let mut client =
+            UdpClient::prove(ByHand::connect(server), UdpParameters { pace, payload_bytes: 18, ..parameters(10_000) });
+        if start {
+            client.control.say(&Message::Start);
+        }
+        let UdpClient { control, socket, data, cookie } = &mut client;
+        let mut datagram = vec![0; 60_000];
+        Probe { cookie: *cookie, sequence, sent_ns: 1 }.emit(&mut datagram).unwrap();
+        let (error, after) = until_ended(control, || _ = socket.send_to(&datagram, *data));
+        assert_eq!(error.code, "rate_passed", "{error:?} {sequence} {start}");
+        assert!(after < Duration::from_secs(5), "{after:?}");
+    }
+}
+
+/// Over TCP, whose connection is read from its proof on.
+#[test]
+fn bytes_before_the_test_count_too() {
+    for start in [true, false] {
+        let mut control = ByHand::connect(capped());
+        let pace_bps = Some(1_000_000);
+        let accept: Accept = control.granted_of(TcpParameters { pace_bps, ..TcpParameters::default() });
+        let mut data = TcpStream::connect(SocketAddr::new(LOOPBACK, accept.data_ports[0])).unwrap();
+        data.write_all(&accept.tcp_cookie().hello(TcpStreamId { backward: false, stream: 0 })).unwrap();
+        while control.hear().expect("the proof") != Message::DataProven {}
+        if start {
+            control.say(&Message::Start);
+        }
+        let block = vec![0; 1 << 18];
+        let (error, _) = until_ended(&mut control, || _ = data.write_all(&block));
+        assert_eq!(error.code, "rate_passed", "{error:?} {start}");
+    }
+}
+
+/// A report that takes longer than the server waits for a reader of one message: each piece has that time.
+#[test]
+fn a_slow_reader_gets_all_of_a_long_report() {
+    if !able() {
+        return;
+    }
+    const PACKETS: u64 = 800_000;
+    let read = || {
+        let mut netlink = Netlink::open().unwrap();
+        let loopback = netlink.index_of("lo").unwrap();
+        netlink.set_up(loopback, true).unwrap();
+        // So that the kernel takes little of it off the server's hands.
+        for which in ["tcp_wmem", "tcp_rmem"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/{which}"), "4096 65536 65536").unwrap();
+        }
+        let asked = UdpParameters { each_packet: true, pace: Pace::Unlimited, ..parameters(PACKETS) };
+        let mut client = UdpClient::prove(ByHand::connect(serving(Caps::default())), asked);
+        client.control.say(&Message::Start);
+        for sequence in 0..PACKETS {
+            client.send(sequence, sequence * 1_000, HEADER_LEN);
+        }
+        let streams = vec![StreamSent { sent_packets: PACKETS, ..StreamSent::default() }];
+        client.control.say(&Message::Finished { streams });
+        let (mut bytes, mut began) = (0, Instant::now());
+        loop {
+            match client.control.hear().expect("the rest of the report") {
+                Message::Report { text, last } => {
+                    if bytes == 0 {
+                        began = Instant::now();
+                        client.control.read_time = Duration::from_millis(10);
+                    }
+                    bytes += text.len();
+                    if last {
+                        return (bytes, began.elapsed());
+                    }
+                }
+                Message::Error(error) => panic!("{error:?} after {bytes} bytes"),
+                _ => {}
+            }
+        }
+    };
+    let (bytes, took) = NetNamespace::create().unwrap().enter(read).unwrap();
+    assert!(took > Duration::from_secs(11), "{bytes} bytes in {took:?}: too fast to show it");
+}
