@@ -3,10 +3,10 @@
 use longhaul_flows::compare::clocks::ClockFit;
 use longhaul_rtt::PathChange;
 
-/// The most probes that are read of a source of `bytes` bytes: five hours of 10 ms probes whatever its length, as many more as such a
+/// The most probes that are read of a source of `bytes` bytes: four hours of 10 ms probes whatever its length, as many more as such a
 /// length has room for, and two days of them in all. Each takes some 200 bytes of memory.
 pub fn probes_most(bytes: u64) -> usize {
-    const SURE: u64 = 2_000_000;
+    const SURE: u64 = 1_500_000;
     const MOST: u64 = 20_000_000;
     const BYTES_OF_A_PROBE: u64 = 4;
     (SURE + bytes / BYTES_OF_A_PROBE).min(MOST) as usize

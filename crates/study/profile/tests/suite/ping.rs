@@ -111,7 +111,8 @@ proptest! {
             0..60,
         )
     ) {
-        if let Ok(probes) = read_ping(&words.concat(), None) {
+        let text = words.concat();
+        if let Ok(probes) = read_ping(&text, None) {
             prop_assert!(probes.rows.len() <= longhaul_profile::probes_most(text.len() as u64));
         }
     }
