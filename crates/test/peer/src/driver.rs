@@ -87,32 +87,47 @@ impl Interval {
 /// How often a server looks whether more arrives than its cap allows.
 const RATE_LOOK: Nanos = Nanos::from_millis(500);
 
+/// A client that was kept from sending may send later what it did not in this time.
+const RATE_MEMORY: Nanos = Nanos::from_secs(10);
+
 /// A server's watch over what arrives, from the moment when the data part is open.
 #[derive(Debug)]
 struct RateWatch {
     cap: BitRate,
     streams: u8,
+    /// When it looked, and what had arrived by then; `None` before the first byte.
+    looked: Option<(Nanos, u64)>,
     /// When to look next.
     look: Nanos,
-    /// When there was something for the first time.
-    began: Option<Nanos>,
+    /// What may still come at once, bits.
+    allowed: u128,
 }
 
 impl RateWatch {
     fn new(cap: BitRate, streams: u8) -> Self {
-        Self { cap, streams, look: Nanos::ZERO, began: None }
+        let mut watch = Self { cap, streams, looked: None, look: Nanos::ZERO, allowed: 0 };
+        watch.allowed = watch.bits_in(Nanos::from_secs(1));
+        watch
     }
 
-    /// Whether the client sends faster than it was granted, now that `bytes` were read in all: twice as much as the cap allows, a second of it,
-    /// and what TCP sends before it is paced (ten segments of 64 KiB at most, RFC 6928, to each stream) is none of that.
+    /// Twice what the cap allows in `time`, and what TCP sends before it is paced: ten segments of 64 KiB at most (RFC 6928), to each stream.
+    fn bits_in(&self, time: Nanos) -> u128 {
+        2 * u128::from(self.cap.0) * u128::from(time.0) / 1_000_000_000 + u128::from(self.streams) * (8 << 20)
+    }
+
+    /// Whether the client sends faster than it was granted, now that `bytes` were read in all.
     fn is_beyond(&mut self, now: Nanos, bytes: u64) -> bool {
         self.look = now + RATE_LOOK;
         if bytes == 0 {
             return false;
         }
-        let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
-        let paced = 2 * u128::from(self.cap.0) * (u128::from(elapsed.0) + 1_000_000_000) / 1_000_000_000;
-        u128::from(bytes) * 8 > paced + u128::from(self.streams) * (8 << 20)
+        let (looked, before) = self.looked.replace((now, bytes)).unwrap_or((now, 0));
+        let since = now.saturating_sub(looked).min(RATE_MEMORY);
+        let refilled = 2 * u128::from(self.cap.0) * u128::from(since.0) / 1_000_000_000;
+        let came = u128::from(bytes.saturating_sub(before)) * 8;
+        let allowed = (self.allowed + refilled).min(self.bits_in(RATE_MEMORY));
+        self.allowed = allowed.saturating_sub(came);
+        came > allowed
     }
 }
 
@@ -136,6 +151,7 @@ pub(crate) fn drive(
     // The control connection broke when it was written to: nothing is sent any more.
     let mut lost = false;
     loop {
+        let mut more = false;
         while let Some(output) = session.poll_output(monotonic()) {
             let now = monotonic();
             match output {
@@ -144,11 +160,9 @@ pub(crate) fn drive(
                         let error = SessionError::new("protocol", "a message is too long", "");
                         session.handle_connection_lost(now, error);
                     } else if matches!(message, Message::Report { last: false, .. }) {
-                        // Each piece of a long report has the patience of a message, and all of them the time for a report.
-                        transmit(&mut control, &mut lost, session);
-                        if session.poll_timeout().is_some_and(|due| due <= monotonic()) {
-                            session.handle_timeout(monotonic());
-                        }
+                        // Each piece of a long report has the patience of a message, and between two the other end is heard.
+                        more = true;
+                        break;
                     }
                 }
                 Output::SendProbe { stream, to, bytes } => {
@@ -257,6 +271,9 @@ pub(crate) fn drive(
             // Before further events, or a peer that never stops sending would delay it for ever.
             session.handle_timeout(now);
         }
+        if more {
+            until = now;
+        }
         if draining.is_some() {
             until = until.min(now + DRAIN_LOOK);
         }
@@ -346,16 +363,19 @@ mod tests {
     fn twice_the_rate_and_a_second_of_it_are_allowed() {
         let new = || RateWatch::new(BitRate(8_000_000), 2);
         let seconds = Nanos::from_secs;
-        // 1 MB a second, and 1 MiB a stream.
-        let most = 4_000_000 + (2 << 20);
+        // Twice 1 MB in the first second, and 1 MiB a stream.
+        let first = 2_000_000 + (2 << 20);
         let mut watch = new();
         assert!(!watch.is_beyond(seconds(1_000), 0), "the time begins with the first byte");
-        assert!(!watch.is_beyond(seconds(2_000), 1));
-        assert!(!watch.is_beyond(seconds(2_001), most));
-        assert!(watch.is_beyond(seconds(2_001), most + 1));
-        assert!(!watch.is_beyond(seconds(2_003), most + 1));
-        assert!(new().is_beyond(seconds(1), most), "at once");
-        assert!(!watch.is_beyond(Nanos::MAX, 1 << 50));
+        assert!(!watch.is_beyond(seconds(2_000), first));
+        assert!(!watch.is_beyond(seconds(2_001), first + 2_000_000));
+        assert!(watch.is_beyond(seconds(2_002), first + 4_000_001));
+        assert!(new().is_beyond(seconds(1), first + 1), "at once");
+        // Who is silent for an hour may not send all of that at once.
+        let mut silent = new();
+        assert!(!silent.is_beyond(seconds(1), 1));
+        assert!(!silent.is_beyond(seconds(3_600), 1 + 20_000_000 + (2 << 20)));
+        assert!(silent.is_beyond(seconds(3_600), 2 + 20_000_000 + (2 << 20)));
     }
 
     #[test]

@@ -202,9 +202,10 @@ impl UdpParameters {
         usize::clamp(128 / usize::from(self.streams.max(1)), 8, 32)
     }
 
-    /// The memory of the readers of all streams.
+    /// The memory of the readers of all streams, with what each counts beside the account: gaps and histograms.
     pub fn readers_bytes(&self) -> u64 {
-        (self.slots() * SLOT_BYTES) as u64 * u64::from(self.streams)
+        const COUNTS_BYTES: u64 = 1 << 19;
+        ((self.slots() * SLOT_BYTES) as u64 + COUNTS_BYTES) * u64::from(self.streams)
     }
 
     /// Time from the departure of one packet of a stream to the next; `None` for as fast as possible.

@@ -24,6 +24,8 @@ use crate::event::ProofQueue;
 
 /// Packets taken in one call.
 const SLOTS: usize = 32;
+/// The longest payload of UDP over IPv6.
+const DATAGRAM_BYTES_MOST: usize = 65_527;
 /// How often to look whether the measurement is over.
 const LOOK: Nanos = Nanos::from_millis(20);
 
@@ -151,7 +153,9 @@ impl Answering {
         if !proven.is_some_and(same) {
             return;
         }
-        self.state.read_bytes.fetch_add(packet.bytes.len() as u64, Ordering::Relaxed);
+        // Of one that was cut it is not known how long it was.
+        let bytes = if packet.truncated { DATAGRAM_BYTES_MOST } else { packet.bytes.len() };
+        self.state.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if packet.truncated {
             return;
         }

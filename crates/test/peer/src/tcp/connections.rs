@@ -157,8 +157,10 @@ pub(crate) fn data_hello(stream: &TcpStream, events: &Receiver<Event>) -> io::Re
     let deadline = monotonic() + HELLO_PATIENCE;
     let mut hello = [0; TCP_HELLO_BYTES];
     while monotonic() < deadline {
-        if !matches!(events.try_recv(), Err(TryRecvError::Empty)) {
-            return Err(ErrorKind::Interrupted.into());
+        match events.try_recv() {
+            // A turn is free: this connection has not asked for one.
+            Err(TryRecvError::Empty) | Ok(Event::AskAgain) => {}
+            _ => return Err(ErrorKind::Interrupted.into()),
         }
         if !readable_until(stream, Some(monotonic() + LOOK))? {
             continue;
@@ -246,4 +248,29 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, queue: 
         newcomers = waiting;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use longhaul_tcp::proof::TcpCookie;
+
+    use super::*;
+    use crate::control::ControlEvent;
+
+    /// Another client leaves the queue while the first bytes are on their way.
+    #[test]
+    fn a_turn_that_is_free_closes_no_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let (events, receiver) = channel();
+        (0..3).for_each(|_| events.send(Event::AskAgain).unwrap());
+        let cookie = TcpCookie::of_words(1, 2);
+        client.write_all(&cookie.hello(TcpStreamId { backward: false, stream: 0 })).unwrap();
+        assert!(data_hello(&server, &receiver).unwrap().is_some());
+        events.send(Event::Control(ControlEvent::Abort)).unwrap();
+        assert!(data_hello(&server, &receiver).is_err());
+    }
 }

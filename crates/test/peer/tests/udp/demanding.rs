@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_session::{Accept, Caps, Message, SessionError};
+use longhaul_rtt::RttParameters;
+use longhaul_session::{Accept, Caps, Message, SessionError, TestParameters};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::StreamSent;
@@ -56,7 +57,7 @@ struct UdpClient {
 }
 
 impl UdpClient {
-    fn prove(mut control: ByHand, asked: UdpParameters) -> Self {
+    fn prove(mut control: ByHand, asked: impl Into<TestParameters>) -> Self {
         let accept = control.granted_of(asked);
         let (data, cookie) = (SocketAddr::new(LOOPBACK, accept.data_ports[0]), accept.session_cookie().of(false, 0));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -97,6 +98,17 @@ fn a_client_that_sends_faster_than_it_was_granted_is_ended() {
         assert_eq!(error.code, "rate_passed", "{error:?} {sequence} {start}");
         assert!(after < Duration::from_secs(5), "{after:?}");
     }
+}
+
+/// Of round trips the answers keep to the cap, whatever is asked; what is asked is read.
+#[test]
+fn questions_count_too() {
+    let asked = RttParameters { interval_ns: 10_000_000, ..RttParameters::default() };
+    let mut client = UdpClient::prove(ByHand::connect(capped()), asked);
+    client.control.say(&Message::Start);
+    let UdpClient { control, socket, data, .. } = &mut client;
+    let (error, _) = until_ended(control, || _ = socket.send_to(&[0; 60_000], *data));
+    assert_eq!(error.code, "rate_passed", "{error:?}");
 }
 
 /// Over TCP, whose connection is read from its proof on.
