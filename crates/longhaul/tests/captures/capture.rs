@@ -597,3 +597,30 @@ fn packets_go_to_stdout_as_they_come() {
     let left: Vec<_> = fs::read_dir(&host.folder).unwrap().collect();
     assert!(left.is_empty(), "neither a spool nor metrics: {left:?}");
 }
+
+/// The link leaves an error at the socket, which would wake a reader that waits again and again.
+#[test]
+fn a_link_that_went_down_takes_no_cpu() {
+    let Some(host) = Host::new("down") else { return };
+    let capture = host.capture(&["lo"]);
+    let set_up = |up| host.namespace.enter(|| Netlink::open().unwrap().set_up(1, up).unwrap()).unwrap();
+    // Of all threads, hundredths of a second (proc_pid_stat(5), fields 14 and 15).
+    let cpu_time = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", capture.0.id())).unwrap();
+        let fields = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace();
+        fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    };
+    for up in [false, true] {
+        set_up(up);
+        sleep(Duration::from_millis(200));
+        let before = cpu_time();
+        sleep(Duration::from_secs(1));
+        let took = cpu_time() - before;
+        assert!(took < 30, "{took} of 100, up: {up}");
+    }
+    // It goes on.
+    host.send(10);
+    sleep(Duration::from_millis(200));
+    let result = capture.finish();
+    assert!(count(&result, "written_packets") >= 10, "{result}");
+}

@@ -352,6 +352,23 @@ fn a_killed_controller_takes_its_filter_with_it() {
     until("the filter to go", || hosts.run(&["filter", "status", "lf0"]).status.code() == Some(1));
 }
 
+/// Who tries enforcement for a while over a filter that stays would leave the host with it.
+#[test]
+fn one_that_stays_is_replaced_by_one_that_stays_alone() {
+    let Some(hosts) = Hosts::new() else { return };
+    if !has_bpf_fs() {
+        return longhaul_testing::no_judge!("no BPF file system");
+    }
+    assert!(hosts.run(&["filter", "attach", "lf0", "--pin"]).status.success());
+    let refused = hosts.run(&["filter", "attach", "lf0", "--enforce", "-t", "1s"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("give --pin, or detach it first"), "{refused:?}");
+    assert_eq!(hosts.status()["enforces"], false);
+    assert!(hosts.run(&["filter", "attach", "lf0", "--pin", "--enforce"]).status.success());
+    assert_eq!(hosts.status()["enforces"], true);
+    assert!(hosts.run(&["filter", "detach", "lf0"]).status.success());
+}
+
 #[test]
 fn a_pinned_one_returns_to_counting_by_itself_and_leaves_no_trace() {
     let Some(hosts) = Hosts::new() else { return };

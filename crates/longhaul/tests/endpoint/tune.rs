@@ -242,6 +242,27 @@ fn settings_go_back_though_the_disk_is_full() {
     }
 }
 
+/// Nothing was changed, so there is nothing to wait for until it is possible.
+#[test]
+fn a_state_that_cannot_be_kept_is_told_at_once() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let folder = Folder::new("no-room");
+    let path = folder.path("disk");
+    let disk = SmallDisk::at(&path);
+    disk.fill();
+    let namespace = NetNamespace::create().unwrap();
+    let before = wmem(&namespace);
+    let state = format!("{path}/state");
+    let began = std::time::Instant::now();
+    let refused = run(&namespace, &[&TARGET[..], &["--state", &state, "--apply", "--for", "60s"]].concat());
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(wmem(&namespace), before);
+}
+
 /// What only a whole machine has: its own parameters, default queueing discipline, drop-ins, and a start.
 const LOOK: &str = "sysctl net.core.rmem_max net.core.wmem_max net.core.default_qdisc net.ipv4.tcp_mem net.ipv4.tcp_rmem; \
                     ip link show d0 | sed 's/.*\\(qdisc [a-z_]*\\).*/\\1/;q'";

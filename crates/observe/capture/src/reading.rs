@@ -163,7 +163,10 @@ impl Reader {
             if !found {
                 let until = Some(due.statistics.max(monotonic() + STATISTICS_EVERY).min(monotonic() + SLEEP_MOST));
                 match &poller {
-                    Some(poller) => drop(poller.wait(until)),
+                    Some(poller) => {
+                        let woken = poller.wait(until).into_iter().flatten();
+                        woken.filter_map(|key| self.rings.get(key as usize)).for_each(|open| open.ring.take_error());
+                    }
                     None => std::thread::sleep(Duration::from_millis(1)),
                 }
             }

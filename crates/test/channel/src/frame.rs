@@ -9,9 +9,9 @@
 //! JSON, because messages are small and people read them when something is wrong.
 
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
 
 use longhaul_units::is_obeyed;
+use parking_lot::FairMutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -92,10 +92,11 @@ impl<M: DeserializeOwned> Deframer<M> {
     }
 }
 
-/// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time.
+/// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time, and who waits
+/// longest first.
 fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
-    static LONG: Mutex<()> = Mutex::new(());
-    let _one = (text.len() > LONG_BYTES).then(|| LONG.lock().unwrap_or_else(PoisonError::into_inner));
+    static LONG: FairMutex<()> = FairMutex::new(());
+    let _one = (text.len() > LONG_BYTES).then(|| LONG.lock());
     serde_json::from_slice(text)
 }
 

@@ -80,7 +80,7 @@ pub(crate) trait Data {
     /// What was received so far.
     fn progress(&self) -> Progress;
 
-    /// Bytes that this end has read of what the other end sent to its sockets, whatever they were.
+    /// Bytes that this end has read of what the other end sent for this test, of whatever length and number.
     fn read_bytes(&self) -> u64;
 
     /// The state of this end's sending flows; `None` where it has none, or the kind of test has no such state.

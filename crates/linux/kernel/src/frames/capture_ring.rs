@@ -214,6 +214,11 @@ impl CaptureRing {
         })
     }
 
+    /// Takes the error that a link leaves when it goes down: it wakes whoever waits for the ring until somebody takes it.
+    pub fn take_error(&self) {
+        let _ = rustix::net::sockopt::socket_error(&self.socket);
+    }
+
     /// What the kernel counted since the ring was opened.
     pub fn statistics(&mut self) -> RingStatistics {
         // SAFETY: tpacket_stats is two integers, for which zero is a value.

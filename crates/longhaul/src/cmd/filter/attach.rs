@@ -132,6 +132,11 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
             return Err(obstacle.caveat(name).into());
         }
     }
+    if !args.pin && Filter::open(link.index).is_ok_and(|filter| filter.is_kept()) {
+        let failure =
+            Failure::new("stays", format!("{name}: the filter that is there stays; it would be replaced for good"));
+        return Err(failure.remedy("give --pin, or detach it first (longhaul filter detach)"));
+    }
     // A file that cannot be written must fail before anything is dropped.
     let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, args.force)).transpose()?;
     let metrics = args.staying.prometheus.open(Overwrite::by(args.force))?;

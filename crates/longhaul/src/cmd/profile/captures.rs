@@ -10,8 +10,7 @@ use longhaul_units::Nanos;
 use crate::captures::progress::pass;
 use crate::captures::source::{Filter, Trace};
 use crate::cmd::compare::matched::matched;
-use crate::cmd::profile::measured::{Measured, name_of};
-use crate::cmd::profile::source::bytes_of;
+use crate::cmd::profile::measured::{Measured, bytes_of, name_of};
 use crate::output::Failure;
 
 /// Ethernet, IPv4, and TCP with time stamps or UDP.

@@ -29,3 +29,12 @@ pub(super) fn name_of(path: &Path) -> String {
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
+
+/// The length of a file, or of the files in a folder; 0 where it cannot be known.
+pub(super) fn bytes_of(path: &Path) -> u64 {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
+    match std::fs::read_dir(path) {
+        Ok(files) => files.flatten().map(|file| length(&file.path())).fold(0, u64::saturating_add),
+        Err(_) => length(path),
+    }
+}

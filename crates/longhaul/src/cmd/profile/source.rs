@@ -8,7 +8,7 @@ use longhaul_profile::{Probe, Probes, probes_most, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
-use crate::cmd::profile::measured::{Measured, SAMPLES, name_of, plain};
+use crate::cmd::profile::measured::{Measured, SAMPLES, bytes_of, name_of, plain};
 use crate::cmd::profile::{captures, of_tcp};
 use crate::output::Failure;
 
@@ -97,15 +97,6 @@ impl Measured {
         };
         let source = format!("{}, longhaul rtt by {kind}", plain(&about.host));
         Ok(Self { probes, source, name: name_of(path) })
-    }
-}
-
-/// The length of a file, or of the files in a folder; 0 where it cannot be known.
-pub(super) fn bytes_of(path: &Path) -> u64 {
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    match std::fs::read_dir(path) {
-        Ok(files) => files.flatten().map(|file| length(&file.path())).fold(0, u64::saturating_add),
-        Err(_) => length(path),
     }
 }
 

@@ -74,10 +74,11 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let terms = Terms { unless_confirmed: time.is_some(), persist };
     // Before the first change, so that there is no moment at which nobody would put it back.
-    let holder = time.map(|_| Holder::start(store)).transpose()?;
+    let mut holder = time.map(|_| Holder::start(store)).transpose()?;
     // A process that changes settings at this moment may take long.
     let waiting = store.clone().with_give_up(|| Stop::install().is_ok_and(|stop| stop.requested().is_some()));
-    let refused = change(&waiting, plan.possible(), terms, &mut || {}).map_err(|error| failure(&error))?;
+    let mut saved = || holder.iter_mut().for_each(Holder::saved);
+    let refused = change(&waiting, plan.possible(), terms, &mut saved).map_err(|error| failure(&error))?;
     let changed = changed - refused.len();
     for one in &refused {
         say(format_args!("the kernel refuses {} = {}: {}", one.place, one.value, one.why));
@@ -140,8 +141,9 @@ fn wait(store: &Store, stop: Stop, deadline: Nanos, by_enter: bool) -> Result<(E
 /// The process that waits for the end of this one.
 struct Holder {
     child: Child,
-    /// It reads the end of this, which comes with this process' own at the latest.
+    /// It reads a byte when there is something to put back, and the end, which comes with this process' own at the latest.
     line: Option<ChildStdin>,
+    has_saved: bool,
 }
 
 impl Holder {
@@ -158,11 +160,23 @@ impl Holder {
             let mut ready = [0];
             child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.read_exact(&mut ready)?;
             let line = child.stdin.take();
-            Ok(Self { child, line })
+            Ok(Self { child, line, has_saved: false })
         };
         start().map_err(|error: io::Error| {
             Failure::new("no_holder", format!("cannot start the process that would put settings back: {error}"))
         })
+    }
+}
+
+impl Holder {
+    /// What was before is kept now: settings change from here on.
+    fn saved(&mut self) {
+        if !std::mem::replace(&mut self.has_saved, true)
+            && let Some(line) = &mut self.line
+        {
+            // One that was killed cannot be told.
+            let _ = line.write_all(b"s");
+        }
     }
 }
 
@@ -189,9 +203,11 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let _stop = Stop::install().map_err(failed)?;
     let store = args.state.store()?;
     io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush()).map_err(failed)?;
-    io::stdin().read_to_end(&mut Vec::new()).map_err(failed)?;
-    // Nobody else would put them back.
-    let until = monotonic().saturating_add(HOLDERS_PATIENCE);
+    let mut told = Vec::new();
+    io::stdin().read_to_end(&mut told).map_err(failed)?;
+    // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
+    let patience = if told.is_empty() { Nanos::ZERO } else { HOLDERS_PATIENCE };
+    let until = monotonic().saturating_add(patience);
     loop {
         match undo_unconfirmed(&store, args.pid) {
             Err(TuneError::Busy { .. }) if monotonic() < until => {}

@@ -141,11 +141,10 @@ impl Answering {
 
     fn take(&mut self, packet: &SuperPacket<'_>, proven: Option<SocketAddr>) {
         let Some(from) = packet.source else { return };
-        let reserved = Probe::parse(packet.bytes).filter(|probe| probe.sequence >= FIRST_RESERVED);
-        if let Some(probe) = reserved.filter(|_| packet.bytes.len() == HEADER_LEN) {
-            if probe.cookie == self.cookie {
-                self.probes.hand_over(Some(from), packet.bytes);
-            }
+        // Who does not know the cookie is a stranger, whatever address he has.
+        let Some(probe) = Probe::parse(packet.bytes).filter(|probe| probe.cookie == self.cookie) else { return };
+        if probe.sequence >= FIRST_RESERVED && packet.bytes.len() == HEADER_LEN {
+            self.probes.hand_over(Some(from), packet.bytes);
             return;
         }
         let same =

@@ -224,7 +224,9 @@ impl Data for TcpData {
             }
             self.congestion.begin(flow.socket());
         } else {
-            flow.receive(&self.parameters, &self.stop_receiving);
+            // Who keeps to the cap never waits.
+            let most_bps = self.place.rate_cap().map(|cap| 2 * cap.0 / u64::from(self.parameters.streams.max(1)));
+            flow.receive(&self.parameters, most_bps, &self.stop_receiving);
         }
         self.drops.follow(&flow);
         let congestion = if sends { self.congestion.clone() } else { Congestion::default() };

@@ -49,13 +49,13 @@ impl Flow {
         Arc::clone(&self.counts)
     }
 
-    /// Starts the thread that reads until the end of the stream, or `stop`.
-    pub(super) fn receive(&mut self, parameters: &TcpParameters, stop: &Arc<AtomicBool>) {
+    /// Starts the thread that reads until the end of the stream, or `stop`, no faster than `most_bps`.
+    pub(super) fn receive(&mut self, parameters: &TcpParameters, most_bps: Option<u64>, stop: &Arc<AtomicBool>) {
         let (socket, counts, stop) = (self.shared_socket(), self.counts(), Arc::clone(stop));
         let parameters = parameters.clone();
         let work = move || {
             pin(&parameters.affinity.receiver_cpus);
-            let failure = read_all(&socket, &counts, &parameters, &stop).err();
+            let failure = read_all(&socket, &counts, &parameters, most_bps, &stop).err();
             counts.end(failure);
         };
         self.spawn("receive", work);

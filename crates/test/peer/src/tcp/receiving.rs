@@ -15,11 +15,15 @@ use crate::cpu_use::ThreadWatch;
 /// Bytes that one call reads at most: what a socket gets at 100 Gb/s in 80 µs.
 const READ_BYTES: usize = 1 << 20;
 
-/// Reads to the end of the stream, or until `stop`, as `parameters` say.
+/// Bytes that a connection may bring before the rate of a server counts: what TCP sends before it is paced is less (RFC 6928).
+const UNPACED_BYTES: u64 = 1 << 16;
+
+/// Reads to the end of the stream, or until `stop`, as `parameters` say, and no faster than `most_bps`.
 pub(super) fn read_all(
     socket: &TcpStream,
     counts: &Counts,
     parameters: &TcpParameters,
+    most_bps: Option<u64>,
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
     let (omit, rate_bps) = (Nanos(parameters.omit_ns), parameters.read_rate_bps);
@@ -40,7 +44,9 @@ pub(super) fn read_all(
                 }
                 // What comes before the first byte is no time of the test.
                 cpu.get_or_insert_with(ThreadWatch::start);
-                wait_for_rate(Nanos(counts.arrived_ns()), counts.bytes(), rate_bps, stop, Nanos::MAX);
+                let (arrived, bytes) = (Nanos(counts.arrived_ns()), counts.bytes());
+                wait_for_rate(arrived, bytes, rate_bps, stop, Nanos::MAX);
+                wait_for_rate(arrived, bytes.saturating_sub(UNPACED_BYTES), most_bps, stop, Nanos::MAX);
             }
             Err(error) if go_on(&error) => {}
             Err(error) => return Err(error),

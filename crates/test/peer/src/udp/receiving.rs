@@ -93,7 +93,7 @@ pub(super) struct Receiving<'a> {
     pub(super) account: &'a Account,
     /// Packets taken in one call.
     pub(super) slots: usize,
-    /// Counts what came from the source, of its cookie or not.
+    /// Counts what came from the source with its cookie, whatever its number and length.
     pub(super) read_bytes: &'a AtomicU64,
 }
 
@@ -116,14 +116,12 @@ pub(super) fn receive_stream(
         let now = monotonic();
         // What comes before the first packet is no time of the test.
         cpu.get_or_insert_with(ThreadWatch::start);
-        let mut read = 0;
-        of.account.with(|tracker| {
-            for packet in slots.packets() {
-                let is_own = of.source.is(packet.source);
-                read += if is_own { packet.bytes.len() } else { 0 };
+        let read: usize = of.account.with(|tracker| {
+            let take = |packet: SuperPacket<'_>| {
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, is_own, of, arrival, tracker, rows.as_mut(), probes);
-            }
+                take(&packet, of, arrival, tracker, rows.as_mut(), probes)
+            };
+            slots.packets().map(take).sum()
         });
         of.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
@@ -156,20 +154,21 @@ pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie, mut evidence: Evidenc
     evidence.recorded()
 }
 
-/// Accounts for the datagrams of one super-packet, which came from the source or not. One that GRO made may have gaps, so each header is read.
+/// Accounts for the datagrams of one super-packet, and returns how many bytes those of the test have. One that GRO made may have gaps, so each
+/// header is read.
 fn take(
     packet: &SuperPacket<'_>,
-    is_own: bool,
     of: &Receiving<'_>,
     arrival: Arrival,
     tracker: &mut SequenceTracker,
     mut rows: Option<&mut PacketRows>,
     probes: &ProofQueue,
-) {
+) -> usize {
     let now = arrival.at;
     let mut run: Option<(u64, u32)> = None;
     let single = packet.datagrams() == 1;
-    let mut first = true;
+    let is_own = of.source.is(packet.source);
+    let (mut first, mut read) = (true, 0);
     for datagram in packet.segments() {
         let Some(probe) = Probe::parse(datagram) else { continue };
         if probe.cookie != of.cookie {
@@ -183,6 +182,7 @@ fn take(
             tracker.foreign();
             continue;
         }
+        read += datagram.len();
         if let Some(rows) = &mut rows {
             rows.push(probe.sequence, Nanos(probe.sent_ns), now, arrival.program_stamped);
         }
@@ -194,7 +194,7 @@ fn take(
         }
         if single {
             tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));
-            return;
+            return read;
         }
         run = match run {
             Some((first, count)) if first + u64::from(count) == probe.sequence => Some((first, count + 1)),
@@ -205,6 +205,7 @@ fn take(
         };
     }
     flush(run, now, tracker);
+    read
 }
 
 fn flush(run: Option<(u64, u32)>, now: Nanos, tracker: &mut SequenceTracker) {
