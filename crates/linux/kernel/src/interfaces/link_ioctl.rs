@@ -32,6 +32,11 @@ pub(crate) struct Question {
 /// `struct ifreq`.
 struct Message(libc::ifreq);
 
+// SAFETY: its pointer leads to the words of the question that it is in, and is followed by whoever borrows that alone.
+unsafe impl Send for Message {}
+// SAFETY: as above.
+unsafe impl Sync for Message {}
+
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ifreq")

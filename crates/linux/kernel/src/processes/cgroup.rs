@@ -14,14 +14,16 @@ use crate::guard::{Changed, Setting};
 /// [`io::ErrorKind::NotFound`] where it is mounted nowhere.
 pub fn root() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    mount_point(&mounts).map(PathBuf::from).ok_or_else(|| {
+    // Another file system may lie over a mount.
+    let usable = mount_points(&mounts).map(PathBuf::from).find(|point| point.join(crate::guard::PROCESSES).exists());
+    usable.ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, "no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
     })
 }
 
 /// Out of `/proc/PID/mountinfo`: field 5 is the mount point, and the type follows a lone `-` (proc_pid_mountinfo(5)).
-fn mount_point(mounts: &str) -> Option<&str> {
-    mounts.lines().find_map(|line| {
+fn mount_points(mounts: &str) -> impl Iterator<Item = &str> {
+    mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4))?
     })
@@ -80,8 +82,8 @@ mod tests {
         let both = "25 22 0:21 / /sys/fs/cgroup rw - tmpfs cgroup rw\n\
                     26 25 0:22 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu\n\
                     27 25 0:23 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup rw\n";
-        assert_eq!(mount_point(both), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(mount_point("25 22 0:21 / /sys rw - sysfs sysfs rw\n"), None);
+        assert_eq!(mount_points(both).collect::<Vec<_>>(), ["/sys/fs/cgroup/unified"]);
+        assert_eq!(mount_points("25 22 0:21 / /sys rw - sysfs sysfs rw\n").count(), 0);
         assert_eq!(own_path("9:name=systemd:/x\n0::/user.slice/a b\n"), Some("user.slice/a b"));
         assert_eq!(own_path("0::/\n"), Some(""));
     }

@@ -101,7 +101,7 @@ impl Setting {
 }
 
 /// The file of a control group that names its processes, one a line (cgroups(7)).
-const PROCESSES: &str = "cgroup.procs";
+pub(crate) const PROCESSES: &str = "cgroup.procs";
 
 /// What the guard does in the end, with a descriptor.
 #[derive(Debug)]
@@ -132,8 +132,9 @@ impl Claim {
 #[derive(Debug)]
 pub struct Changed {
     guard: Option<Guard>,
+    settings: Vec<Setting>,
     /// The guard has copies, so that whoever gets a claim finds the settings of before.
-    _claims: Vec<Claim>,
+    claims: Vec<Claim>,
 }
 
 impl Changed {
@@ -144,8 +145,8 @@ impl Changed {
     /// changed.
     pub fn apply(mut settings: Vec<Setting>, claims: Vec<Claim>) -> Result<Self, (Option<PathBuf>, io::Error)> {
         let guard = Guard::start(&mut settings, &claims).map_err(|error| (None, error))?;
-        let changed = Self { guard: Some(guard), _claims: claims };
-        for setting in &mut settings {
+        let mut changed = Self { guard: Some(guard), settings, claims };
+        for setting in &mut changed.settings {
             setting.change().map_err(|(path, error)| (Some(path), error))?;
         }
         Ok(changed)
@@ -154,8 +155,10 @@ impl Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        // Before the claims go.
-        drop(self.guard.take());
+        // Before the claims go. Where somebody killed it, another one does its work.
+        if self.guard.take().is_some_and(|mut guard| !guard.finish()) {
+            drop(Guard::start(&mut self.settings, &self.claims));
+        }
     }
 }
 
@@ -188,10 +191,26 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// Has it put the settings back. Whether it did so.
+    fn finish(&mut self) -> bool {
+        if self.line.take().is_none() {
+            return true;
+        }
+        loop {
+            match waitpid(Some(self.pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                ended => {
+                    return ended.is_ok_and(|ended| ended.is_some_and(|(_, status)| status.exit_status() == Some(0)));
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
-        drop(self.line.take());
-        while let Err(Errno::INTR) = waitpid(Some(self.pid), WaitOptions::empty()) {}
+        self.finish();
     }
 }
 
@@ -292,6 +311,14 @@ mod tests {
             assert_eq!(tso(), 1);
             let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
             let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+            assert_eq!(tso(), 0);
+            drop(changed);
+            assert_eq!(tso(), 1);
+            // Also where somebody killed the guard.
+            let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+            let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+            let guard = changed.guard.as_ref().unwrap().pid;
+            rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
             assert_eq!(tso(), 0);
             drop(changed);
             assert_eq!(tso(), 1);

@@ -256,9 +256,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Runs the command, if there is one, and samples until the end.
 fn watched(args: &Args, started_at: String, stop: Stop, watch: &mut impl Watching) -> Result<Asked, Failure> {
     let json = args.json || args.json_stream;
+    let metrics = args.prometheus.open(args.overwrite)?;
     // The watch has begun, so that the first connection is seen from its beginning.
     let child = (!args.command.is_empty()).then(|| start(&args.command, json)).transpose()?;
-    let metrics = args.prometheus.open(args.overwrite)?;
     let mut live = Live::new(args.show(), metrics);
     let times = Times { whole: args.time, sample: args.sample, interval: args.interval.unwrap_or(DEFAULT_INTERVAL) };
     let ended = follow(&times, watch, child, stop, &mut live).map_err(|error| Failure::new("watch", error))?;

@@ -24,7 +24,7 @@ use longhaul_units::{Bytes, Nanos};
 use longhaul_wire::probe::Cookie;
 
 use super::drops::{Seen, Watch, evidence_below};
-use super::receiving::{Account, Receiving, Source, StreamIn, receive_stream, unread};
+use super::receiving::{Account, Receiving, Source, StreamIn, UNREAD_MOST, receive_stream, unread};
 use super::report::{Received, receiver_report, sender_report};
 use super::sending::{StreamOut, send_stream};
 use super::softirq::Placement;
@@ -279,7 +279,11 @@ impl UdpData {
         let streams = (0..).zip(&self.streams);
         let (report, count) = (self.place.report_bytes(), self.streams.len());
         let evidence = |stream: &Stream| evidence_below(stream.account.with(|tracker| tracker.limit()), report, count);
-        streams.map(|(number, stream)| unread(&stream.receiver, self.arriving(number), evidence(stream))).collect()
+        let deadline = monotonic() + UNREAD_MOST;
+        let unread = |(number, stream): (u8, &Stream)| {
+            unread(&stream.receiver, self.arriving(number), deadline, evidence(stream))
+        };
+        streams.map(unread).collect()
     }
 
     /// Packets that this host dropped so far: of those that it `sent`, or of those that were sent to it.

@@ -22,8 +22,8 @@ use crate::event::ProofQueue;
 const LOOK: Nanos = Nanos::from_millis(20);
 /// Packets of it taken in one call.
 const UNREAD_SLOTS: usize = 8;
-/// How long to read what lies unread.
-const UNREAD_MOST: Nanos = Nanos::from_secs(1);
+/// How long to read what lies unread in all sockets.
+pub(super) const UNREAD_MOST: Nanos = Nanos::from_secs(1);
 
 /// What a stream has received, shared between its thread and the driver.
 #[derive(Debug, Clone)]
@@ -138,11 +138,14 @@ pub(super) struct StreamIn {
 }
 
 /// Reads what still lies in the socket when its reader has ended: packets that arrived and were not read. They go into `evidence`, as far
-/// as that has room.
-pub(super) fn unread(socket: &UdpReceiver, cookie: Cookie, mut evidence: EvidenceRecorder) -> Evidence {
+/// as that has room. A sender that continues does not keep this end waiting beyond `deadline`.
+pub(super) fn unread(
+    socket: &UdpReceiver,
+    cookie: Cookie,
+    deadline: Nanos,
+    mut evidence: EvidenceRecorder,
+) -> Evidence {
     let mut slots = ReceiveSlots::new(UNREAD_SLOTS, SLOT_BYTES, true);
-    // A sender that continues does not keep this end waiting.
-    let deadline = monotonic() + UNREAD_MOST;
     while matches!(socket.receive(&mut slots), Ok(1..)) && monotonic() < deadline {
         for packet in slots.packets() {
             let unit = packet.datagrams() as u32;
