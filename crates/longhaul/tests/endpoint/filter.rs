@@ -354,7 +354,7 @@ fn a_killed_controller_takes_its_filter_with_it() {
 
 /// Who tries enforcement for a while over a filter that stays would leave the host with it.
 #[test]
-fn one_that_stays_is_replaced_by_one_that_stays_alone() {
+fn a_filter_that_stays_is_replaced_by_attach_pin_only() {
     let Some(hosts) = Hosts::new() else { return };
     if !has_bpf_fs() {
         return longhaul_testing::no_judge!("no BPF file system");

@@ -95,7 +95,7 @@ const RATE_MEMORY: Nanos = Nanos::from_secs(10);
 struct RateWatch {
     cap: BitRate,
     streams: u8,
-    /// When it looked, and what had arrived by then; `None` before the first byte.
+    /// When it looked, and what had arrived by then.
     looked: Option<(Nanos, u64)>,
     /// When to look next.
     look: Nanos,
@@ -119,6 +119,8 @@ impl RateWatch {
     fn is_beyond(&mut self, now: Nanos, bytes: u64) -> bool {
         self.look = now + RATE_LOOK;
         if bytes == 0 {
+            // The time begins with the first byte, which may have come since.
+            self.looked = Some((now, 0));
             return false;
         }
         let (looked, before) = self.looked.replace((now, bytes)).unwrap_or((now, 0));
@@ -367,6 +369,8 @@ mod tests {
         let first = 2_000_000 + (2 << 20);
         let mut watch = new();
         assert!(!watch.is_beyond(seconds(1_000), 0), "the time begins with the first byte");
+        assert!(!watch.is_beyond(seconds(1_001), first + 2_000_000), "it may have begun just after the last look");
+        let mut watch = new();
         assert!(!watch.is_beyond(seconds(2_000), first));
         assert!(!watch.is_beyond(seconds(2_001), first + 2_000_000));
         assert!(watch.is_beyond(seconds(2_002), first + 4_000_001));

@@ -199,7 +199,7 @@ impl UdpParameters {
 
     /// Packets that the reader of each stream takes in one call: 32, and fewer where more than 4 streams share the memory.
     pub fn slots(&self) -> usize {
-        usize::clamp(128 / usize::from(self.streams.max(1)), 8, 32)
+        usize::clamp(128 / usize::from(self.streams.max(1)), 4, 32)
     }
 
     /// The memory of the readers of all streams, with what each counts beside the account: gaps and histograms.

@@ -34,7 +34,9 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     let mut ways = [Vec::new(), Vec::new()];
     let mut payloads: [Vec<(u32, u32)>; 2] = Default::default();
     let rows_most = probes_most(bytes_of(near).saturating_add(bytes_of(far))) / 2;
-    // When the first way had as many packets as are read.
+    // The others are for packets that were lost.
+    let arrived_most = rows_most / 4 * 3;
+    // When a way had as many packets as are read.
     let mut full_ns: Option<i64> = None;
     let compared = matched([&paths[0], &paths[1]], same_clock, open, [&mut a, &mut b], |reached: &Reached| {
         let way = reached.direction as usize;
@@ -42,10 +44,10 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
             PathDirection::AToB => reached.a_ns,
             PathDirection::BToA => reached.a_ns.saturating_sub(reached.delay_ns as i64),
         };
-        if ways[way].len() >= rows_most {
-            full_ns.get_or_insert(sent_ns);
+        if ways[way].len() >= arrived_most {
+            full_ns = Some(full_ns.map_or(sent_ns, |full| full.min(sent_ns)));
         }
-        if full_ns.is_some_and(|full| sent_ns >= full) || ways[way].len() >= rows_most {
+        if full_ns.is_some_and(|full| sent_ns >= full) || ways[way].len() >= arrived_most {
             return;
         }
         ways[way].push(Passage { sent_ns, delay_ns: Some(reached.delay_ns), ..Passage::default() });
@@ -69,7 +71,7 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
         let first = ways.iter().flatten().map(|passage| passage.sent_ns).min().unwrap_or(full);
         ways.iter_mut().for_each(|way| way.retain(|passage| passage.sent_ns < full));
         let read = Nanos(full.abs_diff(first));
-        notes.push(format!("what passed later: the first {read} are read, {rows_most} packets one way"));
+        notes.push(format!("what passed later: the first {read} are read, {arrived_most} packets one way"));
     }
     add_lost(&compared, &frame, (full_ns.unwrap_or(i64::MAX), rows_most), &mut ways, &mut notes);
     let clocks = compared.clock.corrected.then_some(compared.clock);
@@ -91,6 +93,7 @@ fn add_lost(
     ways: &mut [Vec<Passage>; 2],
     notes: &mut Vec<String>,
 ) {
+    let mut left_out = 0;
     for between in &compared.directions {
         let way = between.direction as usize;
         for run in &between.lost {
@@ -103,7 +106,9 @@ fn add_lost(
             let apart = last.saturating_sub(first).max(0) / (packets as i64 - 1).max(1);
             let room = rows_most.saturating_sub(ways[way].len());
             let sent = (0..packets as i64).map(|nth| first.saturating_add(nth.saturating_mul(apart)));
-            ways[way].extend(sent.take_while(|sent_ns| *sent_ns < until_ns).take(room).map(|sent_ns| Passage {
+            let sent = sent.take_while(|sent_ns| *sent_ns < until_ns);
+            left_out += sent.clone().count().saturating_sub(room);
+            ways[way].extend(sent.take(room).map(|sent_ns| Passage {
                 sent_ns,
                 frame_bytes: frame(run.path, payload),
                 ..Passage::default()
@@ -113,6 +118,9 @@ fn add_lost(
             let more = between.loss_runs - between.lost.len() as u64;
             notes.push(format!("{more} more runs of lost packets: the first {} are read", between.lost.len()));
         }
+    }
+    if left_out > 0 {
+        notes.push(format!("{left_out} more lost packets: of both ways {rows_most} are read"));
     }
 }
 

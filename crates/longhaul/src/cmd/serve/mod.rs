@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     buffer_cap: Bytes,
     /// Refuse tests that may hold more memory on this host: all their socket buffers, also those that the kernel lets grow, the block, the
-    /// account of packets (beside 16 KiB for each 65,536 of which some were lost) and their report, of a sixteenth of this at most
+    /// readers of UDP streams, the account of packets (beside 16 KiB for each 65,536 of which some were lost) and their report, of a sixteenth of this at most
     /// [default: a quarter of the memory that is available at the start]
     #[arg(long, value_name = "SIZE")]
     memory_cap: Option<Bytes>,

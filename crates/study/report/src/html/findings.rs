@@ -67,7 +67,7 @@ pub enum Verdict {
     Reappeared,
     /// It does not.
     DidNotReappear,
-    /// A point was not run, or not measured, or two that are compared have nothing, as where neither lost a packet.
+    /// A point was not run, or not measured, or both compared values are 0.
     NotDecided,
 }
 
@@ -82,7 +82,7 @@ impl Verdict {
 }
 
 /// A quotient, or a mean itself, with half of its interval.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Value {
     at: f64,
     half: Option<f64>,
@@ -146,22 +146,22 @@ impl Asked {
             };
             means.push((name, mean, point));
         }
-        let values: Option<Vec<Value>> = match self.relation {
+        let values: Vec<Option<Value>> = match self.relation {
             Relation::FallsBy(_) => means.windows(2).map(|pair| Value::ratio(pair[0].1, pair[1].1)).collect(),
             Relation::Ratio(..) => means[1..].iter().map(|(_, other, _)| Value::ratio(means[0].1, *other)).collect(),
-            Relation::Within(..) => Some(means.iter().map(|(_, mean, _)| Value::of(*mean)).collect()),
+            Relation::Within(..) => means.iter().map(|(_, mean, _)| Some(Value::of(*mean))).collect(),
         };
         let doubtful = means.iter().any(|(_, _, point)| point.doubtful);
-        let Some(values) = values else {
-            let means = means.iter().map(|(name, mean, _)| format!("{name}: {}", readable(&self.quantity, *mean)));
-            let why = means.chain(["nothing to compare".to_owned()]).collect::<Vec<_>>().join("; ");
-            return found(Verdict::NotDecided, (false, doubtful), why);
-        };
         let (least, most) = match self.relation {
             Relation::FallsBy(least) => (Some(least), None),
             Relation::Ratio(least, most) | Relation::Within(least, most) => (least, most),
         };
-        let judged: Vec<(bool, bool)> = values.iter().map(|value| value.between(least, most)).collect();
+        let judged: Vec<(bool, bool)> = values.iter().flatten().map(|value| value.between(least, most)).collect();
+        if values.contains(&None) && judged.iter().all(|(holds, _)| *holds) {
+            let means = means.iter().map(|(name, mean, _)| format!("{name}: {}", readable(&self.quantity, *mean)));
+            let why = means.chain(["nothing to compare".to_owned()]).collect::<Vec<_>>().join("; ");
+            return found(Verdict::NotDecided, (false, doubtful), why);
+        }
         let holds = judged.iter().all(|(holds, _)| *holds);
         // One that surely fails is enough to say that it does not hold.
         let sure = !doubtful
@@ -179,7 +179,9 @@ impl Asked {
             })
             .collect();
         if !matches!(self.relation, Relation::Within(..)) {
-            let ratios: Vec<String> = values.iter().map(|value| format!("{:.2}", value.at)).collect();
+            let ratio =
+                |value: &Option<Value>| value.map_or_else(|| "–".to_owned(), |value| format!("{:.2}", value.at));
+            let ratios: Vec<String> = values.iter().map(ratio).collect();
             why.push(format!("ratio {}, {} asked", ratios.join(", "), self.bounds()));
         } else {
             why.push(format!("{} asked", self.bounds()));
@@ -367,6 +369,10 @@ mod tests {
         let mut reversed = asked(Relation::FallsBy(1.0), 2);
         reversed.points[0].1 = Some((0, 2));
         assert_eq!(judged(&reversed, &nothing).verdict, Verdict::Reappeared);
+        // One pair that fails is enough.
+        let failed = judged(&asked(Relation::FallsBy(1.0), 3), &nothing);
+        assert_eq!(failed.verdict, Verdict::DidNotReappear);
+        assert!(failed.why.contains("ratio –, 0.00"), "{failed:?}");
     }
 
     /// A doubtful point proves nothing: neither the sentence nor the list says more than that it was seen there.

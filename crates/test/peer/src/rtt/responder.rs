@@ -143,19 +143,19 @@ impl Answering {
         let Some(from) = packet.source else { return };
         // Who does not know the cookie is a stranger, whatever address he has.
         let Some(probe) = Probe::parse(packet.bytes).filter(|probe| probe.cookie == self.cookie) else { return };
+        let same =
+            |proven: SocketAddr| (proven.ip().to_canonical(), proven.port()) == (from.ip().to_canonical(), from.port());
+        let is_own = proven.is_some_and(same);
+        if is_own {
+            // Of one that was cut it is not known how long it was.
+            let bytes = if packet.truncated { DATAGRAM_BYTES_MOST } else { packet.bytes.len() };
+            self.state.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         if probe.sequence >= FIRST_RESERVED && packet.bytes.len() == HEADER_LEN {
             self.probes.hand_over(Some(from), packet.bytes);
             return;
         }
-        let same =
-            |proven: SocketAddr| (proven.ip().to_canonical(), proven.port()) == (from.ip().to_canonical(), from.port());
-        if !proven.is_some_and(same) {
-            return;
-        }
-        // Of one that was cut it is not known how long it was.
-        let bytes = if packet.truncated { DATAGRAM_BYTES_MOST } else { packet.bytes.len() };
-        self.state.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        if packet.truncated {
+        if packet.truncated || !is_own {
             return;
         }
         let before = self.responder.limited();

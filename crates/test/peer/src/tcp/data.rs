@@ -224,7 +224,7 @@ impl Data for TcpData {
             }
             self.congestion.begin(flow.socket());
         } else {
-            // Who keeps to the cap never waits.
+            // Who keeps to the cap does not wait.
             let most_bps = self.place.rate_cap().map(|cap| 2 * cap.0 / u64::from(self.parameters.streams.max(1)));
             flow.receive(&self.parameters, most_bps, &self.stop_receiving);
         }

@@ -30,6 +30,35 @@ pub(super) fn wait_for_rate(start: Nanos, bytes: u64, rate_bps: Option<u64>, sto
     wait_until(start.saturating_add(Nanos(due.try_into().unwrap_or(u64::MAX))).min(end), stop);
 }
 
+/// A rate that an application does not pass: of a time in which it moved less, [`Limit::MEMORY`] counts.
+#[derive(Debug)]
+pub(super) struct Limit {
+    bps: u64,
+    /// From when on all bytes count; it moves up.
+    began: Nanos,
+}
+
+impl Limit {
+    const MEMORY: Nanos = Nanos::from_secs(10);
+
+    pub(super) fn new(bps: u64) -> Self {
+        Self { bps, began: Nanos::ZERO }
+    }
+
+    /// Waits until `bytes` since `start` are due, or `stop`.
+    pub(super) fn wait(&mut self, start: Nanos, bytes: u64, stop: &AtomicBool) {
+        wait_until(self.due(monotonic(), start, bytes), stop);
+    }
+
+    fn due(&mut self, now: Nanos, start: Nanos, bytes: u64) -> Nanos {
+        let takes = u128::from(bytes) * 8_000_000_000 / u128::from(self.bps.max(1));
+        let takes = Nanos(takes.try_into().unwrap_or(u64::MAX));
+        let earliest = now.saturating_sub(takes.saturating_add(Self::MEMORY));
+        self.began = self.began.max(start).max(earliest);
+        self.began.saturating_add(takes)
+    }
+}
+
 /// Waits until `due`, or `stop`.
 pub(super) fn wait_until(due: Nanos, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
@@ -38,5 +67,21 @@ pub(super) fn wait_until(due: Nanos, stop: &AtomicBool) {
             return;
         }
         sleep_until(due.min(now + LOOK));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_silent_time_ten_seconds_count() {
+        let mut limit = Limit::new(8_000_000);
+        let seconds = Nanos::from_secs;
+        assert_eq!(limit.due(seconds(100), seconds(100), 2_000_000), seconds(102));
+        // Ten minutes later: 10 MB at once, and no more.
+        assert_eq!(limit.due(seconds(700), seconds(100), 3_000_000), seconds(690));
+        assert_eq!(limit.due(seconds(700), seconds(100), 13_000_000), seconds(700));
+        assert_eq!(limit.due(seconds(700), seconds(100), 14_000_000), seconds(701));
     }
 }

@@ -146,7 +146,7 @@ pub(super) fn unread(
     mut evidence: EvidenceRecorder,
 ) -> Evidence {
     let mut slots = ReceiveSlots::new(UNREAD_SLOTS, SLOT_BYTES, true);
-    while matches!(socket.receive(&mut slots), Ok(1..)) && monotonic() < deadline {
+    while monotonic() < deadline && matches!(socket.receive(&mut slots), Ok(1..)) {
         for packet in slots.packets() {
             let unit = packet.datagrams() as u32;
             for probe in packet.segments().filter_map(Probe::parse).filter(|probe| probe.cookie == cookie) {
@@ -177,6 +177,7 @@ fn take(
         if probe.cookie != of.cookie {
             continue;
         }
+        read += if is_own { datagram.len() } else { 0 };
         if probe.sequence >= FIRST_RESERVED {
             probes.hand_over(packet.source, datagram);
             continue;
@@ -185,7 +186,6 @@ fn take(
             tracker.foreign();
             continue;
         }
-        read += datagram.len();
         if let Some(rows) = &mut rows {
             rows.push(probe.sequence, Nanos(probe.sent_ns), now, arrival.program_stamped);
         }

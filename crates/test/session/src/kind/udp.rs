@@ -3,19 +3,19 @@
 use std::net::IpAddr;
 
 use longhaul_result::Caveat;
-use longhaul_terms::{Amount, Directions, ParameterError, SoftirqPlacement, StreamSent, TestDirection};
+use longhaul_terms::{Amount, Directions, ParameterError, SOCKBUF_LEAST, SoftirqPlacement, StreamSent, TestDirection};
 use longhaul_udp::account::{Counts, LossMap, MAX_SEQUENCES, PacketRows, ReorderingSummary, Run, StreamReceived};
 use longhaul_udp::locate::Loss;
 use longhaul_udp::proof::ClientProof;
 use longhaul_udp::{Pace, Timestamps, UdpEndReport, UdpParameters, UdpReceiverReport, UdpResult, UdpSenderReport};
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Bytes, Nanos};
 use longhaul_wire::probe::Cookie;
 
 use super::{
     DONT_FRAGMENT, EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, datagrams_proof, sockets,
 };
 use crate::caveats;
-use crate::limits::{Caps, DRAIN_QUIET, report_bytes_most};
+use crate::limits::{Caps, DRAIN_QUIET, held_bytes, report_bytes_most};
 use crate::progress::Progress;
 use crate::randomness::Randomness;
 
@@ -79,7 +79,16 @@ impl TestKind for UdpParameters {
         caps.check_account(self.amount, account_bytes)?;
         let buffer = self.sockbuf_bytes.or(receives.then(|| self.default_receive_buffer()));
         let more = account_bytes.saturating_add(self.readers_bytes());
-        caps.check_memory("sockbuf_bytes", buffer, sockets(self.streams, self.direction), more)?;
+        let sockets = sockets(self.streams, self.direction);
+        if held_bytes(SOCKBUF_LEAST.0, sockets, more) > caps.memory.0 {
+            let allowed = format!(
+                "their readers, and what is kept of the packets, take {}; this server allows {} for a test",
+                Bytes(more),
+                caps.memory
+            );
+            return Err(ParameterError::new("streams", self.streams, allowed));
+        }
+        caps.check_memory("sockbuf_bytes", buffer, sockets, more)?;
         check_burst(self, caps)?;
         if self.payload_bytes > caps.payload_bytes {
             let allowed = format!("this server allows {} bytes", caps.payload_bytes);
@@ -348,8 +357,9 @@ mod tests {
     fn a_server_bounds_the_memory_of_its_readers() {
         let memory = Bytes(16 << 20);
         let caps = Caps { memory, report: report_cap(memory), ..Caps::default() };
-        let asked = UdpParameters { streams: 64, sockbuf_bytes: Some(1 << 13), ..UdpParameters::default() };
-        assert_eq!(TestParameters::from(asked.clone()).grant(&caps).unwrap_err().field, "sockbuf_bytes");
+        let pace = Pace::RateBps(1_000_000);
+        let asked = UdpParameters { streams: 64, sockbuf_bytes: Some(1 << 13), pace, ..UdpParameters::default() };
+        assert_eq!(TestParameters::from(asked.clone()).grant(&caps).unwrap_err().field, "streams");
         assert!(TestParameters::from(UdpParameters { streams: 2, ..asked }).grant(&caps).is_ok());
     }
 
