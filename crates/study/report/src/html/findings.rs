@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::html::page::escape;
 use crate::html::points::{Mean, Point, Run};
 
+/// How the reason of a finding ends that is about a point that was left out.
+const NOT_RUN: &str = "was not run";
+
 /// What should hold between the means of points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -138,7 +141,7 @@ impl Asked {
         let mut means: Vec<(&str, Mean, &Point<R>)> = Vec::new();
         for (name, place) in &self.points {
             let Some(place) = place else {
-                return found(Verdict::NotDecided, (false, false), format!("{name} was not run"));
+                return found(Verdict::NotDecided, (false, false), format!("{name} {NOT_RUN}"));
             };
             let Some((point, mean)) = point_at(*place).and_then(|point| Some((point, point.mean(&self.quantity)?)))
             else {
@@ -241,10 +244,16 @@ fn readable(quantity: &str, mean: Mean) -> String {
 }
 
 impl Finding {
+    /// Whether it is about a point that was left out (`--only`, `--quick`).
+    fn is_left_out(&self) -> bool {
+        self.verdict == Verdict::NotDecided && self.why.ends_with(NOT_RUN)
+    }
+
     /// Its verdict in words, with how far it can be trusted.
     fn words(&self) -> String {
         let verdict = self.verdict.words();
         match self.verdict {
+            Verdict::NotDecided if self.is_left_out() => "not run".into(),
             Verdict::NotDecided => verdict.into(),
             _ if self.doubtful => format!("{verdict} in doubtful points"),
             _ if !self.sure => format!("{verdict}, but not surely"),
@@ -256,10 +265,14 @@ impl Finding {
 /// How many reappeared, in a sentence; `None` without any. What is sure comes first, what doubtful points show last.
 pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
     let mut ordered: Vec<&Finding> = findings.iter().collect();
-    ordered.sort_by_key(|found| (found.doubtful, found.verdict as u8, !found.sure));
+    ordered.sort_by_key(|found| (found.doubtful, found.verdict as u8, !found.sure, found.is_left_out()));
     let of_kind = ordered.chunk_by(|one, other| one.words() == other.words());
     let parts: Vec<String> = of_kind
         .map(|found| match found[0].verdict {
+            Verdict::NotDecided if found[0].is_left_out() => {
+                let are = if found.len() == 1 { "is" } else { "are" };
+                format!("{} {are} about points that were not run", found.len())
+            }
             Verdict::NotDecided => format!("{} could not be decided", found.len()),
             _ => format!("{} {}", found.len(), found[0].words()),
         })
@@ -271,11 +284,18 @@ pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
 /// A line each, for a terminal.
 pub fn text(findings: &[Finding]) -> String {
     let mut text = summary(findings).map_or_else(String::new, |summary| format!("{summary}\n"));
-    for finding in findings {
+    for finding in findings.iter().filter(|finding| !finding.is_left_out()) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {}: {}\n    {}", finding.words(), finding.says, finding.why);
     }
+    left_out(findings).iter().for_each(|says| _ = writeln!(text, "  not run: {says}"));
     text
+}
+
+/// The findings about points that were left out, on one line; `None` without any.
+fn left_out(findings: &[Finding]) -> Option<String> {
+    let says: Vec<&str> = findings.iter().filter(|found| found.is_left_out()).map(|found| &*found.says).collect();
+    (!says.is_empty()).then(|| says.join("; "))
 }
 
 /// The findings on a page.
@@ -284,7 +304,7 @@ pub(crate) fn section(body: &mut String, findings: &[Finding]) {
         return;
     }
     *body += "<h2>What the source found</h2>\n<ul class=\"findings\">\n";
-    for finding in findings {
+    for finding in findings.iter().filter(|finding| !finding.is_left_out()) {
         let _ = writeln!(
             body,
             "<li data-verdict=\"{}\"><strong>{}</strong>: {}<br><span class=\"quiet\">{}</span></li>",
@@ -293,6 +313,9 @@ pub(crate) fn section(body: &mut String, findings: &[Finding]) {
             escape(&finding.says),
             escape(&finding.why)
         );
+    }
+    if let Some(says) = left_out(findings) {
+        let _ = writeln!(body, "<li data-verdict=\"not run\"><strong>not run</strong>: {}</li>", escape(&says));
     }
     *body += "</ul>\n";
 }
@@ -353,6 +376,13 @@ mod tests {
         left_out.points[1].1 = None;
         let found = judged(&left_out, &sizes);
         assert_eq!((found.verdict, found.why.as_str()), (Verdict::NotDecided, "s, 1 was not run"));
+        // What was left out is one line, however much that is.
+        let holds = judged(&asked(Relation::Within(Some(2.0), None), 3), &sizes);
+        let (said, mut body) = (text(&[found.clone(), holds.clone(), found.clone()]), String::new());
+        section(&mut body, &[found.clone(), holds, found]);
+        let first = "Of 3 findings of the source, 1 reappeared; 2 are about points that were not run.\n";
+        assert!(said.starts_with(first) && said.ends_with("  not run: it falls; it falls\n"), "{said}");
+        assert_eq!((body.matches("<li").count(), body.matches("not run").count()), (2, 2), "{body}");
     }
 
     /// Where neither point lost a packet, neither lost more.

@@ -99,11 +99,15 @@ impl<R: Run> Report<R> {
         let found: Vec<String> = before.into_iter().chain(found.iter().cloned()).chain(after).collect();
         let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&found.join(" ")));
         let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
-        if let Some(doubts) = self.doubts() {
-            let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(&doubts));
+        let doubts = self.doubts();
+        if let Some(doubts) = &doubts {
+            let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(doubts));
         }
         let placed: Vec<Caveat> = self.series.iter().flat_map(Series::placed_caveats).collect();
-        *body += &caveats(&placed);
+        // Without any it says that nothing speaks against the figures.
+        if doubts.is_none() || !placed.is_empty() {
+            *body += &caveats(&placed);
+        }
         section(body, &self.findings);
     }
 
@@ -282,6 +286,7 @@ pub(crate) mod tests {
         report.head(&mut body, &[NOTHING_TRUSTED.into()]);
         let verdict = "<p class=\"verdict\">Nothing was measured that can be trusted. Of 1 finding of the source, 1 reappeared in doubtful points.</p>";
         assert!(body.contains(verdict), "{body}");
+        assert!(!body.contains("Nothing is known that speaks against"), "{body}");
     }
 
     /// What was rejected and what stays doubtful stands on the page, each in its place.
