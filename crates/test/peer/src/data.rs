@@ -24,6 +24,9 @@ pub(crate) struct Opening<'a> {
     pub(crate) events: &'a Sender<Event>,
 }
 
+/// Of a time in which a client sent less than a server's cap, so much counts: it may send that later.
+pub(crate) const RATE_MEMORY: Nanos = Nanos::from_secs(10);
+
 /// The open data part of a test: its sockets, threads and evidence. Dropping it ends its threads.
 pub(crate) trait Data {
     /// Whether it is open at once. If not, [`Event::DataOpened`] tells that [`Self::finish_opening`] is due.

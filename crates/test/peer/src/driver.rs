@@ -10,7 +10,7 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::{BitRate, Nanos};
 
 use crate::control::{Control, ControlEvent, interrupted};
-use crate::data::{Data, Opening, Place, SenderNow};
+use crate::data::{Data, Opening, Place, RATE_MEMORY, SenderNow};
 use crate::event::Event;
 use crate::kinds;
 
@@ -86,9 +86,6 @@ impl Interval {
 
 /// How often a server looks whether more arrives than its cap allows.
 const RATE_LOOK: Nanos = Nanos::from_millis(500);
-
-/// A client that was kept from sending may send later what it did not in this time.
-const RATE_MEMORY: Nanos = Nanos::from_secs(10);
 
 /// A server's watch over what arrives, from the moment when the data part is open.
 #[derive(Debug)]

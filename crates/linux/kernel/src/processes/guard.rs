@@ -189,9 +189,7 @@ impl Guard {
             }
         }
     }
-}
 
-impl Guard {
     /// Has it put the settings back. Whether it did so.
     fn finish(&mut self) -> bool {
         if self.line.take().is_none() {

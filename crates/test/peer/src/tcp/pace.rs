@@ -7,6 +7,8 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_units::Nanos;
 
+use crate::data::RATE_MEMORY;
+
 /// How often to look whether the test was stopped.
 pub(super) const LOOK: Nanos = Nanos::from_millis(50);
 /// Such an application moves this part of what it moves in a second at a time, which is smooth on any path.
@@ -30,7 +32,7 @@ pub(super) fn wait_for_rate(start: Nanos, bytes: u64, rate_bps: Option<u64>, sto
     wait_until(start.saturating_add(Nanos(due.try_into().unwrap_or(u64::MAX))).min(end), stop);
 }
 
-/// A rate that an application does not pass: of a time in which it moved less, [`Limit::MEMORY`] counts.
+/// A rate that an application does not pass: of a time in which it moved less, [`RATE_MEMORY`] counts.
 #[derive(Debug)]
 pub(super) struct Limit {
     bps: u64,
@@ -39,8 +41,6 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    const MEMORY: Nanos = Nanos::from_secs(10);
-
     pub(super) fn new(bps: u64) -> Self {
         Self { bps, began: Nanos::ZERO }
     }
@@ -53,7 +53,7 @@ impl Limit {
     fn due(&mut self, now: Nanos, start: Nanos, bytes: u64) -> Nanos {
         let takes = u128::from(bytes) * 8_000_000_000 / u128::from(self.bps.max(1));
         let takes = Nanos(takes.try_into().unwrap_or(u64::MAX));
-        let earliest = now.saturating_sub(takes.saturating_add(Self::MEMORY));
+        let earliest = now.saturating_sub(takes.saturating_add(RATE_MEMORY));
         self.began = self.began.max(start).max(earliest);
         self.began.saturating_add(takes)
     }
