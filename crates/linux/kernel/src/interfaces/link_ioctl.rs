@@ -67,8 +67,36 @@ impl Question {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// The number of the link.
+    pub(crate) fn index(&self) -> io::Result<u32> {
+        let mut asked = self.message.0;
+        // SAFETY: the kernel reads and writes one ifreq.
+        if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut asked) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel wrote the number (netdevice(7)).
+        Ok(unsafe { asked.ifr_ifru.ifru_ifindex } as u32)
+    }
+
     /// The arguments of ioctl(2).
     pub(crate) fn parts(&mut self) -> (RawFd, libc::Ioctl, *mut libc::ifreq) {
         (self.socket.as_raw_fd(), self.request, &raw mut self.message.0)
+    }
+}
+
+/// Writes the name that the link `index` has now into `message`; whether there is such a link. As signal-safety(7) allows.
+///
+/// # Safety
+/// `message` leads to a structure that nobody else uses.
+pub(crate) unsafe fn name(socket: RawFd, index: u32, message: *mut libc::ifreq) -> bool {
+    // SAFETY: ifreq is plain integers and a pointer, for which zero is a value; the kernel reads and writes one; the caller sees to `message`.
+    unsafe {
+        let mut asked: libc::ifreq = std::mem::zeroed();
+        asked.ifr_ifru.ifru_ifindex = index as libc::c_int;
+        let found = libc::ioctl(socket, libc::SIOCGIFNAME, &raw mut asked) == 0;
+        if found {
+            (*message).ifr_name = asked.ifr_name;
+        }
+        found
     }
 }

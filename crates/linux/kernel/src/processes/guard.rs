@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use crate::link_ioctl::{Question, ask};
+use crate::link_ioctl::{Question, ask, name};
 use crate::unix::listen_abstract;
 
 /// Something that shall change.
@@ -27,7 +27,7 @@ pub struct Setting(What);
 #[derive(Debug)]
 enum What {
     File { file: File, path: PathBuf, before: Vec<u8>, wanted: String },
-    Driver { link: String, request: libc::Ioctl, before: Question, wanted: Vec<u32> },
+    Driver { link: String, index: u32, request: libc::Ioctl, before: Question, wanted: Vec<u32> },
     Group { folder: PathBuf, folder_c: CString, processes_c: CString, leave_to: File },
 }
 
@@ -41,13 +41,15 @@ impl Setting {
         Ok(Self(What::File { file, path, before: before.into(), wanted: wanted.into() }))
     }
 
-    /// What the driver of `link` is told by `request`: `before` as it is now, and `wanted` for a while.
+    /// What the driver of `link` is told by `request`: `before` as it is now, and `wanted` for a while. Whatever the interface is called in the
+    /// end, it is the one that is told.
     ///
     /// # Errors
-    /// There is no socket to ask by.
+    /// There is no such link, or no socket to ask by.
     pub(crate) fn of_driver(link: &str, request: libc::Ioctl, before: &[u32], wanted: &[u32]) -> io::Result<Self> {
         let before = Question::new(link, request, before.to_vec())?;
-        Ok(Self(What::Driver { link: link.into(), request, before, wanted: wanted.to_vec() }))
+        let index = before.index()?;
+        Ok(Self(What::Driver { link: link.into(), index, request, before, wanted: wanted.to_vec() }))
     }
 
     /// The control group `folder`, which there shall be for a while with this process in it. Its processes go to the group `leave_to` in the
@@ -89,9 +91,10 @@ impl Setting {
     fn undo(&mut self) -> (RawFd, Undo<'_>) {
         match &mut self.0 {
             What::File { file, before, .. } => (file.as_raw_fd(), Undo::Write(before)),
-            What::Driver { before, .. } => {
+            What::Driver { index, before, .. } => {
+                let index = *index;
                 let (socket, request, message) = before.parts();
-                (socket, Undo::Tell(request, message))
+                (socket, Undo::Tell { index, request, message })
             }
             What::Group { folder_c, processes_c, leave_to, .. } => {
                 (leave_to.as_raw_fd(), Undo::Leave { folder: folder_c, processes: processes_c })
@@ -108,8 +111,8 @@ pub(crate) const PROCESSES: &str = "cgroup.procs";
 enum Undo<'a> {
     /// Writes this to the file.
     Write(&'a [u8]),
-    /// Tells the driver by the socket.
-    Tell(libc::Ioctl, *mut libc::ifreq),
+    /// Tells the driver of the interface `index` by the socket.
+    Tell { index: u32, request: libc::Ioctl, message: *mut libc::ifreq },
     /// Moves the processes to the group whose list the descriptor is, and removes the folder.
     Leave { folder: &'a CStr, processes: &'a CStr },
 }
@@ -239,7 +242,12 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
         for (fd, undo) in restore {
             match undo {
                 Undo::Write(before) => _ = libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0),
-                Undo::Tell(request, message) => _ = libc::ioctl(*fd, *request, *message),
+                Undo::Tell { index, request, message } => {
+                    // One that is gone has no setting, and another one may have its name.
+                    if name(*fd, *index, *message) {
+                        libc::ioctl(*fd, *request, *message);
+                    }
+                }
                 Undo::Leave { folder, processes } => leave(*fd, folder, processes),
             }
         }
@@ -298,28 +306,37 @@ mod tests {
             println!("skipped: run as root");
             return;
         };
-        let tso = || {
+        let tso = |link| {
             let mut words = [GET, 7];
-            ask("v0", libc::SIOCETHTOOL, &mut words).unwrap();
+            ask(link, libc::SIOCETHTOOL, &mut words).unwrap();
             words[1]
         };
         let check = || {
             let add = ["link", "add", "name", "v0", "type", "veth", "peer", "name", "v1"];
             assert!(Command::new("ip").args(add).status().unwrap().success());
-            assert_eq!(tso(), 1);
+            assert_eq!(tso("v0"), 1);
             let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
             let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
-            assert_eq!(tso(), 0);
+            assert_eq!(tso("v0"), 0);
             drop(changed);
-            assert_eq!(tso(), 1);
+            assert_eq!(tso("v0"), 1);
             // Also where somebody killed the guard.
             let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
             let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
             let guard = changed.guard.as_ref().unwrap().pid;
             rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
-            assert_eq!(tso(), 0);
+            assert_eq!(tso("v0"), 0);
             drop(changed);
-            assert_eq!(tso(), 1);
+            assert_eq!(tso("v0"), 1);
+            // And where it has another name by then, and another one has its name.
+            let ip = |words: &str| assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
+            let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+            let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+            ip("link set v0 name w0");
+            ip("link add name v0 type veth peer name v2");
+            ask("v0", libc::SIOCETHTOOL, &mut [SET, 0]).unwrap();
+            drop(changed);
+            assert_eq!((tso("w0"), tso("v0")), (1, 0));
         };
         namespace.enter(check).unwrap();
     }
