@@ -14,14 +14,16 @@
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
+use crate::parameters::TIMEOUTS;
 use crate::probe_log::StampedBy;
 
 /// Bytes up to the fill.
 pub(crate) const LEAST_BYTES: usize = HEADER_LEN + 17;
 /// Answers that a responder sends at once: after an outage all probes that waited in a queue arrive together.
 const BURST: u64 = 4096;
-/// Where a server has a rate cap, as many at once as it carries in this time,
-const BURST_LASTS: Nanos = Nanos::from_secs(1);
+/// Where a server has a rate cap, as many at once as it carries in the longest time in which an answer counts: a path may
+/// hold them that long,
+const BURST_LASTS: Nanos = *TIMEOUTS.end();
 /// and never fewer than this: jitter, and two clocks that differ, bring probes of slow measurements close together.
 const BURST_LEAST: u64 = 16;
 /// How much more often than asked for a responder answers: probes of a Poisson process come in clumps.
@@ -206,10 +208,10 @@ mod tests {
         let cookie = Cookie::new(1 << 8, false, 0);
         let mut payload = [0; 1000];
         question(&mut payload, cookie, 0, 0).unwrap();
-        // 800 kbit/s are a hundred probes of 1000 bytes in a second, as agreed: two hundred answers, and a hundred at once.
+        // 800 kbit/s are a hundred probes of 1000 bytes in a second, as agreed: two hundred answers, and four hundred at once.
         let mut responder = Responder::new(cookie, vec![64, 1000], 10_000_000).capped(Some(BitRate(800_000)));
         let answered = (0..100_000).filter(|at| responder.may_answer(Nanos(at * 10_000), &payload)).count();
-        assert!((290..=300).contains(&answered), "{answered}");
+        assert!((590..=600).contains(&answered), "{answered}");
     }
 
     #[test]
@@ -223,5 +225,8 @@ mod tests {
             let late = if at % 3 == 0 { 80_000_000 } else { 0 };
             assert!(responder.may_answer(Nanos(1_000_000_000 + at * 99_990_000 + late), &payload), "probe {at}");
         }
+        // The path held those of four seconds, which come together.
+        let late = Nanos(1_000_000_000 + 36_040 * 99_990_000);
+        assert!((0..40).all(|_| responder.may_answer(late, &payload)));
     }
 }

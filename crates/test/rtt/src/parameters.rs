@@ -17,7 +17,7 @@ const MAX_PAYLOAD_BYTES: u32 = 65_507;
 /// Probes more often than this are a test of throughput.
 const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)..=Nanos::from_secs(3600);
 /// The session waits some seconds for the end of a sender.
-const TIMEOUTS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(4);
+pub(crate) const TIMEOUTS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(4);
 /// Longest measurement; a server allows less unless its operator says otherwise.
 const MOST_TIME: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// Sequence numbers have 48 bits, the last of which are reserved.
