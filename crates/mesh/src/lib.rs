@@ -3,11 +3,11 @@
 //! A program of its own, as its database costs minutes of build: `longhaul mesh` starts it. What it decides is in `longhaul-mesh-model`; here are
 //! sockets, clocks, the disk, and the `longhaul` that runs the tests.
 
-/// A line on standard output, as `println!`; a closed pipe is no error.
+/// A line on standard output, as `println!`, without what a terminal would obey: texts of a store may come from anybody. A closed pipe is no error.
 macro_rules! say {
     ($($argument:tt)*) => {{
         use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($argument)*);
+        let _ = writeln!(std::io::stdout(), "{}", longhaul_units::unobeyed(&format!($($argument)*)));
     }};
 }
 

@@ -39,16 +39,22 @@ pub(crate) enum As<'a> {
 
 /// Asks whoever listens at `address` (with its port), and waits for the answer.
 pub(crate) fn ask(address: &str, who: &As, question: &Message) -> Result<Message, Failure> {
+    ask_within(address, who, question, CONNECTION_LASTS)
+}
+
+/// The same, for so long at most, whatever the other end does.
+pub(crate) fn ask_within(address: &str, who: &As, question: &Message, lasts: Duration) -> Result<Message, Failure> {
+    let ends = Instant::now() + lasts;
     let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {error}"));
     let mut last = None;
     for resolved in address.to_socket_addrs().map_err(failed)? {
-        match TcpStream::connect_timeout(&resolved, PATIENCE) {
+        match patience(ends).and_then(|left| TcpStream::connect_timeout(&resolved, left)) {
             Ok(stream) => {
                 let channel = match who {
                     As::Known(own, theirs) => Channel::to_known(own, theirs, random()?),
                     As::Token(key) => Channel::keyed(Role::Client, key, random()?),
                 };
-                let mut link = Link::new(stream, channel, Instant::now() + CONNECTION_LASTS).map_err(failed)?;
+                let mut link = Link::new(stream, channel, ends).map_err(failed)?;
                 link.send(question).map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
                 let answer = link.receive().map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
                 return Ok(match answer {
@@ -317,4 +323,36 @@ fn serve_token(
     // As a channel says that the keys differ.
     let _ = stream.write_all(preamble).and_then(|()| stream.write_all(&[0, 0]));
     Err(Failure::new("no such token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each byte renews the patience with one that says nothing, but not the time of the whole.
+    #[test]
+    fn who_says_a_byte_now_and_then_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let drip = move || -> std::io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            let mut preamble = [0; PREAMBLE_BYTES];
+            stream.read_exact(&mut preamble)?;
+            stream.write_all(&preamble)?;
+            // The length of a message, and the message.
+            stream.write_all(&[0x80])?;
+            loop {
+                thread::sleep(Duration::from_millis(50));
+                stream.write_all(&[0])?;
+            }
+        };
+        let dripping = thread::spawn(drip);
+        let identity = || Identity::from_random(random().unwrap()).unwrap();
+        let (own, theirs) = (identity(), identity().public());
+        let began = Instant::now();
+        let asked = ask_within(&address, &As::Known(&own, theirs), &Message::Leased, Duration::from_secs(1));
+        assert_eq!(asked.unwrap_err().to_string(), format!("{address}: no answer in time"));
+        assert!((1.0..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+        assert!(dripping.join().unwrap().is_err());
+    }
 }

@@ -35,17 +35,17 @@ impl BitRate {
         format!("{:.2} {unit}", self.0 as f64 / divisor)
     }
 
-    /// Bytes that pass in `span` at this rate, rounded down.
+    /// Bytes that pass in `span` at this rate, rounded down; `u64::MAX` where they are more.
     pub fn bytes_in(self, span: Nanos) -> u64 {
-        (u128::from(self.0) * u128::from(span.0) / 8_000_000_000) as u64
+        u64::try_from(u128::from(self.0) * u128::from(span.0) / 8_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// The rate at which `bytes` pass in `span`; zero for an empty span.
+    /// The rate at which `bytes` pass in `span`; zero for an empty span, `u64::MAX` bit/s where it is higher.
     pub fn of(bytes: u64, span: Nanos) -> Self {
         if span.0 == 0 {
             return Self(0);
         }
-        Self((u128::from(bytes) * 8_000_000_000 / u128::from(span.0)) as u64)
+        Self(u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(span.0)).unwrap_or(u64::MAX))
     }
 }
 

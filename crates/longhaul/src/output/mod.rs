@@ -24,7 +24,7 @@ pub(crate) use longhaul_result::Envelope;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_terms::ParameterError;
-use longhaul_units::{is_obeyed, nearest};
+use longhaul_units::{nearest, unobeyed, unobeyed_json};
 use serde::Serialize;
 
 use crate::Cli;
@@ -242,17 +242,9 @@ pub(crate) fn print_json(value: &impl Serialize) {
     }
 }
 
-/// Prints `text`, JSON on one line, on stdout. In strings JSON may have letters as they are that a terminal obeys.
+/// Prints `text`, JSON on one line, on stdout.
 pub(crate) fn print_json_text(text: &str) {
-    let mut line = String::with_capacity(text.len() + 1);
-    for letter in text.chars() {
-        match letter {
-            '\t' => line.push(' '),
-            obeyed if is_obeyed(obeyed) => line.push_str(&format!("\\u{:04x}", u32::from(obeyed))),
-            letter => line.push(letter),
-        }
-    }
-    print(&(line + "\n"));
+    print(&(unobeyed_json(text) + "\n"));
 }
 
 /// Prints `text` on stdout, without what a terminal would obey: names and messages in it may come from anybody.
@@ -288,7 +280,7 @@ pub(crate) fn lost() -> Option<Failure> {
 
 /// `text` without what a terminal obeys, except for line breaks, and in letters that the locale has.
 pub(crate) fn plain(text: &str) -> String {
-    let text = text.replace(|letter: char| is_obeyed(letter) && letter != '\n', " ");
+    let text = unobeyed(text);
     if locale::is_ascii() { locale::in_ascii(&text) } else { text }
 }
 

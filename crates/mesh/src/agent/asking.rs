@@ -1,7 +1,10 @@
 //! Asking a partner for a test.
 
+use std::time::{Duration, Instant};
+
 use longhaul_channel::PublicKey;
 use longhaul_mesh_model::SiteId;
+use longhaul_mesh_model::admission::PATIENCE;
 use longhaul_mesh_model::file::{Mesh, TestPlan};
 
 use super::shared::{Shared, View};
@@ -25,11 +28,15 @@ impl Reached {
     /// Says that a test is over. The partner finds that out by itself, too.
     pub(super) fn release(&self, shared: &Shared, number: u64) {
         let known = As::Known(&shared.identity, self.key);
-        let _ = link::ask(&with_port(&self.address, self.port), &known, &Message::Release { number });
+        let release = Message::Release { number };
+        let _ = link::ask_within(&with_port(&self.address, self.port), &known, &release, LASTS);
     }
 }
 
-/// Asks a partner, at one of its addresses after the other.
+/// A later answer is not used ([`PATIENCE`]).
+const LASTS: Duration = Duration::from_nanos(PATIENCE.0);
+
+/// Asks a partner, at one of its addresses after the other, each of which has its share of the time.
 pub(super) fn ask(
     shared: &Shared,
     view: &View,
@@ -39,8 +46,11 @@ pub(super) fn ask(
     let site = view.mesh.of(partner);
     let key = view.key_of(partner).ok_or_else(|| Failure::new(format_args!("{} has not joined", site.name)))?;
     let mut last = Failure::new("the site has no address");
-    for address in &site.addresses {
-        match link::ask(&with_port(address, site.port), &As::Known(&shared.identity, key), question) {
+    let ends = Instant::now() + LASTS;
+    for (address, left) in site.addresses.iter().zip((1..=site.addresses.len() as u32).rev()) {
+        let lasts = ends.saturating_duration_since(Instant::now()) / left;
+        let address_with_port = with_port(address, site.port);
+        match link::ask_within(&address_with_port, &As::Known(&shared.identity, key), question, lasts) {
             Ok(answer) => return Ok((Reached { key, address: address.clone(), port: site.port }, answer)),
             Err(failure) => last = failure,
         }

@@ -23,10 +23,40 @@ const BUSY_MOST: Nanos = Nanos::from_secs(120);
 /// A partner that cannot be reached is asked again after this.
 pub(super) const UNREACHED: Nanos = Nanos::from_secs(30);
 
-/// The agenda of each test plan, and the round that it is filled for.
+/// A partner that let this site wait for longer, and then did not answer, costs the tests of others.
+const HUNG: Nanos = Nanos::from_secs(1);
+/// Until it is asked again, for any test; from [`UNREACHED`] on it doubles up to this.
+const HUNG_WAIT_MOST: Nanos = Nanos::from_secs(480);
+
+/// What is due, and who is not to be asked.
 #[derive(Default)]
 pub(super) struct Rounds {
+    /// The agenda of each test plan, and the round that it is filled for.
     plans: BTreeMap<usize, (u64, String, Agenda)>,
+    hung: Hung,
+}
+
+/// Partners that hung when they were asked: when they are asked again, and the wait until then. By a steady clock.
+#[derive(Default)]
+struct Hung(BTreeMap<SiteId, (Nanos, Nanos)>);
+
+impl Hung {
+    /// Time until `partner` is asked again; zero: now.
+    fn left(&self, partner: SiteId, now: Nanos) -> Nanos {
+        self.0.get(&partner).map_or(Nanos::ZERO, |(until, _)| until.saturating_sub(now))
+    }
+
+    /// It hung, again or for the first time.
+    fn note(&mut self, partner: SiteId, now: Nanos) {
+        let before = self.0.get(&partner).map(|(_, wait)| *wait);
+        let wait = before.map_or(UNREACHED, |wait| wait.saturating_add(wait).min(HUNG_WAIT_MOST));
+        self.0.insert(partner, (now.saturating_add(wait), wait));
+    }
+
+    /// It answered.
+    fn forget(&mut self, partner: SiteId) {
+        self.0.remove(&partner);
+    }
 }
 
 impl Rounds {
@@ -42,10 +72,26 @@ impl Rounds {
         let agenda = &mut self.plans.get_mut(&test)?.2;
         let due = agenda.next(now)?;
         let plan = view.mesh.tests.get(test)?;
-        match begin(shared, view, plan, due.pair, "") {
+        let partner = partner_of(view, due.pair);
+        let left = self.hung.left(partner, monotonic());
+        if left > Nanos::ZERO {
+            agenda.postpone(now, due, left, part());
+            return None;
+        }
+        let begun = begin(shared, view, plan, due.pair, "");
+        match &begun {
+            Ok(Begun::Hung(_)) => self.hung.note(partner, monotonic()),
+            Ok(Begun::Tested(_) | Begun::Never(_)) => self.hung.forget(partner),
+            _ => {}
+        }
+        match begun {
             Ok(Begun::Tested(result)) => return Some(*result),
             Ok(Begun::Later(wait)) => agenda.postpone(now, due, wait, part()),
             Ok(Begun::Never(message)) => stderr_line!("{}: {message}", name(view, due.pair)),
+            Ok(Begun::Hung(failure)) => {
+                stderr_line!("{}: {failure}", name(view, due.pair));
+                agenda.postpone(now, due, self.hung.left(partner, monotonic()), part());
+            }
             Err(failure) => {
                 stderr_line!("{}: {failure}", name(view, due.pair));
                 agenda.postpone(now, due, UNREACHED, part());
@@ -89,6 +135,12 @@ pub(super) enum Begun {
     Tested(Box<Done>),
     Later(Nanos),
     Never(String),
+    /// The partner took time, and did not answer.
+    Hung(Failure),
+}
+
+fn partner_of(view: &View, pair: (SiteId, SiteId)) -> SiteId {
+    if pair.0 == view.own { pair.1 } else { pair.0 }
 }
 
 /// Begins a throughput test and runs it to its end. `alarm`: what a diagnosis is for.
@@ -99,7 +151,7 @@ pub(super) fn begin(
     pair: (SiteId, SiteId),
     alarm: &str,
 ) -> Result<Begun, Failure> {
-    let partner = if pair.0 == view.own { pair.1 } else { pair.0 };
+    let partner = partner_of(view, pair);
     if view.key_of(partner).is_none() {
         return Ok(Begun::Later(UNREACHED));
     }
@@ -154,6 +206,7 @@ fn ask_and_test(
         Err(begun) => return Ok(begun),
     };
     let site = &view.mesh.of(partner).name;
+    let asked = monotonic();
     let done = match asking::ask(shared, view, partner, &asking::question(&head, number)) {
         // The gate's patience covers the lease, too: it was closed before that was asked for.
         Ok((reached, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
@@ -172,6 +225,7 @@ fn ask_and_test(
         Ok((_, Message::Busy { retry_after_ns })) => Ok(Begun::Later(Nanos(retry_after_ns.min(BUSY_MOST.0)))),
         Ok((_, Message::Refused { message })) => Ok(Begun::Never(format!("{site} refuses: {message}"))),
         Ok(_) => Ok(Begun::Never(format!("{site} answered something else"))),
+        Err(failure) if monotonic().saturating_sub(asked) > HUNG => Ok(Begun::Hung(failure)),
         Err(failure) => Err(failure),
     };
     if view.mesh.crossed(pair.0, pair.1).next().is_some() {
@@ -179,4 +233,25 @@ fn ask_and_test(
         let _ = shared.ask_coordinator(&Message::Release { number });
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partner_that_hangs_is_asked_less_and_less() {
+        let (mut hung, seconds) = (Hung::default(), Nanos::from_secs);
+        let [one, other] = [SiteId(1), SiteId(2)];
+        let mut now = seconds(100);
+        for wait in [30, 60, 120, 240, 480, 480] {
+            hung.note(one, now);
+            assert_eq!([hung.left(one, now), hung.left(other, now)], [seconds(wait), Nanos::ZERO]);
+            now = now.saturating_add(seconds(wait));
+            assert_eq!(hung.left(one, now), Nanos::ZERO);
+        }
+        hung.forget(one);
+        hung.note(one, now);
+        assert_eq!(hung.left(one, now), seconds(30));
+    }
 }

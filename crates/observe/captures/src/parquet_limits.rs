@@ -37,8 +37,10 @@ const GROUP_TEXT_BYTES: u64 = 256;
 const STRUCT_TEXT_BYTES: u64 = 2;
 /// Encodings of a page in which a few bytes may stand for values of any length or number (`DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`).
 const LONG_ENCODINGS: [i64; 2] = [6, 7];
-/// Rows for a byte of a file at most: the description of a group of a million takes 7 KB.
-const ROWS_OF_A_BYTE: u64 = 1024;
+/// Rows that a file of any length may have: some seconds.
+const ROWS_SURE: u64 = 32 << 20;
+/// Rows for a byte of a longer file at most. A packet takes some bytes; where all packets are alike and their times rise evenly, 15 take one.
+const ROWS_OF_A_BYTE: u64 = 32;
 
 /// Why a Parquet file is not read.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +57,9 @@ pub enum Refused {
     /// Its pages unpack to so many bytes.
     #[error("its pages unpack to {0} bytes, more than a file of its kind has")]
     Unpacked(u64),
+    /// It has so many rows, or says so.
+    #[error("it says to have {0} rows, far more than fit into its length")]
+    Rows(u64),
     /// What it says of itself cannot be.
     #[error("it is damaged")]
     Damaged,
@@ -197,7 +202,8 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
 /// Where not.
 pub(crate) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
     let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-    if rows > file.len().saturating_mul(ROWS_OF_A_BYTE) { Err(Refused::Damaged) } else { Ok(()) }
+    let most = file.len().saturating_mul(ROWS_OF_A_BYTE).max(ROWS_SURE);
+    if rows > most { Err(Refused::Rows(rows)) } else { Ok(()) }
 }
 
 /// Whether the columns of all row groups lie within the file, each in a place of its own as far as their lengths tell, so that the library may
@@ -481,6 +487,18 @@ mod tests {
         for length in 0..HEADER.len() {
             assert_eq!(Thrift(&HEADER[..length]).page_header(), None, "{length}");
         }
+    }
+
+    #[test]
+    fn few_bytes_stand_for_few_rows() {
+        let rows =
+            |bytes: usize, groups: &[i64]| check_rows(&bytes::Bytes::from(vec![0; bytes]), groups.iter().copied());
+        assert!(rows(1_000, &[1 << 24, 1 << 24]).is_ok(), "they take some seconds");
+        assert!(matches!(rows(1_000, &[1 << 24, 1 << 24, 1]), Err(Refused::Rows(33_554_433))));
+        assert!(rows(5_000_000, &[160_000_000]).is_ok());
+        assert!(rows(5_000_000, &[160_000_001]).is_err());
+        assert!(rows(5_000_000, &[-1]).is_err());
+        assert!(rows(5_000_000, &[i64::MAX; 3]).is_err());
     }
 
     /// Each reads as small here and as large there, unless it is refused.

@@ -30,22 +30,22 @@ pub fn payload_bytes(path: &PathSpec, side: Side) -> u64 {
     let packet_bytes = packet_bytes.unwrap_or(0).max(PACKET_BYTES);
 
     let mut entering = Some(BitRate(0));
-    let mut bytes = 0;
+    let mut bytes = SLACK_BYTES;
     for host in hosts {
         let access =
             HopSpec { rate: path.access_rate(host), delay: host.delay, queue: host.queue, ..HopSpec::default() };
         let mut rate = None;
         // The host itself can fill its link's queue at any speed, so a queue without limit is no part of this.
-        bytes += hop_bytes(&HopSpec { queue: limited(access.queue), ..access }, &mut rate, packet_bytes);
+        let access = HopSpec { queue: limited(access.queue), ..access };
+        bytes = hop_bytes(&access, &mut rate, packet_bytes).saturating_add(bytes);
         entering = entering.zip(rate).map(|(sum, rate)| BitRate(sum.0.saturating_add(rate.0)));
     }
     let mut rate = entering;
     for hop in shared {
-        bytes += hop_bytes(hop, &mut rate, packet_bytes);
+        bytes = hop_bytes(hop, &mut rate, packet_bytes).saturating_add(bytes);
     }
     let far_delay = far.iter().map(|host| host.delay).max().unwrap_or_default();
-    bytes += hop_bytes(&HopSpec { delay: far_delay, ..HopSpec::default() }, &mut rate, packet_bytes);
-    bytes + SLACK_BYTES
+    hop_bytes(&HopSpec { delay: far_delay, ..HopSpec::default() }, &mut rate, packet_bytes).saturating_add(bytes)
 }
 
 fn limited(queue: QueueLimit) -> QueueLimit {
@@ -57,9 +57,9 @@ fn limited(queue: QueueLimit) -> QueueLimit {
 
 /// What `hop` holds of packets that come at `rate`, which becomes the rate at which they leave.
 fn hop_bytes(hop: &HopSpec, rate: &mut Option<BitRate>, packet_bytes: u64) -> u64 {
-    let mut bytes = 0;
+    let mut queued = 0;
     if let Some(own) = hop.rate {
-        bytes += match hop.queue {
+        queued = match hop.queue {
             QueueLimit::Unlimited => own.bytes_in(UNLIMITED_QUEUE),
             QueueLimit::Bytes(limit) => limit.0,
             QueueLimit::Packets(limit) => limit.saturating_mul(packet_bytes),
@@ -67,9 +67,10 @@ fn hop_bytes(hop: &HopSpec, rate: &mut Option<BitRate>, packet_bytes: u64) -> u6
         *rate = Some(rate.map_or(own, |rate| rate.min(own)));
     }
     // Six standard deviations are more than nearly any packet takes beyond the mean.
-    let jitter = hop.jitter.as_ref().map_or(0, |jitter| 6 * jitter.stddev.0);
+    let jitter = hop.jitter.as_ref().map_or(0, |jitter| jitter.stddev.0.saturating_mul(6));
     let batch = hop.coalesce.as_ref().map_or(0, |coalesce| coalesce.time.0);
-    bytes + rate.unwrap_or(ASSUMED_RATE).bytes_in(Nanos(hop.longest_delay().0 + jitter + batch))
+    let stays = hop.longest_delay().saturating_add(Nanos(jitter)).saturating_add(Nanos(batch));
+    rate.unwrap_or(ASSUMED_RATE).bytes_in(stays).saturating_add(queued)
 }
 
 #[cfg(test)]
@@ -109,5 +110,12 @@ mod tests {
         let bytes = payload_bytes(&path(None, 100, QueueLimit::Unlimited), Side::Client);
         let product = ASSUMED_RATE.bytes_in(Nanos::from_millis(100));
         assert!((product..product * 12 / 10).contains(&bytes));
+    }
+
+    #[test]
+    fn what_is_beyond_all_memory_is_counted_as_that() {
+        let mut path = path(None, 1, QueueLimit::Unlimited);
+        path.forward.push(HopSpec { rate: Some(BitRate(u64::MAX)), delay: Nanos(u64::MAX), ..HopSpec::default() });
+        assert_eq!(payload_bytes(&path, Side::Client), u64::MAX);
     }
 }

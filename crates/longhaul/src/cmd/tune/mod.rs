@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Where it is remembered what was before.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Remember in this folder what was before
+    /// Remember in this folder what was before; use one folder on a host
     #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
     state: PathBuf,
 }

@@ -466,6 +466,12 @@ fn a_killed_experiment_goes_on() {
     assert!(
         !other.status.success() && String::from_utf8(other.stderr).unwrap().contains("other options of the emulator")
     );
+    // A factor that somebody wrote into it.
+    let whole = kept();
+    fs::write(folder.file("runs.jsonl"), whole.replacen("\"factor\":1.0", "\"factor\":1e300", 1)).unwrap();
+    let scaled = again(&["--tries", "1", "--resume"]);
+    assert!(!scaled.status.success() && String::from_utf8(scaled.stderr).unwrap().contains("no calibration finds"));
+    fs::write(folder.file("runs.jsonl"), whole).unwrap();
 
     // What the killed one told Prometheus is replaced, and gone at the end.
     let output = again(&[&["--tries", "1", "--resume"][..], &told].concat());

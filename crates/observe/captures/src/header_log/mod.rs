@@ -59,6 +59,9 @@ pub enum HeaderLogError {
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
+    /// It has so many rows, or says so.
+    #[error("the header log is damaged: it says to have {0} rows, far more than fit into its length")]
+    Rows(u64),
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
     #[error("the header log is damaged: it cannot be read on")]
     Damaged,
@@ -73,6 +76,7 @@ impl From<Refused> for HeaderLogError {
             Refused::Parquet(error) => Self::Parquet(error),
             Refused::LongPage(bytes) => Self::LongPage(bytes),
             Refused::Encoding => Self::Encoding,
+            Refused::Rows(rows) => Self::Rows(rows),
             // No bound was set.
             Refused::Unpacked(_) | Refused::Damaged => Self::Damaged,
         }

@@ -156,8 +156,9 @@ impl fmt::Debug for Runner<'_> {
 const WARM_UP: Nanos = Nanos::from_millis(300);
 /// How often others may disturb the calibration at one rate.
 const DISTURBED_MOST: u32 = 4;
-/// By how much experiments are scaled: each about three quarters of the one before.
-const FACTORS: [f64; 12] = [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
+/// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before.
+pub const FACTORS: [f64; 12] =
+    [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
 /// Client and server, as `longhaul host` shows them.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use longhaul_experiment::{Experiment, Hosts, Made, Plan, Ran};
+use longhaul_experiment::{Experiment, FACTORS, Hosts, Made, Plan, Ran};
 use longhaul_kernel::links::followed;
 use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_lab::LabSpec;
@@ -147,6 +147,10 @@ impl Journal {
                 if same != there {
                     let title = &there.title;
                     let why = format!("its runs are of “{title}” as it was then, or of other options of the emulator");
+                    return Err(not_resumed(&kept.path, why));
+                }
+                if !FACTORS.contains(&there.factor) {
+                    let why = format!("no calibration finds a factor of {}", there.factor);
                     return Err(not_resumed(&kept.path, why));
                 }
                 Ok((kept, there))
