@@ -14,16 +14,15 @@
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
-use crate::parameters::TIMEOUTS;
 use crate::probe_log::StampedBy;
 
 /// Bytes up to the fill.
 pub(crate) const LEAST_BYTES: usize = HEADER_LEN + 17;
 /// Answers that a responder sends at once: after an outage all probes that waited in a queue arrive together.
 const BURST: u64 = 4096;
-/// Where a server has a rate cap, as many at once as it carries in the longest time in which an answer counts: a path may
-/// hold them that long,
-const BURST_LASTS: Nanos = *TIMEOUTS.end();
+/// The longest time after a question in which its answer may count.
+pub(crate) const TIMEOUT_MOST: Nanos = Nanos::from_secs(4);
+/// Where a server has a rate cap, as many at once as it carries in that time, as a path may hold them so long,
 /// and never fewer than this: jitter, and two clocks that differ, bring probes of slow measurements close together.
 const BURST_LEAST: u64 = 16;
 /// How much more often than asked for a responder answers: probes of a Poisson process come in clumps.
@@ -107,7 +106,7 @@ impl Responder {
         let Some(rate) = rate else { return self };
         let longest = self.lengths.iter().copied().max().unwrap_or_default();
         let least = Nanos(u64::from(longest) * 8_000_000_000 / rate.0.max(1));
-        let burst = (BURST_LASTS.0 / least.0.max(1)).clamp(BURST_LEAST, BURST);
+        let burst = (TIMEOUT_MOST.0 / least.0.max(1)).clamp(BURST_LEAST, BURST);
         Self { tokens: burst, burst, ..self }
     }
 

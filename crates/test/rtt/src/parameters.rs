@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::by_size::MOST_SIZES;
 use crate::clocks::ClockState;
-use crate::exchange::LEAST_BYTES;
+use crate::exchange::{LEAST_BYTES, TIMEOUT_MOST};
 
 /// Shortest payload: the answer has the responder's time stamps, and is as long as the question.
 pub const MIN_PAYLOAD_BYTES: u32 = LEAST_BYTES as u32;
@@ -17,7 +17,7 @@ const MAX_PAYLOAD_BYTES: u32 = 65_507;
 /// Probes more often than this are a test of throughput.
 const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)..=Nanos::from_secs(3600);
 /// The session waits some seconds for the end of a sender.
-pub(crate) const TIMEOUTS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(4);
+const TIMEOUTS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=TIMEOUT_MOST;
 /// Longest measurement; a server allows less unless its operator says otherwise.
 const MOST_TIME: Nanos = Nanos::from_secs(366 * 24 * 3600);
 /// Sequence numbers have 48 bits, the last of which are reserved.
