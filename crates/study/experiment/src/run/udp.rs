@@ -24,6 +24,9 @@ pub(super) fn empty(series: &UdpSeries) -> Series<Run> {
     }
 }
 
+/// Packets that arrived in batches, as they do where the ring is polled at intervals.
+const IN_BATCHES: &str = "arrivals_in_batches";
+
 impl Runner<'_> {
     /// One test. `hosts` are client and server as they were first seen. Losses that are more than a result lists are saved under the name
     /// `losses_file`.
@@ -72,6 +75,9 @@ impl Runner<'_> {
                 match kind::udp::results(&end, save) {
                     Some((results, caveats)) => {
                         (run.result, run.caveats) = (Some(results.into_first()), caveats);
+                        // What the experiment asks for is no doubt about it.
+                        let asked = |caveat: &Caveat| setting.poll_interval.is_some() && caveat.code == IN_BATCHES;
+                        run.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
                     }
                     None => run.error = Some(no_report()),
