@@ -3,11 +3,12 @@
 //! A program of its own, as its database costs minutes of build: `longhaul mesh` starts it. What it decides is in `longhaul-mesh-model`; here are
 //! sockets, clocks, the disk, and the `longhaul` that runs the tests.
 
-/// A line on standard output, as `println!`, without what a terminal would obey: texts of a store may come from anybody. A closed pipe is no error.
+/// A line on standard output, as `println!`, an empty one before it where the text begins with that. What a terminal would obey is left out: texts
+/// of a store may come from anybody. A closed pipe is no error.
 macro_rules! say {
     ($($argument:tt)*) => {{
         use std::io::Write;
-        let _ = writeln!(std::io::stdout(), "{}", longhaul_units::unobeyed(&format!($($argument)*)));
+        let _ = writeln!(std::io::stdout(), "{}", crate::shown_line(&format!($($argument)*)));
     }};
 }
 
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use longhaul_kernel::stderr_line;
+use longhaul_units::without_controls;
 
 /// Runs the command that `arguments` ask for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -48,8 +50,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match cmd::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            stderr_line!("longhaul mesh: {failure}");
+            stderr_line!("longhaul mesh: {}", without_controls(&failure.to_string()));
             ExitCode::FAILURE
         }
     }
+}
+
+fn shown_line(text: &str) -> String {
+    let (before, line) = text.strip_prefix('\n').map_or(("", text), |line| ("\n", line));
+    format!("{before}{}", without_controls(line).replace('\n', " "))
 }

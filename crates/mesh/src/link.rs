@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -39,16 +39,24 @@ pub(crate) enum As<'a> {
 
 /// Asks whoever listens at `address` (with its port), and waits for the answer.
 pub(crate) fn ask(address: &str, who: &As, question: &Message) -> Result<Message, Failure> {
-    ask_within(address, who, question, CONNECTION_LASTS)
+    ask_until(Instant::now() + CONNECTION_LASTS, address, 0, who, question)
 }
 
-/// The same, for so long at most, whatever the other end does.
-pub(crate) fn ask_within(address: &str, who: &As, question: &Message, lasts: Duration) -> Result<Message, Failure> {
-    let ends = Instant::now() + lasts;
+/// The same until `ends`, whatever the other end does; but looking up a name takes as long as it takes. An address that does not let itself be
+/// connected to leaves time for those that the name has beside it, and for `others` that the caller has.
+pub(crate) fn ask_until(
+    ends: Instant,
+    address: &str,
+    others: usize,
+    who: &As,
+    question: &Message,
+) -> Result<Message, Failure> {
     let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {error}"));
     let mut last = None;
-    for resolved in address.to_socket_addrs().map_err(failed)? {
-        match patience(ends).and_then(|left| TcpStream::connect_timeout(&resolved, left)) {
+    let all: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    for (resolved, left) in all.iter().zip((1..=all.len()).rev()) {
+        let share = |left_time: Duration| left_time / (left + others) as u32;
+        match patience(ends).and_then(|left_time| TcpStream::connect_timeout(resolved, share(left_time))) {
             Ok(stream) => {
                 let channel = match who {
                     As::Known(own, theirs) => Channel::to_known(own, theirs, random()?),
@@ -350,7 +358,8 @@ mod tests {
         let identity = || Identity::from_random(random().unwrap()).unwrap();
         let (own, theirs) = (identity(), identity().public());
         let began = Instant::now();
-        let asked = ask_within(&address, &As::Known(&own, theirs), &Message::Leased, Duration::from_secs(1));
+        let ends = began + Duration::from_secs(1);
+        let asked = ask_until(ends, &address, 0, &As::Known(&own, theirs), &Message::Leased);
         assert_eq!(asked.unwrap_err().to_string(), format!("{address}: no answer in time"));
         assert!((1.0..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
         assert!(dripping.join().unwrap().is_err());

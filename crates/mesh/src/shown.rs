@@ -9,7 +9,7 @@ use longhaul_mesh_model::printed::{
     Files, Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked,
 };
 use longhaul_result::Envelope;
-use longhaul_units::{unobeyed_json, utc};
+use longhaul_units::{escaped_controls, utc};
 use serde::Serialize;
 
 use crate::coordinator::{mesh, now};
@@ -70,7 +70,7 @@ fn open_alarm(mesh: &Mesh, alarm: &Alarm) -> OpenAlarm {
 fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) -> Result<(), Failure> {
     let envelope = Envelope::new(schema, utc(now()), asked, result, Vec::new());
     let text = serde_json::to_string(&envelope).map_err(Failure::new)?;
-    say!("{}", unobeyed_json(&text));
+    say!("{}", escaped_controls(&text));
     Ok(())
 }
 

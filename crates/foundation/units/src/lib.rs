@@ -24,6 +24,6 @@ pub use regular_file::read_text;
 #[cfg(feature = "schema")]
 pub use schema::every_key;
 pub use size::Bytes;
-pub use terminal::{is_obeyed, unobeyed, unobeyed_json};
+pub use terminal::{escaped_controls, is_obeyed, without_controls};
 pub use thinned::Thinned;
 pub use time::{Nanos, utc};

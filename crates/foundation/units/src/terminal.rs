@@ -8,12 +8,12 @@ pub fn is_obeyed(letter: char) -> bool {
 }
 
 /// `text` with a space for each letter that a terminal obeys, but for line breaks.
-pub fn unobeyed(text: &str) -> String {
+pub fn without_controls(text: &str) -> String {
     text.replace(|letter: char| is_obeyed(letter) && letter != '\n', " ")
 }
 
 /// A line of JSON as it may go to a terminal: in strings JSON may have letters as they are that a terminal obeys; here they are `\u` and a number.
-pub fn unobeyed_json(text: &str) -> String {
+pub fn escaped_controls(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

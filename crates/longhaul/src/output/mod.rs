@@ -24,7 +24,7 @@ pub(crate) use longhaul_result::Envelope;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_terms::ParameterError;
-use longhaul_units::{nearest, unobeyed, unobeyed_json};
+use longhaul_units::{escaped_controls, nearest, without_controls};
 use serde::Serialize;
 
 use crate::Cli;
@@ -244,7 +244,7 @@ pub(crate) fn print_json(value: &impl Serialize) {
 
 /// Prints `text`, JSON on one line, on stdout.
 pub(crate) fn print_json_text(text: &str) {
-    print(&(unobeyed_json(text) + "\n"));
+    print(&(escaped_controls(text) + "\n"));
 }
 
 /// Prints `text` on stdout, without what a terminal would obey: names and messages in it may come from anybody.
@@ -280,7 +280,7 @@ pub(crate) fn lost() -> Option<Failure> {
 
 /// `text` without what a terminal obeys, except for line breaks, and in letters that the locale has.
 pub(crate) fn plain(text: &str) -> String {
-    let text = unobeyed(text);
+    let text = without_controls(text);
     if locale::is_ascii() { locale::in_ascii(&text) } else { text }
 }
 

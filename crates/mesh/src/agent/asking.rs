@@ -1,12 +1,16 @@
 //! Asking a partner for a test.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use longhaul_channel::PublicKey;
+use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
-use longhaul_mesh_model::admission::PATIENCE;
 use longhaul_mesh_model::file::{Mesh, TestPlan};
+use longhaul_units::Nanos;
 
+use super::hung::{HUNG, LASTS};
 use super::shared::{Shared, View};
 use super::testing::Head;
 use crate::error::Failure;
@@ -28,34 +32,51 @@ impl Reached {
     /// Says that a test is over. The partner finds that out by itself, too.
     pub(super) fn release(&self, shared: &Shared, number: u64) {
         let known = As::Known(&shared.identity, self.key);
+        let ends = Instant::now() + LASTS;
         let release = Message::Release { number };
-        let _ = link::ask_within(&with_port(&self.address, self.port), &known, &release, LASTS);
+        let _ = link::ask_until(ends, &with_port(&self.address, self.port), 0, &known, &release);
     }
 }
 
-/// A later answer is not used ([`PATIENCE`]).
-const LASTS: Duration = Duration::from_nanos(PATIENCE.0);
-
-/// Asks a partner, at one of its addresses after the other, each of which has its share of the time.
+/// Asks a partner until `ends`, at one of its addresses after the other.
 pub(super) fn ask(
     shared: &Shared,
     view: &View,
     partner: SiteId,
     question: &Message,
+    ends: Instant,
 ) -> Result<(Reached, Message), Failure> {
     let site = view.mesh.of(partner);
     let key = view.key_of(partner).ok_or_else(|| Failure::new(format_args!("{} has not joined", site.name)))?;
     let mut last = Failure::new("the site has no address");
-    let ends = Instant::now() + LASTS;
-    for (address, left) in site.addresses.iter().zip((1..=site.addresses.len() as u32).rev()) {
-        let lasts = ends.saturating_duration_since(Instant::now()) / left;
-        let address_with_port = with_port(address, site.port);
-        match link::ask_within(&address_with_port, &As::Known(&shared.identity, key), question, lasts) {
-            Ok(answer) => return Ok((Reached { key, address: address.clone(), port: site.port }, answer)),
+    let (asked, known) = (monotonic(), As::Known(&shared.identity, key));
+    for (address, others) in site.addresses.iter().zip((0..site.addresses.len()).rev()) {
+        match link::ask_until(ends, &with_port(address, site.port), others, &known, question) {
+            Ok(answer) => {
+                shared.hung().forget(key);
+                return Ok((Reached { key, address: address.clone(), port: site.port }, answer));
+            }
             Err(failure) => last = failure,
         }
     }
+    if monotonic().saturating_sub(asked) > HUNG {
+        shared.hung().note(key, monotonic());
+    }
     Err(last)
+}
+
+/// Says, beside whatever goes on, to a partner that hung that nobody waits for its answer: it may have held itself for the test.
+pub(super) fn withdraw(shared: &Arc<Shared>, view: &View, partner: SiteId, number: u64) {
+    let Some(key) = view.key_of(partner).filter(|key| shared.hung().left(*key, monotonic()) > Nanos::ZERO) else {
+        return;
+    };
+    let (shared, site) = (Arc::clone(shared), view.mesh.of(partner));
+    let port = site.port;
+    let all: Vec<Reached> =
+        site.addresses.iter().map(|address| Reached { key, address: address.clone(), port }).collect();
+    let release = move || all.iter().for_each(|one| one.release(&shared, number));
+    // Without a thread the partner finds that out by itself.
+    let _ = thread::Builder::new().name("withdraw".into()).spawn(release);
 }
 
 /// An address with a port; one of IPv6 stands in brackets.

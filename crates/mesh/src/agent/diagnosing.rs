@@ -61,13 +61,13 @@ impl Diagnosing {
                 self.waiting.insert(next.alarm.clone(), (wait(time), failures));
                 return None;
             }
-            Ok(Begun::Hung(failure)) | Err(failure) if failures + 1 < ATTEMPTS => {
+            Err(failure) if failures + 1 < ATTEMPTS => {
                 stderr_line!("diagnosis of {} to {}: {failure}", next.sender, next.receiver);
                 self.waiting.insert(next.alarm.clone(), (wait(UNREACHED), failures + 1));
                 return None;
             }
             Ok(Begun::Never(why)) => why,
-            Ok(Begun::Hung(failure)) | Err(failure) => failure.to_string(),
+            Err(failure) => failure.to_string(),
         };
         self.done.insert(next.alarm.clone());
         nothing(next, view, shared, &why)

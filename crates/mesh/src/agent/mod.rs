@@ -3,6 +3,7 @@
 mod asking;
 mod beside;
 mod diagnosing;
+mod hung;
 mod listening;
 mod outgoing;
 mod rounds;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::stderr_line;
@@ -12,6 +13,7 @@ use longhaul_units::{BitRate, Nanos};
 
 use super::asking;
 use super::beside::{Done, keep_beside};
+use super::hung::LASTS;
 use super::shared::{Shared, View};
 use super::testing::{self, Job};
 use crate::error::Failure;
@@ -23,40 +25,10 @@ const BUSY_MOST: Nanos = Nanos::from_secs(120);
 /// A partner that cannot be reached is asked again after this.
 pub(super) const UNREACHED: Nanos = Nanos::from_secs(30);
 
-/// A partner that let this site wait for longer, and then did not answer, costs the tests of others.
-const HUNG: Nanos = Nanos::from_secs(1);
-/// Until it is asked again, for any test; from [`UNREACHED`] on it doubles up to this.
-const HUNG_WAIT_MOST: Nanos = Nanos::from_secs(480);
-
-/// What is due, and who is not to be asked.
+/// The agenda of each test plan, and the round that it is filled for.
 #[derive(Default)]
 pub(super) struct Rounds {
-    /// The agenda of each test plan, and the round that it is filled for.
     plans: BTreeMap<usize, (u64, String, Agenda)>,
-    hung: Hung,
-}
-
-/// Partners that hung when they were asked: when they are asked again, and the wait until then. By a steady clock.
-#[derive(Default)]
-struct Hung(BTreeMap<SiteId, (Nanos, Nanos)>);
-
-impl Hung {
-    /// Time until `partner` is asked again; zero: now.
-    fn left(&self, partner: SiteId, now: Nanos) -> Nanos {
-        self.0.get(&partner).map_or(Nanos::ZERO, |(until, _)| until.saturating_sub(now))
-    }
-
-    /// It hung, again or for the first time.
-    fn note(&mut self, partner: SiteId, now: Nanos) {
-        let before = self.0.get(&partner).map(|(_, wait)| *wait);
-        let wait = before.map_or(UNREACHED, |wait| wait.saturating_add(wait).min(HUNG_WAIT_MOST));
-        self.0.insert(partner, (now.saturating_add(wait), wait));
-    }
-
-    /// It answered.
-    fn forget(&mut self, partner: SiteId) {
-        self.0.remove(&partner);
-    }
 }
 
 impl Rounds {
@@ -72,26 +44,10 @@ impl Rounds {
         let agenda = &mut self.plans.get_mut(&test)?.2;
         let due = agenda.next(now)?;
         let plan = view.mesh.tests.get(test)?;
-        let partner = partner_of(view, due.pair);
-        let left = self.hung.left(partner, monotonic());
-        if left > Nanos::ZERO {
-            agenda.postpone(now, due, left, part());
-            return None;
-        }
-        let begun = begin(shared, view, plan, due.pair, "");
-        match &begun {
-            Ok(Begun::Hung(_)) => self.hung.note(partner, monotonic()),
-            Ok(Begun::Tested(_) | Begun::Never(_)) => self.hung.forget(partner),
-            _ => {}
-        }
-        match begun {
+        match begin(shared, view, plan, due.pair, "") {
             Ok(Begun::Tested(result)) => return Some(*result),
             Ok(Begun::Later(wait)) => agenda.postpone(now, due, wait, part()),
             Ok(Begun::Never(message)) => stderr_line!("{}: {message}", name(view, due.pair)),
-            Ok(Begun::Hung(failure)) => {
-                stderr_line!("{}: {failure}", name(view, due.pair));
-                agenda.postpone(now, due, self.hung.left(partner, monotonic()), part());
-            }
             Err(failure) => {
                 stderr_line!("{}: {failure}", name(view, due.pair));
                 agenda.postpone(now, due, UNREACHED, part());
@@ -135,12 +91,6 @@ pub(super) enum Begun {
     Tested(Box<Done>),
     Later(Nanos),
     Never(String),
-    /// The partner took time, and did not answer.
-    Hung(Failure),
-}
-
-fn partner_of(view: &View, pair: (SiteId, SiteId)) -> SiteId {
-    if pair.0 == view.own { pair.1 } else { pair.0 }
 }
 
 /// Begins a throughput test and runs it to its end. `alarm`: what a diagnosis is for.
@@ -151,9 +101,11 @@ pub(super) fn begin(
     pair: (SiteId, SiteId),
     alarm: &str,
 ) -> Result<Begun, Failure> {
-    let partner = partner_of(view, pair);
-    if view.key_of(partner).is_none() {
-        return Ok(Begun::Later(UNREACHED));
+    let partner = if pair.0 == view.own { pair.1 } else { pair.0 };
+    let Some(key) = view.key_of(partner) else { return Ok(Begun::Later(UNREACHED)) };
+    let left = shared.hung().left(key, monotonic());
+    if left > Nanos::ZERO {
+        return Ok(Begun::Later(left));
     }
     if let Err(refusal) = shared.options.limits.check(test, view.mesh.rate_of(test, pair)) {
         return Ok(Begun::Never(format!("{} (--allow {}=…)", refusal.message, refusal.limit)));
@@ -162,7 +114,8 @@ pub(super) fn begin(
     if !shared.gate().begin(monotonic(), request, test.holds()) {
         return Ok(Begun::Later(Nanos::from_secs(1)));
     }
-    let done = ask_and_test(shared, view, (test, alarm), (pair, partner), request);
+    let ends = Instant::now() + LASTS;
+    let done = ask_and_test(shared, view, (test, alarm), (pair, partner), request, ends);
     shared.gate().release(monotonic(), request);
     done
 }
@@ -178,7 +131,7 @@ fn rate(
     let full = view.mesh.rate_of(test, pair);
     let safe = view.mesh.crossed(pair.0, pair.1).map(|(_, _, link)| link.safe_share()).min();
     let Some(safe) = safe else { return Ok(full) };
-    match shared.ask_coordinator(&question) {
+    match shared.ask_for_lease(&question) {
         Ok(Message::Leased) => Ok(full),
         Ok(Message::Busy { retry_after_ns }) => Err(Begun::Later(Nanos(retry_after_ns))),
         Ok(Message::Refused { message }) => Err(Begun::Never(format!("the coordinator refuses: {message}"))),
@@ -196,6 +149,7 @@ fn ask_and_test(
     (test, alarm): (&TestPlan, &str),
     (pair, partner): ((SiteId, SiteId), SiteId),
     request: RequestId,
+    ends: Instant,
 ) -> Result<Begun, Failure> {
     let number = request.number;
     let mut head = asking::head(shared, &view.mesh, test, pair);
@@ -206,8 +160,7 @@ fn ask_and_test(
         Err(begun) => return Ok(begun),
     };
     let site = &view.mesh.of(partner).name;
-    let asked = monotonic();
-    let done = match asking::ask(shared, view, partner, &asking::question(&head, number)) {
+    let done = match asking::ask(shared, view, partner, &asking::question(&head, number), ends) {
         // The gate's patience covers the lease, too: it was closed before that was asked for.
         Ok((reached, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
             let sends = pair.0 == view.own;
@@ -225,33 +178,14 @@ fn ask_and_test(
         Ok((_, Message::Busy { retry_after_ns })) => Ok(Begun::Later(Nanos(retry_after_ns.min(BUSY_MOST.0)))),
         Ok((_, Message::Refused { message })) => Ok(Begun::Never(format!("{site} refuses: {message}"))),
         Ok(_) => Ok(Begun::Never(format!("{site} answered something else"))),
-        Err(failure) if monotonic().saturating_sub(asked) > HUNG => Ok(Begun::Hung(failure)),
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            asking::withdraw(shared, view, partner, number);
+            Err(failure)
+        }
     };
     if view.mesh.crossed(pair.0, pair.1).next().is_some() {
         // A lease ends by itself, too.
-        let _ = shared.ask_coordinator(&Message::Release { number });
+        let _ = shared.ask_for_lease(&Message::Release { number });
     }
     done
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partner_that_hangs_is_asked_less_and_less() {
-        let (mut hung, seconds) = (Hung::default(), Nanos::from_secs);
-        let [one, other] = [SiteId(1), SiteId(2)];
-        let mut now = seconds(100);
-        for wait in [30, 60, 120, 240, 480, 480] {
-            hung.note(one, now);
-            assert_eq!([hung.left(one, now), hung.left(other, now)], [seconds(wait), Nanos::ZERO]);
-            now = now.saturating_add(seconds(wait));
-            assert_eq!(hung.left(one, now), Nanos::ZERO);
-        }
-        hung.forget(one);
-        hung.note(one, now);
-        assert_eq!(hung.left(one, now), seconds(30));
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use longhaul_channel::{Identity, PublicKey};
 use longhaul_kernel::clock::monotonic;
@@ -14,6 +15,7 @@ use longhaul_mesh_model::schedule::{Round, Schedule};
 use longhaul_units::{BitRate, Nanos};
 
 use super::Options;
+use super::hung::{Hung, LASTS};
 use super::outgoing::Outgoing;
 use crate::coordinator::now_ns;
 use crate::error::Failure;
@@ -39,6 +41,7 @@ pub(super) struct Shared {
     /// What the coordinator keeps of them.
     kinds: RwLock<Vec<FileKind>>,
     gate: Mutex<Gate>,
+    hung: Mutex<Hung>,
     view: RwLock<Option<Arc<View>>>,
     wanted: RwLock<Vec<Wanted>>,
     offset_ns: AtomicI64,
@@ -116,6 +119,7 @@ impl Shared {
             files,
             kinds: RwLock::default(),
             gate: Mutex::new(gate),
+            hung: Mutex::default(),
             view: RwLock::default(),
             wanted: RwLock::default(),
             offset_ns: AtomicI64::new(0),
@@ -124,9 +128,20 @@ impl Shared {
 
     /// Asks the coordinator.
     pub(super) fn ask_coordinator(&self, question: &Message) -> Result<Message, Failure> {
-        let key = self.coordinator.key.parse();
-        let key = key.map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))?;
+        let key = self.coordinator_key()?;
         link::ask(&self.coordinator.coordinator, &As::Known(&self.identity, key), question)
+    }
+
+    /// The same for the lease of a test, which goes on without it: half of the gate's patience is for that, half for the partner.
+    pub(super) fn ask_for_lease(&self, question: &Message) -> Result<Message, Failure> {
+        let key = self.coordinator_key()?;
+        let ends = Instant::now() + LASTS / 2;
+        link::ask_until(ends, &self.coordinator.coordinator, 0, &As::Known(&self.identity, key), question)
+    }
+
+    fn coordinator_key(&self) -> Result<PublicKey, Failure> {
+        let key = self.coordinator.key.parse();
+        key.map_err(|error| Failure::new(format_args!("coordinator.json: {error}")))
     }
 
     /// Reads the mesh that was fetched before.
@@ -197,6 +212,11 @@ impl Shared {
     /// The coordinator's time, as far as this site knows it. It only says when to ask: gates decide by steady clocks.
     pub(super) fn mesh_time(&self) -> Nanos {
         Nanos(now_ns().saturating_add_signed(self.offset_ns.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn hung(&self) -> MutexGuard<'_, Hung> {
+        // Each of its steps is whole.
+        self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn gate(&self) -> MutexGuard<'_, Gate> {

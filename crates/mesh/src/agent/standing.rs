@@ -12,6 +12,7 @@ use longhaul_mesh_model::schedule::standing;
 use longhaul_units::BitRate;
 
 use super::asking::{self, Reached};
+use super::hung::LASTS;
 use super::shared::{Shared, View};
 use super::testing::{self, Head, Job};
 use crate::error::Failure;
@@ -99,16 +100,17 @@ fn probe(shared: &Arc<Shared>, test: &str, partner: &str) {
 fn once(shared: &Arc<Shared>, view: &View, plan: &TestPlan, partner: SiteId) -> Result<(), Failure> {
     let number = u64::from_le_bytes(random()?);
     let head = asking::head(shared, &view.mesh, plan, (view.own, partner));
-    let (reached, port, key) = match asking::ask(shared, view, partner, &asking::question(&head, number))? {
-        (reached, Message::Granted { port, key }) => (reached, port, key),
-        (_, Message::Refused { message }) => {
-            return Err(Failure::new(format_args!("{} refuses: {message}", head.receiver)));
-        }
-        (_, Message::Busy { .. }) => {
-            return Err(Failure::new(format_args!("{} began too many of these probes just now", head.receiver)));
-        }
-        _ => return Err(Failure::new(format_args!("{} answered something else", head.receiver))),
-    };
+    let (reached, port, key) =
+        match asking::ask(shared, view, partner, &asking::question(&head, number), Instant::now() + LASTS)? {
+            (reached, Message::Granted { port, key }) => (reached, port, key),
+            (_, Message::Refused { message }) => {
+                return Err(Failure::new(format_args!("{} refuses: {message}", head.receiver)));
+            }
+            (_, Message::Busy { .. }) => {
+                return Err(Failure::new(format_args!("{} began too many of these probes just now", head.receiver)));
+            }
+            _ => return Err(Failure::new(format_args!("{} answered something else", head.receiver))),
+        };
     let (sender, ended) = mpsc::channel();
     let (own, plan, time) = (Arc::clone(shared), plan.clone(), Duration::from(plan.time));
     let begun = Instant::now();

@@ -640,14 +640,14 @@ fn texts_of_a_store_move_no_terminal() {
     all.iter_mut().for_each(|one| (one.at_ns, one.sender, one.receiver) = (now, "ithaca".into(), "geneva".into()));
     let tcp = |one: &mut Measurement| {
         if let Measured::Tcp(flow) = &mut one.measured {
-            flow.limited_by = "\u{1b}[31m\u{9b}\u{202e}X".into()
+            flow.limited_by = "\u{1b}[31m\u{9b}\u{202e}X\nY".into()
         }
     };
     all.iter_mut().for_each(tcp);
     place.open().take_measurements(&all).unwrap();
     let [text, json] = [&["show"][..], &["show", "--json"]].map(mesh);
-    assert!(text.contains("31m  X"), "{text}");
-    assert!(json.contains(r"\u001b[31m\u009b\u202eX"), "{json}");
+    assert!(text.contains("31m  X Y"), "{text}");
+    assert!(json.contains(r"\u001b[31m\u009b\u202eX\nY"), "{json}");
     for letter in (text + &json).chars() {
         assert!(letter == '\n' || !longhaul_units::is_obeyed(letter), "{letter:?}");
     }

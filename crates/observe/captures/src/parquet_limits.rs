@@ -58,7 +58,7 @@ pub enum Refused {
     #[error("its pages unpack to {0} bytes, more than a file of its kind has")]
     Unpacked(u64),
     /// It has so many rows, or says so.
-    #[error("it says to have {0} rows, far more than fit into its length")]
+    #[error("it has {0} rows, more than longhaul reads of a file of its length")]
     Rows(u64),
     /// What it says of itself cannot be.
     #[error("it is damaged")]

@@ -22,8 +22,7 @@ pub(crate) const LEAST_BYTES: usize = HEADER_LEN + 17;
 const BURST: u64 = 4096;
 /// The longest time after a question in which its answer may count.
 pub(crate) const TIMEOUT_MOST: Nanos = Nanos::from_secs(4);
-/// Where a server has a rate cap, as many at once as it carries in that time, as a path may hold them so long,
-/// and never fewer than this: jitter, and two clocks that differ, bring probes of slow measurements close together.
+/// Answers at once of a server with a rate cap, at least: jitter, and two clocks that differ, bring probes close together.
 const BURST_LEAST: u64 = 16;
 /// How much more often than asked for a responder answers: probes of a Poisson process come in clumps.
 const RATE_FACTOR: u64 = 2;
@@ -100,12 +99,13 @@ impl Responder {
         Self { cookie, lengths, each, tokens: BURST, burst: BURST, since: None, limited: 0 }
     }
 
-    /// Answers fewer probes at once, as a server whose cap is `rate` of payload (`None`: no cap). The mean rate is at most twice what was
-    /// agreed, which is within the cap.
+    /// Answers fewer probes at once, as a server whose cap is `rate` of payload (`None`: no cap). What was agreed is within the cap; in the mean
+    /// twice that is answered at most.
     pub fn capped(self, rate: Option<BitRate>) -> Self {
         let Some(rate) = rate else { return self };
         let longest = self.lengths.iter().copied().max().unwrap_or_default();
         let least = Nanos(u64::from(longest) * 8_000_000_000 / rate.0.max(1));
+        // A path, or a host that stood still, may hold probes so long that their answers just count.
         let burst = (TIMEOUT_MOST.0 / least.0.max(1)).clamp(BURST_LEAST, BURST);
         Self { tokens: burst, burst, ..self }
     }
@@ -224,6 +224,8 @@ mod tests {
             let late = if at % 3 == 0 { 80_000_000 } else { 0 };
             assert!(responder.may_answer(Nanos(1_000_000_000 + at * 99_990_000 + late), &payload), "probe {at}");
         }
+        let mut slow = Responder::new(cookie, vec![64], 2_000_000_000).capped(Some(BitRate(256)));
+        assert!((0..BURST_LEAST).all(|_| slow.may_answer(Nanos(1), &payload)));
         // The path held those of four seconds, which come together.
         let late = Nanos(1_000_000_000 + 36_040 * 99_990_000);
         assert!((0..40).all(|_| responder.may_answer(late, &payload)));

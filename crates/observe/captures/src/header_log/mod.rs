@@ -60,7 +60,7 @@ pub enum HeaderLogError {
     #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
     /// It has so many rows, or says so.
-    #[error("the header log is damaged: it says to have {0} rows, far more than fit into its length")]
+    #[error("the header log has {0} rows, more than longhaul reads of a file of its length")]
     Rows(u64),
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
     #[error("the header log is damaged: it cannot be read on")]

@@ -376,7 +376,7 @@ impl Runner<'_> {
     }
 
     /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the highest rate of the first
-    /// series for a moment without spoiling it, and with time left for the receiver; and then one less, as it has to do so each time.
+    /// series for a moment without spoiling it or taking the receiver's CPUs whole; and then one less, as it has to do so each time.
     ///
     /// # Errors
     /// A lab cannot be set up.

@@ -76,7 +76,8 @@ impl Runner<'_> {
                     Some((results, caveats)) => {
                         (run.result, run.caveats) = (Some(results.into_first()), caveats);
                         // What the experiment asks for is no doubt about it.
-                        let asked = |caveat: &Caveat| setting.poll_interval.is_some() && caveat.code == IN_BATCHES;
+                        let is_polled = setting.poll_interval.is_some() && setting.poll_at.hosts().contains(&"server");
+                        let asked = |caveat: &Caveat| is_polled && caveat.code == IN_BATCHES;
                         run.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
                     }

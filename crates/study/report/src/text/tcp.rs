@@ -141,9 +141,11 @@ fn losses(text: &mut String, result: &TcpResult) {
         let _ = writeln!(text, "{:<10}nothing, by {method}", "lost");
         return;
     }
-    let _ = writeln!(text, "{:<10}in bytes of IP packets, by {method}:", "lost");
+    let when = if result.omitted_bytes > 0 { ", the omitted time included" } else { "" };
+    let _ = writeln!(text, "{:<10}in bytes of IP packets and percent of those sent, by {method}{when}:", "lost");
+    let sent = result.sent_ip_bytes().max(1) as f64;
     for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        let share = bytes as f64 * 100.0 / result.bytes.max(1) as f64;
+        let share = bytes as f64 * 100.0 / sent;
         let _ = writeln!(text, "  {place:<13}{bytes:>14} {share:>9.4} %  {}", meaning(place));
         let here = result.loss_reasons.iter().filter(|reason| reason.location == place);
         for reason in here.take(REASONS) {

@@ -37,6 +37,9 @@ pub struct TcpResult {
     pub duration_ns: u64,
     /// Payload bytes that the receivers read.
     pub bytes: u64,
+    /// Payload bytes that they read in the time that was left out (`omit_ns`), which are not in `bytes`.
+    #[serde(default)]
+    pub omitted_bytes: u64,
     /// Retransmitted payload bytes; `null` if the sender's kernel does not count them (before Linux 4.19).
     pub retransmitted_bytes: Option<u64>,
     /// Retransmitted packets.
@@ -47,7 +50,7 @@ pub struct TcpResult {
     pub limited_by: LimitedBy,
     /// Metrics of RFC 6349 over all flows.
     pub rfc6349: Rfc6349,
-    /// Bytes lost at each location.
+    /// Bytes lost at each location in the whole test, also in the time that was left out (`omit_ns`).
     pub loss_bytes_by_location: LossBytes,
     /// Bytes lost at each location for each reason, the most bytes first.
     pub loss_reasons: Vec<TcpLossReason>,
@@ -231,6 +234,21 @@ pub struct TcpAssembled {
 }
 
 impl TcpResult {
+    /// Bytes of the IP packets with data that were sent in the whole test, retransmitted ones included: those of
+    /// [`loss_bytes_by_location`](Self::loss_bytes_by_location) are a part of them. Full packets with time stamps are assumed.
+    pub fn sent_ip_bytes(&self) -> u64 {
+        let mss = self.streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or_default().max(1);
+        let ipv6 =
+            self.streams.iter().any(|stream| stream.sender_address.is_some_and(|own| own.to_canonical().is_ipv6()));
+        let header = TIMESTAMPS + if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
+        let ip_bytes =
+            |payload: u64| (u128::from(payload) * u128::from(mss.saturating_add(header)) / u128::from(mss)) as u64;
+        // The retransmissions of the time that was left out are among the events alone.
+        let retransmitted =
+            ip_bytes(self.retransmitted_bytes.unwrap_or(0)).max(self.loss_bytes_by_location.snd_tcploss);
+        ip_bytes(self.bytes.saturating_add(self.omitted_bytes)).saturating_add(retransmitted)
+    }
+
     /// Joins the reports of the two ends for one direction; `None` if it was not tested. `ipv6`: whether the test used IPv6.
     pub fn assemble(
         parameters: &TcpParameters,
@@ -316,6 +334,7 @@ impl TcpResult {
             goodput_bps: BitRate::of(bytes, Nanos(duration_ns)).0,
             duration_ns,
             bytes,
+            omitted_bytes: received.iter().map(|to| to.omitted_bytes).fold(0, u64::saturating_add),
             retransmitted_bytes,
             retransmits: sum(|stream| stream.retransmits),
             limited_by: limited.shares(),

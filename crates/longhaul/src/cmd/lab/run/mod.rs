@@ -309,6 +309,9 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             "rates, buffers and queues: {} times what the experiment says (--full: as it says)",
             header.factor
         ));
+    } else if header.factor != 1.0 {
+        let why = format!("its runs were made at {} times the rates, which a calibration found", header.factor);
+        return Err(Failure::new("not_resumed", why).remedy("leave out --full, or give -o another folder"));
     }
     let experiment = &experiment.scaled(header.factor);
     let plan = &Plan::of(experiment, &choice, spec.seed).map_err(Failure::usage)?;

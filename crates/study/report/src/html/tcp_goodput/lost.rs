@@ -23,8 +23,6 @@ const RINGS_PERCENT: &str = "lost_entering_hosts_percent";
 const ACKS_AMONG: &str = "acks_among_lost_percent";
 pub(super) const QUANTITIES: [&str; 5] = [DATA_PERCENT, ACKS_PERCENT, NETWORK_PERCENT, RINGS_PERCENT, ACKS_AMONG];
 
-/// IPv4 and TCP headers with time stamps: an acknowledgment, as the paper counts it.
-const HEADER_BYTES: f64 = 52.0;
 /// Data that enters the receiver, acknowledgments that enter the sender.
 const DATA: &str = "rcv_rxloss";
 const ACKS: &str = "snd_rxloss";
@@ -43,9 +41,7 @@ const PLACES: [(&str, &str, &str); 6] = [
 
 /// Percent of the bytes sent that were lost at each place.
 fn percent(result: &TcpResult) -> Vec<(&'static str, f64)> {
-    let payload = result.bytes.saturating_add(result.retransmitted_bytes.unwrap_or(0)) as f64;
-    let mss = result.streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or_default().max(1) as f64;
-    let sent = (payload * (1.0 + HEADER_BYTES / mss)).max(1.0);
+    let sent = result.sent_ip_bytes().max(1) as f64;
     result.loss_bytes_by_location.places().map(|(place, bytes)| (place, bytes as f64 * 100.0 / sent)).to_vec()
 }
 
@@ -117,7 +113,8 @@ impl Report<Run> {
             }
         }
         *body += &table.finish();
-        *body += "<p class=\"quiet\">Percent of the bytes of data that was sent, retransmissions and headers included. An ACK has 52 bytes, a full packet of \
+        *body += "<p class=\"quiet\">Percent of the bytes of data that was sent in the whole test, retransmissions, headers and the \
+                  omitted time included. An ACK has 52 bytes, a full packet of \
                   data 1500. snd_tcploss is what the sender's TCP took for lost and sent once more.</p>\n";
     }
 }
@@ -165,6 +162,12 @@ mod tests {
         for (name, expected) in [(DATA_PERCENT, 10.0), (ACKS_PERCENT, 1.0), (RINGS_PERCENT, 11.0), (ACKS_AMONG, 75.0)] {
             assert!((quantities[name] - expected).abs() < 1e-9, "{name}: {quantities:?}");
         }
+        // As many again were read in the time that was left out, in which 10 more packets were retransmitted.
+        let mut whole = lossy.clone();
+        let result = whole.flows.result.as_mut().unwrap();
+        (result.omitted_bytes, result.loss_bytes_by_location.snd_tcploss) = (90 * 1448, 20 * 1500);
+        let percent: BTreeMap<&str, f64> = whole.quantities().into_iter().collect();
+        assert!((percent[DATA_PERCENT] - 5.0).abs() < 1e-9, "{percent:?}");
         let html = report(vec![("reno × 4", lossy), ("vegas × 4", run(Some(50)))]).to_html();
         assert!(
             html.contains("reno × 4: 11 % lost; rcv_rxloss 10 %; snd_rxloss 1 %") && html.contains(">75.0<"),
