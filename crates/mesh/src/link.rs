@@ -42,8 +42,8 @@ pub(crate) fn ask(address: &str, who: &As, question: &Message) -> Result<Message
     ask_until(Instant::now() + CONNECTION_LASTS, address, 0, who, question)
 }
 
-/// The same until `ends`, whatever the other end does; but looking up a name takes as long as it takes. An address that does not let itself be
-/// connected to leaves time for those that the name has beside it, and for `others` that the caller has.
+/// The same until `ends`, whatever the other end does; but looking up a name takes as long as it takes. An address where nobody proves to be the
+/// one who is asked leaves time for those that the name has beside it, and for `others` that the caller has.
 pub(crate) fn ask_until(
     ends: Instant,
     address: &str,
@@ -51,19 +51,15 @@ pub(crate) fn ask_until(
     who: &As,
     question: &Message,
 ) -> Result<Message, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {error}"));
-    let mut last = None;
+    let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {}", failure(error)));
+    patience(ends).map_err(failed)?;
     let all: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let mut last = Failure::new(format_args!("{address}: no such host"));
     for (resolved, left) in all.iter().zip((1..=all.len()).rev()) {
-        let share = |left_time: Duration| left_time / (left + others) as u32;
-        match patience(ends).and_then(|left_time| TcpStream::connect_timeout(resolved, share(left_time))) {
-            Ok(stream) => {
-                let channel = match who {
-                    As::Known(own, theirs) => Channel::to_known(own, theirs, random()?),
-                    As::Token(key) => Channel::keyed(Role::Client, key, random()?),
-                };
-                let mut link = Link::new(stream, channel, ends).map_err(failed)?;
-                link.send(question).map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
+        let share = ends.saturating_duration_since(Instant::now()) / (left + others) as u32;
+        match begin(Instant::now() + share, resolved, who, question) {
+            Ok(mut link) => {
+                link.ends = ends;
                 let answer = link.receive().map_err(|failure| Failure::new(format_args!("{address}: {failure}")))?;
                 return Ok(match answer {
                     // It is printed on this end's terminal.
@@ -71,10 +67,28 @@ pub(crate) fn ask_until(
                     answer => answer,
                 });
             }
-            Err(error) => last = Some(error),
+            Err(failure) => last = Failure::new(format_args!("{address}: {failure}")),
+        }
+        if Instant::now() >= ends {
+            break;
         }
     }
-    Err(last.map_or_else(|| Failure::new(format_args!("{address}: no such host")), failed))
+    Err(last)
+}
+
+/// Asks at one address. By `ends` the other end has proven who it is.
+fn begin(ends: Instant, address: &SocketAddr, who: &As, question: &Message) -> Result<Link, Failure> {
+    let stream = patience(ends).and_then(|left| TcpStream::connect_timeout(address, left)).map_err(failure)?;
+    let channel = match who {
+        As::Known(own, theirs) => Channel::to_known(own, theirs, random()?),
+        As::Token(key) => Channel::keyed(Role::Client, key, random()?),
+    };
+    let mut link = Link::new(stream, channel, ends).map_err(failure)?;
+    link.send(question)?;
+    while !link.channel.is_keyed() {
+        link.read()?;
+    }
+    Ok(link)
 }
 
 /// One end of a connection.
@@ -363,5 +377,13 @@ mod tests {
         assert_eq!(asked.unwrap_err().to_string(), format!("{address}: no answer in time"));
         assert!((1.0..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
         assert!(dripping.join().unwrap().is_err());
+
+        // One that takes the connection and says nothing leaves half of the time to the caller's other address.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let began = Instant::now();
+        let ends = began + Duration::from_secs(2);
+        assert!(ask_until(ends, &address, 1, &As::Known(&own, theirs), &Message::Leased).is_err());
+        assert!((1.0..1.8).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
     }
 }

@@ -58,6 +58,9 @@ pub(super) fn ask(
             }
             Err(failure) => last = failure,
         }
+        if Instant::now() >= ends {
+            break;
+        }
     }
     if monotonic().saturating_sub(asked) > HUNG {
         shared.hung().note(key, monotonic());

@@ -15,7 +15,7 @@ use super::asking;
 use super::beside::{Done, keep_beside};
 use super::hung::LASTS;
 use super::shared::{Shared, View};
-use super::testing::{self, Job};
+use super::testing::{self, Head, Job};
 use crate::error::Failure;
 use crate::folder::random;
 use longhaul_mesh_model::message::Message;
@@ -126,19 +126,25 @@ fn rate(
     view: &View,
     test: &TestPlan,
     pair: (SiteId, SiteId),
-    question: Message,
+    head: &Head,
+    number: u64,
 ) -> Result<BitRate, Begun> {
     let full = view.mesh.rate_of(test, pair);
     let safe = view.mesh.crossed(pair.0, pair.1).map(|(_, _, link)| link.safe_share()).min();
     let Some(safe) = safe else { return Ok(full) };
-    match shared.ask_for_lease(&question) {
+    let Head { test: name, sender, receiver, .. } = head.clone();
+    match shared.ask_for_lease(&Message::Lease { number, test: name, sender, receiver }) {
         Ok(Message::Leased) => Ok(full),
         Ok(Message::Busy { retry_after_ns }) => Err(Begun::Later(Nanos(retry_after_ns))),
         Ok(Message::Refused { message }) => Err(Begun::Never(format!("the coordinator refuses: {message}"))),
         // Away, or older than leases.
         Ok(_) | Err(_) => match test.kind.payload_rate(safe) {
             Some(rate) if rate.0 > 0 => Ok(rate.min(full)),
-            _ => Err(Begun::Later(UNREACHED)),
+            _ => {
+                // It may have granted it, too late.
+                let _ = shared.ask_for_lease(&Message::Release { number });
+                Err(Begun::Later(UNREACHED))
+            }
         },
     }
 }
@@ -153,9 +159,7 @@ fn ask_and_test(
 ) -> Result<Begun, Failure> {
     let number = request.number;
     let mut head = asking::head(shared, &view.mesh, test, pair);
-    let (sender, receiver) = (head.sender.clone(), head.receiver.clone());
-    let lease = Message::Lease { number, test: test.name.clone(), sender, receiver };
-    let rate = match rate(shared, view, test, pair, lease) {
+    let rate = match rate(shared, view, test, pair, &head, number) {
         Ok(rate) => rate,
         Err(begun) => return Ok(begun),
     };

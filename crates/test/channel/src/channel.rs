@@ -163,6 +163,11 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
         self.peer
     }
 
+    /// Whether the handshake is over: to who began it, the other end has proven that it has its key.
+    pub fn is_keyed(&self) -> bool {
+        matches!(self.stage, Stage::Keyed(_))
+    }
+
     /// Whether the other end has proven that it has its key: it has encrypted something for this connection.
     pub fn is_proven(&self) -> bool {
         self.proven

@@ -37,5 +37,5 @@ pub use result::{
     tcp_efficiency_percentage, transfer_time_ratio,
 };
 pub use series::{MAX_SAMPLES, Sample, Series, SeriesError};
-pub use summary::FlowSummary;
+pub use summary::{CountedRetransmits, FlowSummary};
 pub use watched::{Flow, Limit, WatchResult, WatchedConnection};

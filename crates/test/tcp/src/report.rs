@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::handshake::SynReceived;
 use super::loss::TcpDrop;
 use super::receiving::ReceiverSummary;
-use super::summary::FlowSummary;
+use super::summary::{CountedRetransmits, FlowSummary};
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
 use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list};
@@ -68,8 +68,11 @@ pub struct TcpStreamReport {
     /// Congestion controls that were used, in order.
     #[serde(deserialize_with = "bounded_list::<_, _, MOST_CHANGES>")]
     pub congestion: Vec<CongestionSince>,
-    /// The summary of its samples.
+    /// The summary of its samples, without the omitted time.
     pub summary: FlowSummary,
+    /// What was retransmitted in the omitted time, by TCP's counters.
+    #[serde(default)]
+    pub omitted_retransmits: CountedRetransmits,
     /// What the receiving end saw; `null` at the sending end.
     #[serde(default)]
     pub receiving: Option<ReceiverSummary>,

@@ -90,6 +90,17 @@ const TICK_NS: u64 = 10_000_000;
 /// `TCP_CA_Recovery` of `include/uapi/linux/tcp.h`; only `TCP_CA_Loss` is greater.
 const CA_RECOVERY: u64 = 3;
 
+/// Retransmissions, by TCP's counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CountedRetransmits {
+    /// Packets.
+    pub packets: u64,
+    /// Payload bytes; 0 where the kernel does not count them.
+    pub payload_bytes: u64,
+    /// Packets that the receiver reported as duplicates.
+    pub spurious_packets: u64,
+}
+
 impl FlowSummary {
     /// Takes the next sample, at `at_ns` on any clock that does not step.
     pub fn take(&mut self, at_ns: u64, info: &TcpInfo) {
@@ -172,6 +183,15 @@ impl FlowSummary {
         *self = Self::default();
         if let Some((at_ns, info)) = last {
             self.take(at_ns, &info);
+        }
+    }
+
+    /// What was retransmitted, all of it.
+    pub fn retransmitted(&self) -> CountedRetransmits {
+        CountedRetransmits {
+            packets: self.retransmits,
+            payload_bytes: self.retransmitted_bytes.unwrap_or(0),
+            spurious_packets: self.spurious_retransmits,
         }
     }
 

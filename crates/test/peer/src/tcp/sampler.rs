@@ -153,6 +153,7 @@ impl Sampled {
         }
         if self.omitting && now >= began.saturating_add(omit) {
             self.omitting = false;
+            self.report.omitted_retransmits = self.summary.retransmitted();
             self.summary.restart();
             self.receiving = Receiving::default();
         }

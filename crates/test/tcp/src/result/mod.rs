@@ -234,16 +234,16 @@ pub struct TcpAssembled {
 }
 
 impl TcpResult {
-    /// Bytes of the IP packets with data that were sent in the whole test, retransmitted ones included: those of
-    /// [`loss_bytes_by_location`](Self::loss_bytes_by_location) are a part of them. Full packets with time stamps are assumed.
+    /// Bytes of the IP packets with data that were sent in the whole test, retransmitted ones included: what
+    /// [`loss_bytes_by_location`](Self::loss_bytes_by_location) is a share of. Full packets with time stamps are assumed.
     pub fn sent_ip_bytes(&self) -> u64 {
-        let mss = self.streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or_default().max(1);
+        let mss = self.streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or_default();
         let ipv6 =
             self.streams.iter().any(|stream| stream.sender_address.is_some_and(|own| own.to_canonical().is_ipv6()));
         let header = TIMESTAMPS + if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
-        let ip_bytes =
-            |payload: u64| (u128::from(payload) * u128::from(mss.saturating_add(header)) / u128::from(mss)) as u64;
-        // The retransmissions of the time that was left out are among the events alone.
+        let packets = |payload: u64| payload.checked_div(mss).unwrap_or(0);
+        let ip_bytes = |payload: u64| payload.saturating_add(packets(payload).saturating_mul(header));
+        // Those of the omitted time are in the account of places alone.
         let retransmitted =
             ip_bytes(self.retransmitted_bytes.unwrap_or(0)).max(self.loss_bytes_by_location.snd_tcploss);
         ip_bytes(self.bytes.saturating_add(self.omitted_bytes)).saturating_add(retransmitted)
@@ -312,7 +312,8 @@ impl TcpResult {
         let header = headers + if stamped { TIMESTAMPS } else { 0 };
         let of = |drop: &&TcpDrop| drop.backward == backward;
         let (mine, theirs) = (|| sender.drops.iter().filter(of), || receiver.drops.iter().filter(of));
-        let loss_bytes_by_location = LossBytes::of(mine(), theirs(), retransmitted, (mss + header, header));
+        let loss_bytes_by_location =
+            LossBytes::of(mine(), theirs(), retransmitted, (mss.saturating_add(header), header));
         let reasons = mine().filter_map(|drop| Some((location(drop, true)?, drop)));
         let reasons = reasons.chain(theirs().filter_map(|drop| Some((location(drop, false)?, drop))));
         let mut loss_reasons: Vec<TcpLossReason> = by_reason(reasons)
@@ -354,18 +355,22 @@ impl TcpResult {
     }
 }
 
-/// Retransmissions of all flows, with headers: from events if there are any, else from TCP's counters.
+/// Retransmissions of all flows in the whole test, with headers: from events if there are any, else from TCP's counters.
 fn retransmissions(sent: &[&TcpStreamReport], headers: u64) -> RetransmittedBytes {
     let mut retransmitted = RetransmittedBytes::default();
     for from in sent {
         let summary = &from.summary;
         let header = headers + if summary.options & OPTION_TIMESTAMPS != 0 { TIMESTAMPS } else { 0 };
-        let counted = summary
-            .retransmitted_bytes
-            .unwrap_or(summary.retransmits.saturating_mul(summary.mss_bytes))
-            .saturating_add(summary.retransmits.saturating_mul(header));
+        let (omitted, later) = (from.omitted_retransmits, summary.retransmitted());
+        let packets = later.packets.saturating_add(omitted.packets);
+        let payload_bytes = match summary.retransmitted_bytes {
+            Some(bytes) => bytes.saturating_add(omitted.payload_bytes),
+            None => packets.saturating_mul(summary.mss_bytes),
+        };
+        let counted = payload_bytes.saturating_add(packets.saturating_mul(header));
         let bytes = from.retransmitted.map_or(counted, |events| events.ip_bytes);
-        let spurious = summary.spurious_retransmits.saturating_mul(summary.mss_bytes.saturating_add(header));
+        let spurious = later.spurious_packets.saturating_add(omitted.spurious_packets);
+        let spurious = spurious.saturating_mul(summary.mss_bytes.saturating_add(header));
         retransmitted.bytes = retransmitted.bytes.saturating_add(bytes);
         retransmitted.spurious_bytes = retransmitted.spurious_bytes.saturating_add(spurious.min(bytes));
     }
@@ -435,5 +440,33 @@ fn stream(parameters: &TcpParameters, from: &TcpStreamReport, to: &TcpStreamRepo
         receiver_address: to.address,
         sender_port: from.port,
         receiver_port: to.port,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CountedRetransmits, Retransmitted};
+
+    /// Drops are of the whole test: so is what they are compared with.
+    #[test]
+    fn retransmissions_of_the_omitted_time_count_by_events_and_by_counters() {
+        let mut from = TcpStreamReport::default();
+        from.summary.mss_bytes = 1448;
+        from.summary.options = OPTION_TIMESTAMPS;
+        from.summary.retransmits = 10;
+        from.summary.retransmitted_bytes = Some(10 * 1448);
+        from.summary.spurious_retransmits = 1;
+        let payload_bytes = 20 * 1448;
+        from.omitted_retransmits = CountedRetransmits { packets: 20, payload_bytes, spurious_packets: 2 };
+        let events = Retransmitted { packets: 30, payload_bytes: 30 * 1448, ip_bytes: 30 * 1500 };
+        for retransmitted in [None, Some(events)] {
+            from.retransmitted = retransmitted;
+            let all = retransmissions(&[&from], IPV4_HEADERS);
+            assert_eq!((all.bytes, all.spurious_bytes), (30 * 1500, 3 * 1500));
+        }
+        from.retransmitted = None;
+        from.summary.retransmitted_bytes = None;
+        assert_eq!(retransmissions(&[&from], IPV6_HEADERS).bytes, 30 * 1520);
     }
 }

@@ -74,7 +74,7 @@ fn sentences(result: &TcpResult) -> String {
         format!("For {share:.0} % of the time the {what} was the limit.")
     }));
     let mss = result.streams.iter().map(|stream| stream.mss_bytes).max().unwrap_or(0);
-    let packets = result.bytes.checked_div(mss).unwrap_or(0);
+    let packets = result.bytes.checked_div(mss).unwrap_or(0).saturating_add(result.retransmits);
     sentences.push(match result.retransmits {
         0 => "Nothing was retransmitted.".into(),
         packets_again if packets > 0 => format!(
