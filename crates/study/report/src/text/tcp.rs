@@ -141,8 +141,10 @@ fn losses(text: &mut String, result: &TcpResult) {
         let _ = writeln!(text, "{:<10}nothing, by {method}", "lost");
         return;
     }
-    let when = if result.omitted_bytes > 0 { ", the omitted time included" } else { "" };
-    let _ = writeln!(text, "{:<10}in bytes of IP packets and percent of the data sent, by {method}{when}:", "lost");
+    let _ = writeln!(text, "{:<10}bytes of IP packets, % of data sent, by {method}:", "lost");
+    if result.omitted_bytes > 0 {
+        let _ = writeln!(text, "{:<10}(of the whole test, the omitted time included)", "");
+    }
     let sent = result.sent_ip_bytes().max(1) as f64;
     for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
         let share = bytes as f64 * 100.0 / sent;
