@@ -158,7 +158,7 @@ const WARM_UP: Nanos = Nanos::from_millis(300);
 const CALIBRATING: Nanos = Nanos::from_millis(700);
 /// How often others may disturb the calibration at one rate.
 const DISTURBED_MOST: u32 = 4;
-/// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before.
+/// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before. The journals of experiments have these.
 pub const FACTORS: [f64; 12] =
     [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
