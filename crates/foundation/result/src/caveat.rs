@@ -40,6 +40,11 @@ impl Caveat {
         Self { code: code.into(), message: message.into(), remedy: remedy.into() }
     }
 
+    /// Whether it is this kind of doubt.
+    pub fn is(&self, code: CaveatCode) -> bool {
+        self.code == code.0
+    }
+
     /// The same doubt about one part of a result, which `part` names.
     pub fn about(&self, part: &str) -> Self {
         Self { message: format!("{part}: {}", self.message), ..self.clone() }

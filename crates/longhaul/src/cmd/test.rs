@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
+use longhaul_peer::caveats::SENDER_STOPPED;
 use longhaul_peer::client::{self, Family, Live, Source, Target, reachable, resolve};
 use longhaul_peer::control::Remedy;
 use longhaul_peer::rtt::LatencyBeside;
@@ -274,18 +275,15 @@ impl Tested {
             // The result is printed already; with --json it is the only object.
             return Ok(failure.report_beside());
         }
-        let failed = cut.is_some() || envelope.caveats.iter().any(|caveat| caveat.code == SENDER_STOPPED);
+        let failed = cut.is_some() || envelope.caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED));
         let otherwise = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         Ok(stopped.map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
     }
 }
 
-/// The code of the caveat for a sender that did not send all that was asked for.
-const SENDER_STOPPED: &str = "sender_stopped";
-
 /// Refuses a result without a packet.
 pub(crate) fn nothing_sent(caveats: &[Caveat]) -> Failure {
-    let why = caveats.iter().find(|caveat| caveat.code == SENDER_STOPPED);
+    let why = caveats.iter().find(|caveat| caveat.is(SENDER_STOPPED));
     let said = why.map_or_else(String::new, |caveat| format!(": {}", caveat.message));
     let failure = Failure::new("nothing_sent", with_flags(&format!("no packet was sent{said}")));
     failure.remedy(why.map_or_else(String::new, |caveat| with_flags(&caveat.remedy)))

@@ -44,6 +44,8 @@ struct Parameters {
     source: String,
     note: String,
     path_summary: String,
+    #[serde(default)]
+    factor: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -71,12 +73,12 @@ impl SavedExperiment {
         }
         let Envelope { longhaul, started_at, parameters, hosts, result } =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let Parameters { title, source, note, path_summary } = parameters;
+        let Parameters { title, source, note, path_summary, factor } = parameters;
         let Ended { interrupted, udp, tcp, findings } = result;
         are_an_experiments(&udp)?;
         are_an_experiments(&tcp)?;
         let hosts = Host::of_snapshots(&hosts);
-        let about = About { title, source, note, path: path_summary, started_at, longhaul, interrupted, hosts };
+        let about = About { title, source, note, path: path_summary, factor, started_at, longhaul, interrupted, hosts };
         Ok(Self { about, udp, tcp, findings })
     }
 

@@ -21,7 +21,7 @@
 //!             event ────── control
 //! ```
 
-mod caveats;
+pub mod caveats;
 pub mod client;
 pub mod control;
 mod counters;

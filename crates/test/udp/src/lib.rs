@@ -8,7 +8,7 @@
 //! No sockets, clocks or threads. No input makes this crate panic, loop without end or take unbounded memory.
 
 pub mod account;
-mod caveats;
+pub mod caveats;
 pub mod locate;
 mod parameters;
 pub mod proof;

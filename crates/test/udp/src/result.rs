@@ -358,7 +358,7 @@ mod tests {
         let raised = |burst_packets: u32| {
             let parameters = UdpParameters { burst_packets, ..UdpParameters::default() };
             let assembled = UdpResult::assemble(&parameters, &sender, &receiver);
-            assembled.caveats.iter().any(|caveat| caveat.code == "offload_hides_spacing")
+            assembled.caveats.iter().any(|caveat| caveat.is(caveats::OFFLOAD_HIDES_SPACING))
         };
         assert!(raised(1) && raised(3) && !raised(4));
     }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_peer::caveats::PACING_NOT_ACHIEVED;
 use longhaul_peer::client::{self, Target};
 use longhaul_report::html::sweep::Report;
 use longhaul_report::saved::{SWEEP_SCHEMA, SweepAsked};
@@ -253,7 +254,7 @@ fn sweep(
             Ok(end) => match kind::udp::results(&end, None) {
                 Some((found, doubts)) => {
                     let codes: Vec<String> = doubts.iter().map(|doubt| doubt.code.clone()).collect();
-                    let kept = !codes.iter().any(|code| code == "pacing_not_achieved");
+                    let kept = !doubts.iter().any(|doubt| doubt.is(PACING_NOT_ACHIEVED));
                     all_doubts.add(doubts);
                     let figures = Some(Figures::of(&found.into_first(), kept));
                     in_a_row = 0;

@@ -427,6 +427,22 @@ fn started(file: &Path, folder: &Folder, more: &[&str]) -> (Child, Lines<BufRead
     (run, lines)
 }
 
+/// What spoils a point each time is no chance: after one run's tries the others have one each.
+#[test]
+fn a_hopeless_point_is_not_tried_for_ever() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("hopeless");
+    let file = folder.file("some.toml");
+    fs::write(&file, "title = 'some'\npath = 'lan'\n[[udp]]\nname = 'some'\nrates = ['1M']\ntime = '100ms'\n").unwrap();
+    let file = file.to_str().unwrap();
+    let run = longhaul(&["lab", "run", file, "--repeat", "3", "--tries", "3", "--lateness-bound", "1ns"]);
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert!(said.contains("0 (5 rejected), doubtful"), "{said}");
+}
+
 /// Killed in its midst, an experiment goes on where it was: no run is made twice, and none is missing.
 #[test]
 fn a_killed_experiment_goes_on() {
@@ -466,11 +482,15 @@ fn a_killed_experiment_goes_on() {
     assert!(
         !other.status.success() && String::from_utf8(other.stderr).unwrap().contains("other options of the emulator")
     );
-    // A factor that somebody wrote into it.
+    // A factor that somebody wrote into it, and one of an experiment that is calibrated, which this is not.
     let whole = kept();
-    fs::write(folder.file("runs.jsonl"), whole.replacen("\"factor\":1.0", "\"factor\":1e300", 1)).unwrap();
-    let scaled = again(&["--tries", "1", "--resume"]);
-    assert!(!scaled.status.success() && String::from_utf8(scaled.stderr).unwrap().contains("no calibration finds"));
+    for (factor, why) in [("1e300", "no calibration finds"), ("0.5", "made at 0.5 times the rates")] {
+        let written = whole.replacen("\"factor\":1.0", &format!("\"factor\":{factor}"), 1);
+        fs::write(folder.file("runs.jsonl"), written).unwrap();
+        let scaled = again(&["--tries", "1", "--resume"]);
+        let said = String::from_utf8(scaled.stderr).unwrap();
+        assert!(!scaled.status.success() && said.contains(why), "{factor}: {said}");
+    }
     fs::write(folder.file("runs.jsonl"), whole).unwrap();
 
     // What the killed one told Prometheus is replaced, and gone at the end.

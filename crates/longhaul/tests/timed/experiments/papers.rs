@@ -100,6 +100,10 @@ fn nlr_udp_loss() {
     };
     let Some((result, page)) = cell.run() else { return };
     let lost = mean(&result, "udp", "A hop slower than the flow", "240", "network_percent");
+    // The series polls its ring seldom: that packets come in batches is no doubt about it.
+    let polled = result["result"]["udp"].as_array().unwrap().iter().find(|one| !one["poll_interval_ns"].is_null());
+    let polled = polled.unwrap_or_else(|| panic!("{result:#}")).to_string();
+    assert!(!polled.contains("arrivals_in_batches"), "{polled}");
     // 160 Mb/s at L1 are 153 of payload, of 240.
     assert!((25.0..45.0).contains(&lost), "{lost}");
     assert!(page.contains("receiver ring (rx_ring_loss)") && page.contains("network (network_loss)"), "{page}");

@@ -1,5 +1,6 @@
 //! Running an experiment: a lab for each run, the runs in random order, and what came of them.
 
+mod calibration;
 mod captured;
 mod exact;
 mod hosts;
@@ -15,6 +16,7 @@ use crate::caveats;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
@@ -22,13 +24,14 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::PathSpec;
+use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED};
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_report::html::findings::Finding;
 use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::{SessionError, TestEnd, TestParameters};
 use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::Amount;
@@ -38,6 +41,7 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::calibration::FACTORS;
 use self::plan::{Plan, Planned};
 use crate::faults::Programs;
 use crate::machine::Machine;
@@ -152,15 +156,8 @@ impl fmt::Debug for Runner<'_> {
     }
 }
 
-/// How long a test is sent that warms the machine up, or finds out what it can do.
+/// How long a test is sent that warms the machine up.
 const WARM_UP: Nanos = Nanos::from_millis(300);
-/// How long a test of the calibration takes: over a shorter time it is not known whether a CPU was full.
-const CALIBRATING: Nanos = Nanos::from_millis(700);
-/// How often others may disturb the calibration at one rate.
-const DISTURBED_MOST: u32 = 4;
-/// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before. The journals of experiments have these.
-pub const FACTORS: [f64; 12] =
-    [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
 /// Client and server, as `longhaul host` shows them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -217,17 +214,26 @@ impl Ran {
         }
     }
 
-    /// Whether the run counts, and how often it was rejected.
-    fn state(&self, plan: &Plan, run: &Planned) -> (bool, u32) {
-        fn of<R: Run>(series: &[Series<R>], (place, point): (usize, usize), repeat: u32) -> Option<(bool, u32)> {
-            let point = series.get(place)?.points.get(point)?;
-            let rejected = point.rejected.iter().filter(|rejected| rejected.run.repeat == repeat).count();
-            Some((point.runs.iter().any(|run| run.repeat == repeat), rejected as u32))
+    /// The tries that a run has left: none if it counts. It has one in all where another run of its point was rejected at each try and none
+    /// counts: what spoils this point is no chance.
+    fn tries_left(&self, plan: &Plan, run: &Planned) -> Range<u32> {
+        fn of<R: Run>(series: &[Series<R>], place: (usize, usize), repeat: u32, tries: u32) -> Option<Range<u32>> {
+            let point = series.get(place.0)?.points.get(place.1)?;
+            let rejected = |repeat| point.rejected.iter().filter(|one| one.run.repeat == repeat).count() as u32;
+            let is_hopeless = point.runs.is_empty()
+                && point.rejected.iter().any(|one| one.run.repeat != repeat && rejected(one.run.repeat) >= tries);
+            let tries = match point.runs.iter().any(|run| run.repeat == repeat) {
+                true => 0,
+                false if is_hopeless => 1,
+                false => tries,
+            };
+            Some(rejected(repeat)..tries)
         }
-        let state = plan
-            .place(run.series, run.point)
-            .and_then(|place| of(&self.udp, place, run.repeat).or_else(|| of(&self.tcp, place, run.repeat)));
-        state.unwrap_or_default()
+        let left = plan.place(run.series, run.point).and_then(|place| {
+            let (repeat, tries) = (run.repeat, self.tries);
+            of(&self.udp, place, repeat, tries).or_else(|| of(&self.tcp, place, repeat, tries))
+        });
+        left.unwrap_or(0..self.tries)
     }
 
     /// What came of the findings of `experiment`.
@@ -315,10 +321,7 @@ struct Place<'a> {
 }
 
 /// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
-const SPOILING: [&str; 3] = ["pacing_not_achieved", "sender_stopped", "clock_stepped"];
-
-/// A doubt about a test in which the receiver had no time left.
-const RECEIVER_BUSY: &str = "receiver_cpu_saturated";
+const SPOILING: [CaveatCode; 3] = [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED];
 
 /// Why the run is void, if others had the CPUs.
 fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {
@@ -329,14 +332,14 @@ fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {
 
 /// What of the test's own doubts spoils the run.
 fn spoiling<R: Run>(done: &R) -> Option<Caveat> {
-    done.caveats().iter().find(|caveat| SPOILING.contains(&caveat.code.as_str())).cloned()
+    done.caveats().iter().find(|caveat| SPOILING.iter().any(|code| caveat.is(*code))).cloned()
 }
 
 impl Runner<'_> {
     /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
     pub fn run(&self, experiment: &Experiment, plan: &Plan, mut ran: Ran) -> Ran {
         let runs = plan.runs();
-        let mut left: Vec<Planned> = runs.iter().copied().filter(|run| !ran.state(plan, run).0).collect();
+        let mut left: Vec<Planned> = runs.iter().copied().filter(|run| !ran.tries_left(plan, run).is_empty()).collect();
         left.reverse();
         if let Some(first) = left.last() {
             (self.tell)(Event::WarmsUp);
@@ -352,7 +355,7 @@ impl Runner<'_> {
             if broken.contains(&run.series) {
                 continue;
             }
-            for attempt in ran.state(plan, &run).1..self.tries {
+            for attempt in ran.tries_left(plan, &run) {
                 // What runs took beside their plan so far, the rest will take, too.
                 let rest: Nanos =
                     left.iter().chain([&run]).map(|run| run.time).fold(Nanos::ZERO, |sum, time| sum + time);
@@ -373,60 +376,6 @@ impl Runner<'_> {
             }
         }
         ran
-    }
-
-    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the highest rate of the first
-    /// series for a moment without spoiling it or taking the receiver's CPUs whole; and then one less, as it has to do so each time.
-    ///
-    /// # Errors
-    /// A lab cannot be set up.
-    pub fn calibrate(&self, experiment: &Experiment) -> Result<f64, Caveat> {
-        self.warm_up(
-            &experiment.scaled(FACTORS[FACTORS.len() / 2]),
-            Planned { series: 0, point: 0, repeat: 1, time: WARM_UP },
-        );
-        let keeps_up = |factor: f64| -> Result<bool, Caveat> {
-            let scaled = experiment.scaled(factor);
-            let Some(series) = scaled.udp.first() else { return Ok(true) };
-            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(true) };
-            let mut moment = fastest.clone();
-            moment.parameters.amount = Amount::DurationNs(CALIBRATING.0);
-            let (mut kept, mut disturbed) = (0, 0);
-            while kept < 2 && self.stop.requested().is_none() {
-                let run = Planned { series: 0, point: 0, repeat: kept + 1, time: CALIBRATING };
-                let test =
-                    |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
-                let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
-                let (why, run, whole) = self.in_lab(place, run, test);
-                match (run.run.error, why) {
-                    (Some(error), _) if !whole => return Err(error),
-                    // Sender and emulator may take all of a small machine: what the receiver then loses is their doing.
-                    (None, None) if run.run.caveats.iter().any(|caveat| caveat.code == RECEIVER_BUSY) => {
-                        return Ok(false);
-                    }
-                    (None, None) => kept += 1,
-                    // What others do says nothing of what this machine can do.
-                    (None, Some(why)) if why.code == caveats::CPU_TAKEN.0 && disturbed < DISTURBED_MOST => {
-                        disturbed += 1
-                    }
-                    _ => return Ok(false),
-                }
-            }
-            Ok(true)
-        };
-        let (mut least_kept, mut most_failed) = (FACTORS.len(), None);
-        // Of the factors from the largest to the smallest, those up to some number fail.
-        let (mut low, mut high) = (0, FACTORS.len());
-        while low < high && self.stop.requested().is_none() {
-            let middle = usize::midpoint(low, high);
-            if keeps_up(FACTORS[middle])? {
-                (high, least_kept) = (middle, middle);
-            } else {
-                (low, most_failed) = (middle + 1, Some(middle));
-            }
-        }
-        let margin = usize::from(most_failed.is_some());
-        Ok(FACTORS[(least_kept + margin).min(FACTORS.len() - 1)])
     }
 
     /// Makes a run, the `attempt`th time. Whether its lab could be raised beside it.

@@ -5,6 +5,7 @@ use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
+use longhaul_udp::caveats::ARRIVALS_IN_BATCHES;
 use longhaul_udp::locate::Loss;
 
 use super::exact::Passed;
@@ -23,9 +24,6 @@ pub(super) fn empty(series: &UdpSeries) -> Series<Run> {
         points: Vec::new(),
     }
 }
-
-/// Packets that arrived in batches, as they do where the ring is polled at intervals.
-const IN_BATCHES: &str = "arrivals_in_batches";
 
 impl Runner<'_> {
     /// One test. `hosts` are client and server as they were first seen. Losses that are more than a result lists are saved under the name
@@ -77,7 +75,7 @@ impl Runner<'_> {
                         (run.result, run.caveats) = (Some(results.into_first()), caveats);
                         // What the experiment asks for is no doubt about it.
                         let is_polled = setting.poll_interval.is_some() && setting.poll_at.hosts().contains(&"server");
-                        let asked = |caveat: &Caveat| is_polled && caveat.code == IN_BATCHES;
+                        let asked = |caveat: &Caveat| is_polled && caveat.is(ARRIVALS_IN_BATCHES);
                         run.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
                     }

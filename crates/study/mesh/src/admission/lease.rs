@@ -24,7 +24,14 @@ pub struct Lease {
 pub struct Leases {
     most: u64,
     given: BTreeMap<(u16, u64), (u64, Nanos)>,
+    /// When a site last got a lease.
+    served: BTreeMap<u16, Nanos>,
+    /// When a site was last told that there is no room.
+    waiting: BTreeMap<u16, Nanos>,
 }
+
+/// A site that was told that there is no room asks again within this time, or waits no more.
+const ASKS_AGAIN: Nanos = Nanos::from_secs(15);
 
 impl Leases {
     /// For a link of which `leased` can be leased ([`SharedLink::leased`](crate::file::SharedLink::leased)). `now`: a coordinator that has just started has forgotten what it leased; it leases
@@ -32,11 +39,11 @@ impl Leases {
     pub fn new(leased: BitRate, now: Nanos, longest: Nanos) -> Self {
         let most = leased.0;
         let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest))));
-        Self { most, given: [forgotten].into() }
+        Self { most, given: [forgotten].into(), served: BTreeMap::new(), waiting: BTreeMap::new() }
     }
 
     /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now, or this site has a lease
-    /// already: it is in one test at a time, and must not take the link from others.
+    /// already: it is in one test at a time, and must not take the link from others; or another site waits that was served longer ago.
     pub fn ask(&mut self, now: Nanos, request: RequestId, rate: BitRate, lasts: Nanos) -> Option<Lease> {
         self.given.retain(|_, (_, until)| *until > now);
         let key = (request.initiator.0, request.number);
@@ -44,10 +51,20 @@ impl Leases {
             if self.given.keys().any(|(site, _)| *site == request.initiator.0) {
                 return None;
             }
-            let taken: u64 = self.given.values().map(|(rate, _)| rate).sum();
-            if taken.saturating_add(rate.0) > self.most {
+            if rate.0 > self.most {
                 return None;
             }
+            let site = key.0;
+            let served = |site: &u16| self.served.get(site);
+            self.waiting.retain(|_, asked| asked.saturating_add(ASKS_AGAIN) > now);
+            let is_behind = self.waiting.keys().any(|other| *other != site && served(other) < served(&site));
+            let taken: u64 = self.given.values().map(|(rate, _)| rate).sum();
+            if is_behind || taken.saturating_add(rate.0) > self.most {
+                self.waiting.insert(site, now);
+                return None;
+            }
+            self.waiting.remove(&site);
+            self.served.insert(site, now);
             self.given.insert(key, (rate.0, now.saturating_add(kept(lasts))));
         }
         Some(Lease { rate, lasts })
@@ -94,6 +111,21 @@ mod tests {
         assert_eq!(leases.leased(secs(126)), BitRate(30 * MBIT));
         leases.give_back(request(3));
         assert_eq!(leases.leased(secs(126)), BitRate(0));
+    }
+
+    /// A site whose lease is over does not take the link again before those who wait.
+    #[test]
+    fn who_waits_comes_before_who_was_served() {
+        let secs = Nanos::from_secs;
+        let mut leases = Leases::new(BitRate(70 * MBIT), secs(0), secs(0));
+        let mut ask = |at: u64, site: u16, number| {
+            let request = RequestId { initiator: SiteId(site), number };
+            leases.ask(secs(at), request, BitRate(60 * MBIT), secs(20)).is_some()
+        };
+        assert!(ask(10, 1, 1) && !ask(30, 2, 1), "there is room for one");
+        assert!(!ask(41, 1, 2) && ask(42, 2, 2), "the second waits, and was never served");
+        assert!(!ask(62, 1, 3) && !ask(74, 2, 3) && ask(75, 1, 4), "now it is the first one's turn");
+        assert!(ask(120, 1, 5), "who asks no more waits no more");
     }
 
     /// A stolen key of one site asks under many numbers.

@@ -10,6 +10,8 @@ use crate::file::is_name;
 pub const CAUSES_MOST: usize = 16;
 /// Letters of a text that is kept.
 pub const TEXT_MOST: usize = 600;
+/// Bytes of all texts of a diagnosis: twice what one of [`CAUSES_MOST`] causes has.
+const DIAGNOSIS_BYTES_MOST: usize = 8192;
 const WORD_MOST: usize = 64;
 /// A test has no more packets: counts of years of tests can be added up.
 pub(super) const COUNT_MOST: i64 = u32::MAX as i64;
@@ -186,6 +188,16 @@ impl TcpFlow {
 }
 
 impl Diagnosis {
+    /// Leaves out causes that limit least, until its texts are within [`DIAGNOSIS_BYTES_MOST`].
+    pub fn fit(&mut self) {
+        while self.text_bytes() > DIAGNOSIS_BYTES_MOST && self.causes.pop().is_some() {}
+    }
+
+    fn text_bytes(&self) -> usize {
+        let of_causes = self.causes.iter().map(|cause| cause.code.len() + cause.place.len() + cause.remedy.len());
+        of_causes.sum::<usize>() + self.alarm.len() + self.failed.as_ref().map_or(0, String::len)
+    }
+
     fn is_sound(&self) -> bool {
         let cause = |cause: &Cause| {
             is_text(&cause.code, WORD_MOST)
@@ -197,6 +209,7 @@ impl Diagnosis {
             && is_text(&self.alarm, WORD_MOST)
             && self.causes.len() <= CAUSES_MOST
             && self.causes.iter().all(cause)
+            && self.text_bytes() <= DIAGNOSIS_BYTES_MOST
             && self.failed.as_ref().is_none_or(|failed| is_text(failed, TEXT_MOST))
     }
 }

@@ -250,6 +250,7 @@ pub(crate) mod tests {
             source: "figure 5".into(),
             note: String::new(),
             path: "nlr-small".into(),
+            factor: None,
             started_at: "now".into(),
             longhaul: "0".into(),
             interrupted: false,

@@ -28,7 +28,9 @@ impl Table {
         let name = escape(name);
         self.html += &format!("<tr data-row=\"{name}\"><th scope=\"row\">{name}</th>");
         for (column, cell) in self.columns[1..].iter().zip(cells) {
-            self.html += &format!("<td data-label=\"{column}\">{}</td>", escape(&cell));
+            // A mean and its interval stay on one line, as in `12.5 ± 0.1`.
+            let class = if cell.contains('±') && !cell.contains(',') { " class=\"mean\"" } else { "" };
+            self.html += &format!("<td data-label=\"{column}\"{class}>{}</td>", escape(&cell));
         }
         self.html += "</tr>\n";
     }

@@ -23,7 +23,10 @@ pub fn report(parameters: &UdpParameters, results: &Directions<UdpResult>) -> St
 /// Rates, losses, how the packets were sent, and for each location with losses a bar and the reasons.
 fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     let mut text = String::new();
-    let mut line = |label: &str, what: String| _ = writeln!(text, "{label:<10}{what}");
+    // Names are the peer's words.
+    let mut line = |label: &str, what: String| {
+        _ = writeln!(text, "{}", format!("{label:<10}{what}").replace('\n', " "));
+    };
     line(
         name,
         format!(

@@ -324,7 +324,7 @@ impl UdpData {
             unit_packets_most: self.unit_packets_most(),
         };
         let changed = if receives { self.before.received() } else { self.before.sent(sent) };
-        if !caveats.iter().any(|caveat| caveat.code == "counters_unread") {
+        if !caveats.iter().any(|caveat| caveat.is(crate::caveats::COUNTERS_UNREAD)) {
             caveats.extend(changed.unread_caveat());
         }
         changed

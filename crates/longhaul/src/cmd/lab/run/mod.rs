@@ -453,15 +453,7 @@ impl Measured<'_> {
             return format!("{}\n\n{note}", real::differs(self.experiment, self.plan, host));
         }
         let missing = self.netem_missing.as_ref().map(|missing| without_netem(missing, self.plan) + "\n\n");
-        let note = &(missing.unwrap_or_default() + note);
-        if !self.experiment.calibrate {
-            return note.clone();
-        }
-        let factor = self.header.factor;
-        format!(
-            "{note}\n\nRates, buffers and queues are {factor} times those of the experiment: this machine can do so much, as a calibration found. \
-             What takes a time takes the same time, with fewer packets."
-        )
+        missing.unwrap_or_default() + note
     }
 
     /// Writes result and page into the folder, if there is one.
@@ -473,6 +465,7 @@ impl Measured<'_> {
             source: experiment.source.clone(),
             note: self.note(),
             path: self.path(),
+            factor: Some(self.header.factor),
             started_at: self.header.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             interrupted,

@@ -104,6 +104,16 @@ impl points::Run for Most {
 }
 
 impl Series {
+    /// The most frames a second that a CPU of the receiver takes; `None` where that was not measured.
+    fn frames_per_cpu_second(&self) -> Option<f64> {
+        self.most.map(|most| most.packets_per_cpu_second())
+    }
+
+    /// The most frames a second that the receiver of the paper took; `None` if the paper has no such receiver.
+    fn frames_of_paper(&self) -> Option<f64> {
+        self.paper_received.iter().map(|point| point.packets_per_second).reduce(f64::max)
+    }
+
     /// Frames sent as fast as they go, as a point of several runs.
     pub fn most_point(&self) -> Point<Most> {
         let mut point = Point::new(self.name.clone());
@@ -205,8 +215,9 @@ impl Report {
     /// As one HTML page.
     pub fn to_html(&self) -> String {
         let mut body = format!("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", escape(&self.title), escape(&self.source));
-        if let Some(summary) = summary(&self.findings) {
-            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&summary));
+        let verdict: Vec<String> = summary(&self.findings).into_iter().chain(self.gains()).collect();
+        if !verdict.is_empty() {
+            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict.join(" ")));
         }
         section(&mut body, &self.findings);
         for paragraph in self.note.split("\n\n") {
@@ -231,6 +242,33 @@ impl Report {
         body += &self.table();
         let _ = write!(body, "<p class=\"quiet\">longhaul {}</p>", escape(&self.longhaul));
         page(&self.title, &body)
+    }
+
+    /// How much `of` a series is in relation to the plain receiver's, with frames of the same size.
+    fn times(&self, series: &Series, of: fn(&Series) -> Option<f64>) -> Option<f64> {
+        let plain = self.series.iter().find(|one| one.frame_bytes == series.frame_bytes && one.receiver == "plain");
+        let plain = plain.and_then(of).filter(|plain| *plain > 0.0)?;
+        Some(of(series)? / plain)
+    }
+
+    /// What each kind of receiver takes in relation to the plain one, in a sentence; over all sizes of frames.
+    fn gains(&self) -> Option<String> {
+        let range = |receiver: &str, of: fn(&Series) -> Option<f64>| {
+            let times = self.series.iter().filter(|series| series.receiver == receiver);
+            let times: Vec<f64> = times.filter_map(|series| self.times(series, of)).collect();
+            let (least, most) = (times.iter().copied().reduce(f64::min)?, times.iter().copied().reduce(f64::max)?);
+            let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
+            Some(if least == most { least } else { format!("{least} to {most}") })
+        };
+        let gain = |(receiver, with): (&str, &str)| {
+            let here = range(receiver, Series::frames_per_cpu_second)?;
+            let paper =
+                range(receiver, Series::frames_of_paper).map_or(String::new(), |paper| format!(" (paper: {paper})"));
+            Some(format!("{here} times as many frames with {with} as without{paper}"))
+        };
+        let gains: Vec<String> =
+            [("filter", "the filter"), ("nftables", "nftables")].into_iter().filter_map(gain).collect();
+        (!gains.is_empty()).then(|| format!("A CPU of the receiver takes {}.", gains.join(" and ")))
     }
 
     /// What the receiver accepts, compared with the paper: a panel for each size, and the gain by the filter.
@@ -271,21 +309,16 @@ impl Report {
         ];
         let mut table = Table::new("The highest rate that the receiver accepts", "numbers", &COLUMNS);
         for series in &self.series {
-            let plain = self.series.iter().find(|one| one.frame_bytes == series.frame_bytes && one.receiver == "plain");
-            let papers =
-                |series: &Series| series.paper_received.iter().map(|point| point.packets_per_second).reduce(f64::max);
-            let times = |own: Option<f64>, plain: Option<f64>| {
-                own.zip(plain.filter(|plain| *plain > 0.0))
-                    .map_or(String::new(), |(own, plain)| format!("× {:.1}", own / plain))
+            let times = |of: fn(&Series) -> Option<f64>| {
+                self.times(series, of).map_or(String::new(), |times| format!("× {times:.1}"))
             };
-            let cpu = |series: &Series| series.most.map(|most| most.packets_per_cpu_second());
             let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
             let values = [
-                shown(papers(series)),
-                times(papers(series), plain.and_then(papers)),
+                shown(series.frames_of_paper()),
+                times(Series::frames_of_paper),
                 shown(series.most.map(|most| most.sent_packets_per_second)),
-                shown(cpu(series)),
-                times(cpu(series), plain.and_then(cpu)),
+                shown(series.frames_per_cpu_second()),
+                times(Series::frames_per_cpu_second),
                 shown(series.most.map(|most| most.sender_ns_per_packet - most.making_ns_per_packet)),
             ];
             table.row(&series.name, values);
@@ -373,10 +406,25 @@ mod tests {
             series: vec![series],
             findings: Vec::new(),
         };
+        assert_eq!(report.gains(), None, "without a plain receiver there is nothing to compare with");
         let html = report.to_html();
         assert!(html.contains("&lt;b&gt;64&lt;/b&gt;") && !html.contains("<b>64"));
         assert!(html.contains("<polyline points=\"390.0,") && html.contains(">49<"), "{html}");
         // 1e9 / (250 - 110)
         assert!(html.contains(">15000<") && html.contains(">7142857<"), "{html}");
+
+        let taking = |receiver: &str, frame_bytes, net_ns: f64, paper| {
+            let most = report.series[0].most.map(|most| Most { sender_ns_per_packet: net_ns + 110.0, ..most });
+            let paper_received = vec![PaperReceived { rate_bps: 10_000_000, packets_per_second: paper }];
+            Series { receiver: receiver.into(), frame_bytes, most, paper_received, ..report.series[0].clone() }
+        };
+        let mut nftables = taking("nftables", 64, 800.0, 0.0);
+        nftables.paper_received.clear();
+        let plain = [taking("plain", 64, 600.0, 12e3), taking("plain", 1518, 600.0, 6e3)];
+        let filter = [taking("filter", 64, 240.0, 48e3), taking("filter", 1518, 300.0, 18e3)];
+        let series = plain.into_iter().chain(filter).chain([nftables]).collect();
+        let said = "A CPU of the receiver takes 2.0 to 2.5 times as many frames with the filter as without (paper: 3.0 to 4.0) \
+                    and 0.8 times as many frames with nftables as without.";
+        assert_eq!(Report { series, ..report }.gains().as_deref(), Some(said));
     }
 }

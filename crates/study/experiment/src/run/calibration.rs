@@ -1,0 +1,115 @@
+//! How much of an experiment this machine can do.
+
+use longhaul_peer::caveats::RECEIVER_CPU_SATURATED;
+use longhaul_result::Caveat;
+use longhaul_terms::Amount;
+use longhaul_units::Nanos;
+
+use super::plan::Planned;
+use super::{Ground, Place, Runner, WARM_UP};
+use crate::caveats;
+use crate::spec::Experiment;
+
+/// How long a test of the calibration takes: over a shorter time it is not known whether a CPU was full.
+const CALIBRATING: Nanos = Nanos::from_millis(700);
+/// How often others may disturb the calibration at one rate.
+const DISTURBED_MOST: u32 = 4;
+/// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before. The journals of experiments have these.
+pub const FACTORS: [f64; 12] =
+    [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
+
+impl Runner<'_> {
+    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the highest rate of the first
+    /// series for a moment without spoiling it or taking the receiver's CPUs whole; and then one less, as it has to do so each time.
+    ///
+    /// # Errors
+    /// A lab cannot be set up.
+    pub fn calibrate(&self, experiment: &Experiment) -> Result<f64, Caveat> {
+        self.warm_up(
+            &experiment.scaled(FACTORS[FACTORS.len() / 2]),
+            Planned { series: 0, point: 0, repeat: 1, time: WARM_UP },
+        );
+        let keeps_up = |factor: f64| -> Result<bool, Caveat> {
+            let scaled = experiment.scaled(factor);
+            let Some(series) = scaled.udp.first() else { return Ok(true) };
+            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(true) };
+            let mut moment = fastest.clone();
+            moment.parameters.amount = Amount::DurationNs(CALIBRATING.0);
+            let (mut kept, mut disturbed) = (0, 0);
+            while kept < 2 && self.stop.requested().is_none() {
+                let run = Planned { series: 0, point: 0, repeat: kept + 1, time: CALIBRATING };
+                let test =
+                    |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
+                let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
+                let (why, run, whole) = self.in_lab(place, run, test);
+                if let Some(error) = run.run.error.clone().filter(|_| !whole) {
+                    return Err(error);
+                }
+                match trial(run.run.error.is_some(), why.as_ref(), &run.run.caveats) {
+                    Trial::Kept => kept += 1,
+                    Trial::Disturbed if disturbed < DISTURBED_MOST => disturbed += 1,
+                    Trial::Disturbed | Trial::Failed => return Ok(false),
+                }
+            }
+            Ok(true)
+        };
+        let (mut least_kept, mut most_failed) = (FACTORS.len(), None);
+        // Of the factors from the largest to the smallest, those up to some number fail.
+        let (mut low, mut high) = (0, FACTORS.len());
+        while low < high && self.stop.requested().is_none() {
+            let middle = usize::midpoint(low, high);
+            if keeps_up(FACTORS[middle])? {
+                (high, least_kept) = (middle, middle);
+            } else {
+                (low, most_failed) = (middle + 1, Some(middle));
+            }
+        }
+        let margin = usize::from(most_failed.is_some());
+        Ok(FACTORS[(least_kept + margin).min(FACTORS.len() - 1)])
+    }
+}
+
+/// What a calibration's test says of its rate.
+#[derive(Debug, PartialEq, Eq)]
+enum Trial {
+    /// The machine keeps up.
+    Kept,
+    /// It does not.
+    Failed,
+    /// Others had the CPUs, which says nothing of what this machine can do.
+    Disturbed,
+}
+
+/// What a test says that was void for `why` and has `doubts`.
+fn trial(failed: bool, why: Option<&Caveat>, doubts: &[Caveat]) -> Trial {
+    match why {
+        _ if failed => Trial::Failed,
+        Some(why) if why.is(caveats::CPU_TAKEN) => Trial::Disturbed,
+        Some(_) => Trial::Failed,
+        // Sender and emulator may take all of a small machine: what the receiver then loses is their doing.
+        None if doubts.iter().any(|doubt| doubt.is(RECEIVER_CPU_SATURATED)) => Trial::Failed,
+        None => Trial::Kept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_peer::caveats::BUFFER_NOT_GRANTED;
+
+    #[test]
+    fn a_receiver_without_cpu_time_fails_a_rate() {
+        let doubt = |code| Caveat::new(code, "why", "");
+        let busy = [doubt(BUFFER_NOT_GRANTED), doubt(RECEIVER_CPU_SATURATED)];
+        assert_eq!(trial(false, None, &busy), Trial::Failed);
+        assert_eq!(trial(false, None, &busy[..1]), Trial::Kept);
+        assert_eq!(trial(true, None, &[]), Trial::Failed);
+    }
+
+    #[test]
+    fn what_others_do_says_nothing_of_a_rate() {
+        let doubt = |code| Caveat::new(code, "why", "");
+        assert_eq!(trial(false, Some(&doubt(caveats::CPU_TAKEN)), &[doubt(RECEIVER_CPU_SATURATED)]), Trial::Disturbed);
+        assert_eq!(trial(false, Some(&doubt(longhaul_peer::caveats::SENDER_STOPPED)), &[]), Trial::Failed);
+    }
+}
