@@ -3,6 +3,7 @@
 //! Settings are put back in the order in which they were changed: the default queueing discipline comes before those that follow it.
 
 use longhaul_kernel::clock::realtime;
+use longhaul_units::Nanos;
 
 use crate::drop_ins;
 use crate::error::TuneError;
@@ -11,6 +12,9 @@ use crate::place::Place;
 use crate::plan::Change;
 use crate::setting;
 use crate::state::{Saved, State, Store, boot_id};
+
+/// So long what is put back waits for the end of a test that has changed the same.
+const TESTS_PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// How changed settings shall stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,12 +86,16 @@ pub fn apply<'a>(
         let at = state.done;
         let saved = &state.settings[at];
         let then = saved.given.clone();
-        // The plan is of a moment ago.
-        let by_another =
-            setting::read(&saved.place).ok().filter(|now| *now != saved.before && !saved.ours.contains(now));
-        let written = match &by_another {
-            Some(now) => Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again")),
-            None => setting::write(&saved.place, &then),
+        // What a test has changed for its time is not what was before.
+        let claim = setting::claim(&saved.place, Nanos::ZERO);
+        // The plan is of a moment ago. A value that is ours is so only if it was set before.
+        let is_ours = |now: &String| saved.ours.contains(now) && kept.iter().any(|one| one.place == saved.place);
+        let by_another = setting::read(&saved.place).ok().filter(|now| *now != saved.before && !is_ours(now));
+        let is_left = by_another.is_some() || claim.is_err();
+        let written = match (&claim, &by_another) {
+            (Err(why), _) => Err(why.clone()),
+            (_, Some(now)) => Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again")),
+            _ => setting::write(&saved.place, &then),
         };
         match written {
             Ok(()) => {
@@ -107,8 +115,8 @@ pub fn apply<'a>(
                         state.settings.insert(at, earlier.clone());
                         state.done = at + 1;
                     }
-                    None if by_another.is_some() => {}
-                    // It may have come halfway.
+                    None if is_left => {}
+                    // It may have come halfway. The claim is held.
                     None => _ = put_one_back(&saved, true),
                 }
             }
@@ -199,9 +207,19 @@ fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<V
     }
     state.drop_ins.retain(|one| failed(&all, None, Some(&one.path.display().to_string())));
     for (at, saved) in state.settings.iter().enumerate() {
-        // The one that was being changed may have any value that the kernel made of it.
-        let may_be_partial = at == state.done;
-        all.push(put_one_back(saved, may_be_partial));
+        // The one that was being changed may have any value that the kernel made of it; but these are changed at once.
+        let is_whole = matches!(saved.place, Place::Sysctl { .. } | Place::Feature { .. } | Place::QueueLength { .. });
+        all.push(match setting::claim(&saved.place, TESTS_PATIENCE) {
+            Ok(_claim) => put_one_back(saved, at == state.done && !is_whole),
+            Err(why) => PutBack {
+                place: Some(saved.place.clone()),
+                file: None,
+                outcome: Outcome::Failed,
+                before: Some(saved.before.clone()),
+                now: None,
+                why: Some(why),
+            },
+        });
         step();
     }
     state.settings.retain(|one| failed(&all, Some(&one.place), None));

@@ -2,16 +2,47 @@
 
 use std::io;
 
+use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::driver_settings;
 use longhaul_kernel::ethtool::Ethtool;
+use longhaul_kernel::guard::Claim;
 use longhaul_kernel::link::{Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
+use longhaul_kernel::wait::sleep_until;
+use longhaul_units::Nanos;
 
 use crate::place::{DEFAULT, Place, RoutePart, network_of};
 use crate::reading::one_space;
 
 /// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
 const MAJOR: u16 = 0x4c48;
+
+/// While this is held, no test changes `place` or puts it back. `None` for what no test changes. Waits until `patience` is over.
+///
+/// # Errors
+/// A test has it, in words.
+pub(crate) fn claim(place: &Place, patience: Nanos) -> Result<Option<Claim>, String> {
+    let name = match place {
+        Place::Sysctl { key } => format!("sysctl/{key}"),
+        Place::Feature { link, .. } | Place::Ring { link, .. } => format!("receive/{link}"),
+        Place::QueueLength { .. } | Place::RootQdisc { .. } | Place::Route { .. } => return Ok(None),
+    };
+    let until = monotonic().saturating_add(patience);
+    loop {
+        match Claim::take(&name) {
+            Ok(claim) => return Ok(Some(claim)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if monotonic() >= until {
+            return Err(format!("a test has changed {place} for its time: wait for its end"));
+        }
+        sleep_until(monotonic().saturating_add(LOOK));
+    }
+}
+
+/// How often a claim that somebody has is asked for.
+const LOOK: Nanos = Nanos::from_millis(50);
 
 /// The value of `place`.
 ///

@@ -315,3 +315,30 @@ fn what_others_set_after_the_plan_is_left_and_told() {
     };
     namespace.enter(test).unwrap();
 }
+
+/// What a test has changed for its time is not what was before, and is not put back while the test runs.
+#[test]
+fn what_a_test_has_changed_is_left_and_told() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("test");
+    let test = || {
+        let store = store(&folder.0);
+        sysctl::write("net.ipv4.tcp_sack", "1").unwrap();
+        let held = sysctl::change(&[("net.ipv4.tcp_sack", "0")]).unwrap();
+        let plan = plan();
+        let terms = Terms { unless_confirmed: false, persist: false };
+        let refused = apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        let [sack] = &refused[..] else { panic!("{refused:?}") };
+        assert!(sack.place.to_string() == "net.ipv4.tcp_sack" && sack.why.contains("a test has changed"), "{sack:?}");
+        drop(held);
+        assert_eq!(sysctl::read("net.ipv4.tcp_sack").unwrap(), "1");
+        undo(&store, &mut || {}).unwrap();
+
+        // The plan is of the time of the test, which has ended since: the value is there already, and none of tune's.
+        let refused = apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        assert!(refused.len() == 1 && refused[0].why.contains("somebody else set it"), "{refused:?}");
+        undo(&store, &mut || {}).unwrap();
+        assert_eq!(sysctl::read("net.ipv4.tcp_sack").unwrap(), "1");
+    };
+    namespace.enter(test).unwrap();
+}

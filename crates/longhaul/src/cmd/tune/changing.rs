@@ -57,6 +57,8 @@ pub(crate) struct Applied {
 const HOLDERS_PATIENCE: Nanos = Nanos::from_secs(300);
 /// And for what lets it write.
 const RETRY: Nanos = Nanos::from_secs(1);
+/// So long after its time a process that changed settings has not put them back, because it was stopped.
+const STOPPED: Nanos = Nanos::from_secs(5);
 /// How often it looks whether somebody confirmed from elsewhere.
 const LOOK: Nanos = Nanos::from_millis(100);
 
@@ -74,7 +76,7 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let terms = Terms { unless_confirmed: time.is_some(), persist };
     // Before the first change, so that there is no moment at which nobody would put it back.
-    let mut holder = time.map(|_| Holder::start(store)).transpose()?;
+    let mut holder = time.map(|time| Holder::start(store, time)).transpose()?;
     // A process that changes settings at this moment may take long.
     let waiting = store.clone().with_give_up(|| Stop::install().is_ok_and(|stop| stop.requested().is_some()));
     let mut saved = || holder.iter_mut().for_each(Holder::saved);
@@ -147,10 +149,10 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(store: &Store) -> Result<Self, Failure> {
+    fn start(store: &Store, time: Nanos) -> Result<Self, Failure> {
         let start = || {
             let mut child = Command::new(std::env::current_exe()?)
-                .args(["tune", "hold", &std::process::id().to_string(), "--state"])
+                .args(["tune", "hold", &std::process::id().to_string(), &time.0.to_string(), "--state"])
                 .arg(store.folder())
                 .current_dir("/")
                 .stdin(Stdio::piped())
@@ -192,6 +194,9 @@ pub(crate) struct HoldArgs {
     /// Put back what this process changed
     #[arg(value_name = "PID")]
     pid: u32,
+    /// At the latest so many nanoseconds after the first change
+    #[arg(value_name = "NS")]
+    time_ns: u64,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -203,10 +208,14 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let _stop = Stop::install().map_err(failed)?;
     let store = args.state.store()?;
     io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush()).map_err(failed)?;
-    let mut told = Vec::new();
-    io::stdin().read_to_end(&mut told).map_err(failed)?;
+    let is_told = io::stdin().lock().read(&mut [0]).map_err(failed)? > 0;
+    if is_told {
+        // Its end, or a process that was stopped (as by Ctrl-Z) and would put them back when it goes on.
+        let late = monotonic().saturating_add(Nanos(args.time_ns)).saturating_add(STOPPED);
+        readable_until(io::stdin(), Some(late)).map_err(failed)?;
+    }
     // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
-    let patience = if told.is_empty() { Nanos::ZERO } else { HOLDERS_PATIENCE };
+    let patience = if is_told { HOLDERS_PATIENCE } else { Nanos::ZERO };
     let until = monotonic().saturating_add(patience);
     loop {
         match undo_unconfirmed(&store, args.pid) {
