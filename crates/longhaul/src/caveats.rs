@@ -63,6 +63,8 @@ caveat_codes! {
     CAPTURE_VANISHED = "capture_vanished";
     /// Header snippets were lost on the way to this logging host.
     LINK_LOST = "link_lost";
+    /// The captures had more gaps and marks than one result lists.
+    MOMENTS_LEFT_OUT = "moments_left_out";
     /// Datagrams of strangers arrived at the log link and were ignored.
     FOREIGN_DATAGRAMS = "foreign_datagrams";
     /// A signal ended the test early.

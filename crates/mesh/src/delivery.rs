@@ -12,7 +12,7 @@ pub(crate) const TESTS_OF_ROUND: usize = 3;
 /// More that count to an hour: those of a day, tested once an hour, of a site whose clock is ahead and that could not deliver.
 const LATE: i64 = 24;
 /// Results of an hour of a test that the mesh has no more, or that has no rounds.
-const UNPLANNED: i64 = 64;
+const UNPLANNED: i64 = 16;
 
 /// Results of one pair and direction in an hour that are kept at most.
 pub(crate) fn most_of_hour(mesh: &Mesh, test: &str) -> i64 {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(crate) fn ask(address: &str, who: &As, question: &Message) -> Result<Message
     ask_until(Instant::now() + CONNECTION_LASTS, address, 0, who, question)
 }
 
-/// The same until `ends`, whatever the other end does; but looking up a name takes as long as it takes. An address where nobody proves to be the
+/// The same until `ends`, whatever the other end and the resolver do. An address where nobody proves to be the
 /// one who is asked leaves time for those that the name has beside it, and for `others` that the caller has.
 pub(crate) fn ask_until(
     ends: Instant,
@@ -53,7 +53,7 @@ pub(crate) fn ask_until(
 ) -> Result<Message, Failure> {
     let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {}", failure(error)));
     patience(ends).map_err(failed)?;
-    let all: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let all = look_up(ends, address).map_err(failed)?;
     let mut last = Failure::new(format_args!("{address}: no such host"));
     for (resolved, left) in all.iter().zip((1..=all.len()).rev()) {
         let share = ends.saturating_duration_since(Instant::now()) / (left + others) as u32;
@@ -74,6 +74,19 @@ pub(crate) fn ask_until(
         }
     }
     Err(last)
+}
+
+/// The addresses that `address` has. A thread looks a name up, so that a resolver that does not answer holds nobody beyond `ends`.
+fn look_up(ends: Instant, address: &str) -> std::io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let (say, said) = mpsc::sync_channel(1);
+    let name = address.to_owned();
+    let resolver = thread::Builder::new().name("look up".into());
+    resolver.spawn(move || say.send(name.to_socket_addrs().map(Iterator::collect)))?;
+    let late = || Error::other("the resolver gives no answer in time");
+    said.recv_timeout(patience(ends)?).unwrap_or_else(|_| Err(late()))
 }
 
 /// Asks at one address. By `ends` the other end has proven who it is.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use longhaul_kernel::links::refuse_link_of_another;
 use sqlx::any::AnyPoolOptions;
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection};
 use tokio::runtime::{Builder, Runtime};
@@ -101,6 +102,10 @@ fn is_postgres(connection: &AnyConnection) -> bool {
 }
 
 async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
+    if let Address::File(path) = address {
+        // Whoever owns the folder must not have root write to a database of somebody else.
+        refuse_link_of_another(path).map_err(|error| StoreError::Database(sqlx::Error::Io(error)))?;
+    }
     let options = address.options("rwc")?;
     let connected = timeout(PATIENCE, options.connect()).await.map_err(|_| StoreError::Slow(PATIENCE))?;
     let unreachable = |error| match address {

@@ -52,6 +52,11 @@ impl Key {
     /// That of a row whose first columns are `hour, flow, after_ns, id`.
     pub(super) fn of(row: &AnyRow) -> Result<Self, sqlx::Error> {
         let (hour, flow, after_ns, id) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        // Somebody else may have written to the store.
+        let is_time = |hour: i64, after_ns: i64| hour.checked_mul(HOUR_NS)?.checked_add(after_ns);
+        if is_time(hour, after_ns).is_none() {
+            return Err(sqlx::Error::Decode(format!("a result of hour {hour} since 1970").into()));
+        }
         Ok(Self { hour, flow, after_ns, id, is_early: false })
     }
 

@@ -11,10 +11,16 @@ use longhaul_units::Bytes;
 /// Captures that the account keeps; further ones are only counted.
 const CAPTURES_MOST: usize = 10_000;
 
+/// Gaps and marks that the account keeps of all captures together. The captures' own files have them, too.
+const MOMENTS_MOST: usize = 200_000;
+
 /// All captures so far.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     captures: Vec<(SocketAddr, Logged)>,
+    /// Gaps and marks of them.
+    moments: usize,
+    moments_left_out: usize,
     more_captures: u64,
     refused_connections: u64,
 }
@@ -27,9 +33,10 @@ impl Account {
                 self.refused_connections += 1;
                 format!("{peer}: {} ({})", error.message, error.code)
             }
-            Ok(logged) => {
+            Ok(mut logged) => {
                 let line = line(peer, &logged);
                 if self.captures.len() < CAPTURES_MOST {
+                    self.bound(&mut logged);
                     self.captures.push((peer, logged));
                 } else {
                     self.more_captures += 1;
@@ -37,6 +44,18 @@ impl Account {
                 line
             }
         }
+    }
+
+    /// A client says how many gaps it has: they may not fill this host's memory.
+    fn bound(&mut self, logged: &mut Logged) {
+        let all = logged.ledger.gaps.len() + logged.marks.len();
+        logged.ledger.gaps.truncate(MOMENTS_MOST - self.moments);
+        logged.marks.truncate(MOMENTS_MOST - self.moments - logged.ledger.gaps.len());
+        logged.ledger.gaps.shrink_to_fit();
+        logged.marks.shrink_to_fit();
+        let kept = logged.ledger.gaps.len() + logged.marks.len();
+        self.moments += kept;
+        self.moments_left_out += all - kept;
     }
 
     pub(crate) fn result(&self) -> LogResult {
@@ -63,6 +82,10 @@ impl Account {
         let mut warn = |code: CaveatCode, message: String, remedy: &str| {
             caveats.push(Caveat::new(code, message, remedy));
         };
+        if self.moments_left_out > 0 {
+            let message = format!("{} gaps and marks are not in this result", self.moments_left_out);
+            warn(caveats::MOMENTS_LEFT_OUT, message, "the files of the captures have them");
+        }
         for (peer, logged) in &self.captures {
             if let LoggedEnd::Vanished(why) = &logged.end {
                 let message = format!("{peer}: the capture vanished: {why}; its last packets are not in the account");

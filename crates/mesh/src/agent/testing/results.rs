@@ -300,12 +300,14 @@ impl DiagnoseResult {
             bound_bps: limit.bound_bps.most.map(number),
             remedy: limit.remedies.first().map_or_else(String::new, |remedy| clean(&remedy.text)),
         };
-        Diagnosis {
+        let mut diagnosis = Diagnosis {
             alarm: alarm.into(),
             target_bps: self.target_bps.map(number),
             goodput_bps: self.goodput_bps.map(number),
             causes: self.causes.iter().take(CAUSES_MOST).map(cause).collect(),
             failed: None,
-        }
+        };
+        diagnosis.fit();
+        diagnosis
     }
 }

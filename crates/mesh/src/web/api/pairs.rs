@@ -20,6 +20,8 @@ use crate::web::Web;
 
 /// Tests of a pair in an answer at most.
 const TESTS_MOST: u32 = 1000;
+/// Diagnoses, which are long.
+const DIAGNOSES_MOST: u32 = 100;
 /// Days over which single tests can be asked for at most; diagnoses are few.
 const TESTS_DAYS_MOST: i64 = 2;
 /// Days that say what is usual.
@@ -162,7 +164,8 @@ pub(crate) async fn tests(
             tests.into_iter().map(OneTest::from).collect()
         }
         Some(listed) => {
-            let tests = web.series.measurements(listed, (&sender, &receiver), within, TESTS_MOST).await?;
+            let most = if listed == Listed::Diagnoses { DIAGNOSES_MOST } else { TESTS_MOST };
+            let tests = web.series.measurements(listed, (&sender, &receiver), within, most).await?;
             tests.into_iter().map(|one| TestOfPair::from(one).result).collect()
         }
     };
