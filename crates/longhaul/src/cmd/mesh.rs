@@ -1,8 +1,9 @@
 //! `longhaul mesh`: starts `longhaul-mesh`, a program of its own, as its database costs minutes of build.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::output::{Failure, Outcome};
@@ -38,11 +39,23 @@ pub(crate) fn run(args: Args) -> Outcome {
     Err(Failure::new("no_mesh", format!("cannot start {}: {error}", program.display())))
 }
 
+/// The program in `libexec` of where this one is installed. Elsewhere, as in a folder below `/tmp`, anybody may have put one there.
+fn libexec(own: &Path) -> Option<PathBuf> {
+    let folder = own.parent()?;
+    let is_installed = folder.file_name().is_some_and(|name| name == "bin" || name == "sbin");
+    let program = folder.parent()?.join("libexec/longhaul").join(PROGRAM);
+    let owner = std::fs::metadata(own).ok()?.uid();
+    let is_ours = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|about| [0, owner].contains(&about.uid()) && about.mode() & 0o022 == 0)
+    };
+    (is_installed && program.ancestors().take(3).all(is_ours)).then_some(program)
+}
+
 fn found() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let beside = own.with_file_name(PROGRAM);
-    let libexec = own.parent()?.parent()?.join("libexec/longhaul").join(PROGRAM);
+    let libexec = libexec(&own);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
-    [beside, libexec].into_iter().chain(in_path).find(|file| file.is_file())
+    [Some(beside), libexec].into_iter().flatten().chain(in_path).find(|file| file.is_file())
 }

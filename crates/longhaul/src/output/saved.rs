@@ -64,6 +64,21 @@ impl Folder {
         Ok(folder)
     }
 
+    /// The same for what is made of `inputs`: a result that is removed may not be one of them.
+    pub(crate) fn prepare_beside(path: PathBuf, overwrite: Overwrite, inputs: &[PathBuf]) -> Result<Self, Failure> {
+        let folder = path.canonicalize().ok();
+        let is_in_it = |input: &&PathBuf| {
+            let input = input.canonicalize().ok();
+            let parent = input.as_deref().and_then(Path::parent);
+            folder.is_some() && (input == folder || parent == folder.as_deref())
+        };
+        if let Some(input) = inputs.iter().find(is_in_it) {
+            let why = format!("-o {}: {} is in this folder", path.display(), input.display());
+            return Err(Failure::new("not_written", why).remedy("give another folder"));
+        }
+        Self::prepare(path, overwrite)
+    }
+
     /// Whether it has a file of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.path().join(name).exists()
@@ -95,17 +110,28 @@ impl Folder {
     }
 }
 
+/// What the names of a direction's tables end in.
+const ENDINGS: [&str; 2] = ["forward", "backward"];
+
+/// Whether longhaul gives this name to a table of a result: `losses.parquet`, `losses-backward.parquet`, `losses-1-2-3-try2.parquet`,
+/// `probes-00001.parquet`. What is not one is somebody else's file.
+fn is_table(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".parquet") else { return false };
+    let mut parts = stem.split('-');
+    let is_known = |part: &str| ["losses", "packets", "samples", "series", "delays", "probes"].contains(&part);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_ending =
+        |part: &str| is_number(part) || part.strip_prefix("try").is_some_and(is_number) || ENDINGS.contains(&part);
+    parts.next().is_some_and(is_known) && parts.all(is_ending)
+}
+
 /// Removes the result in `folder`, and the tables that belong to one.
 fn remove_result(folder: &Path) -> io::Result<()> {
-    let tables = ["losses", "packets", "samples", "series", "delays", "probes-"];
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name == RESULT
-            || name == RUNS
-            || name.ends_with(".parquet") && tables.iter().any(|table| name.starts_with(table))
-        {
+        if name == RESULT || name == RUNS || is_table(&name) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -167,4 +193,35 @@ fn holds_a_capture(folder: &Path) -> bool {
 /// The failure for a file that holds no result.
 pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
     Failure::new("no_result", format!("{}: {why}", file.display())).remedy(NO_RESULT_REMEDY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_table;
+
+    #[test]
+    fn only_tables_of_results_are_removed() {
+        for name in [
+            "losses.parquet",
+            "losses-backward.parquet",
+            "packets-forward.parquet",
+            "losses-1-2-3-try2.parquet",
+            "samples.parquet",
+            "series.parquet",
+            "delays.parquet",
+            "probes-00017.parquet",
+        ] {
+            assert!(is_table(name), "{name}");
+        }
+        for name in [
+            "packets-of-2024.parquet",
+            "samples_of_blood.parquet",
+            "seriesfoo.parquet",
+            "losses-try.parquet",
+            "a.parquet",
+            "losses",
+        ] {
+            assert!(!is_table(name), "{name}");
+        }
+    }
 }

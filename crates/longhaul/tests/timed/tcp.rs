@@ -220,7 +220,10 @@ fn a_saved_flow_stands_beside_its_response_function() {
     let change = ["lab", "set", "--name", &tested.lab.name, "forward.loss=every(500)", "delay=5ms"];
     assert!(longhaul(&change).status.success());
     let folder = Scratch::new("measured");
-    assert!(tested.run(&["-4", "-t", "4s", "--omit", "1s", "-C", "reno", "-o", folder.name()]).status.success());
+    let tested = tested.run(&["-4", "-t", "4s", "--omit", "1s", "-C", "reno", "-o", folder.name()]);
+    assert!(tested.status.success(), "{tested:?}");
+    // Losses are of the whole test, and the text says so.
+    assert!(text(&tested.stdout).contains("the omitted time included"), "{tested:?}");
     let output = longhaul(&["cc", "table", "--measured", folder.name(), "--json"]);
     assert!(output.status.success(), "{output:?}");
     let table = object(&output.stdout);

@@ -10,7 +10,7 @@ use super::receiving::ReceiverSummary;
 use super::summary::{CountedRetransmits, FlowSummary};
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list};
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list, bounded_name};
 
 /// Most connections of an end: every stream in both directions.
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
@@ -18,6 +18,8 @@ const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
 const MOST_DROPS: usize = 4096;
 /// Most transfers of a flow that are reported.
 pub const MOST_TRANSFERS: usize = 1024;
+/// Longest name of a congestion control; the kernel's have 15 bytes.
+const MOST_NAME: usize = 64;
 /// Most changes of the congestion control.
 const MOST_CHANGES: usize = 256;
 
@@ -103,6 +105,7 @@ pub struct CongestionSince {
     /// Time on this end's `CLOCK_MONOTONIC`; 0 for the first one.
     pub at_ns: u64,
     /// The kernel's name.
+    #[serde(deserialize_with = "bounded_name::<_, MOST_NAME>")]
     pub name: String,
 }
 

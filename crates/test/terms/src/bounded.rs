@@ -38,3 +38,15 @@ where
 
     deserializer.deserialize_seq(List::<T, MOST>(PhantomData))
 }
+
+/// Reads a name that the other end sent, of at most `MOST` bytes.
+///
+/// # Errors
+/// It is longer, or no text.
+pub fn bounded_name<'de, D: Deserializer<'de>, const MOST: usize>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if name.len() > MOST {
+        return Err(D::Error::invalid_length(name.len(), &format!("a name of at most {MOST} bytes").as_str()));
+    }
+    Ok(name)
+}

@@ -1,8 +1,8 @@
 //! What one end of a UDP test knows at its end. An end sends this to the other, which joins the two into a result.
 
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_list};
-use serde::{Deserialize, Serialize};
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_list, bounded_name};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::account::{Arrivals, Spacing, StreamReceived};
 use crate::locate::{Evidence, Total};
@@ -13,15 +13,31 @@ const MAX_LIST: usize = MAX_STREAMS as usize;
 /// Most counters that tell of drops: some 10 of each queue of a large NIC.
 const MAX_TOTALS: usize = 4096;
 
+/// Most CPUs of a receiver, and most interfaces that it steers: more than machines have.
+const MAX_CPUS: usize = 8192;
+const MAX_INTERFACES: usize = 256;
+/// Longest name of an interface (`ALTIFNAMSIZ` of Linux).
+const MAX_NAME: usize = 128;
+
+fn interface_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    struct Name(#[serde(deserialize_with = "bounded_name::<_, MAX_NAME>")] String);
+    let names: Vec<Name> = bounded_list::<_, _, MAX_INTERFACES>(deserializer)?;
+    Ok(names.into_iter().map(|Name(name)| name).collect())
+}
+
 /// Where a receiver ran: its CPUs and those of its softirq.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Binding {
     /// CPUs of the receiver's threads; empty if the kernel chose.
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_CPUS>")]
     pub receiver_cpus: Vec<u32>,
     /// CPUs that RPS used for the test's packets; empty if RPS was not changed.
+    #[serde(deserialize_with = "bounded_list::<_, _, MAX_CPUS>")]
     pub softirq_cpus: Vec<u32>,
     /// The interfaces whose RPS was changed for the test.
+    #[serde(deserialize_with = "interface_names")]
     pub interfaces: Vec<String>,
 }
 

@@ -220,7 +220,7 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
     // SAFETY: system calls on integers and on memory that lives through them; nothing else of the process is touched.
     unsafe {
         libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"longhaul-guard".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"lh-guard".as_ptr());
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGUSR1] {
             libc::signal(signal, libc::SIG_IGN);
         }

@@ -198,7 +198,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut trace = Trace::open(&args.paths, filter)?;
     args.overwrite.file(args.html.as_deref())?;
-    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+    let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &args.paths));
+    let folder = folder.transpose()?;
     let file = args.output.as_deref().map(series_in).transpose()?;
     let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
     let sort = if args.worst { Sort::Loss } else { args.sort };

@@ -118,7 +118,9 @@ pub(crate) struct CompareParameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if udp::is_result(&args.a) && udp::is_result(&args.b) {
-        let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+        let inputs = [args.a.clone(), args.b.clone()];
+        let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &inputs));
+        let folder = folder.transpose()?;
         return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
     }
     let started_at = jiff::Timestamp::now().to_string();
@@ -135,7 +137,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         ));
     }
     args.overwrite.file(args.html.as_deref())?;
-    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+    let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.second_run).cloned().collect();
+    let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &inputs));
+    let folder = folder.transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);

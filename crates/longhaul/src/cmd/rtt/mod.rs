@@ -8,13 +8,12 @@ mod resume;
 mod sessions;
 mod sizes;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
-use longhaul_peer::client::serve_or_echo;
+use longhaul_peer::client::{Target, serve_or_echo};
 use longhaul_peer::rtt::{clock_state, probe_by_closed_port, probe_by_echo, probe_by_tcp};
 use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
@@ -199,6 +198,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         None => args.parameters()?,
     };
     asked.validate()?;
+    // A resolver may not answer: until it does, a signal ends the command.
+    let target = target(&args, (kind, port))?;
     let folder = match &args.resume {
         Some(folder) => Some(Folder::open(folder.clone())?),
         None => args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?,
@@ -214,12 +215,12 @@ pub(crate) fn run(args: Args) -> Outcome {
             (Measured::new(kind, &asked, log.transpose()?, live), asked)
         }
     };
-    let probed = probe(&args, (kind, port), &parameters, stop, &mut measured);
+    let probed = probe(&target, kind, &parameters, stop, &mut measured);
     measured.live.end();
     Stop::release();
-    let (address, ends) = probed.map_err(|failure| match stop.requested() {
-        Some(signal) => failure.exit(exit_code(signal)),
-        None => failure,
+    let ends = probed.map_err(|error| match (stop.requested(), Failure::from(error)) {
+        (Some(signal), failure) => failure.exit(exit_code(signal)),
+        (None, failure) => failure,
     })?;
     measured.flush();
     let Measured { statistics, counts, skipped, log, .. } = measured;
@@ -238,7 +239,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
     all.extend(caveats_of_gaps(&result));
     all.extend(caveats_of_path_changes(&result));
-    let asked = RttAsked { address, host: args.reach.host, kind, rtt: parameters };
+    let asked = RttAsked { address: target.address, host: args.reach.host, kind, rtt: parameters };
     if let Some(by_size) = &mut result.by_size {
         by_size.explain(hosts.links());
     }
@@ -301,35 +302,36 @@ fn page<H>(envelope: &Envelope<RttAsked, RttResult, H>) -> String {
     .html()
 }
 
-/// Probes the host. Returns its address, and what is known at the end.
-fn probe(
-    args: &Args,
-    (kind, port): (ProbeKind, Option<u16>),
-    parameters: &RttParameters,
-    stop: Stop,
-    measured: &mut Measured,
-) -> Result<(SocketAddr, Ends), Failure> {
-    let failed = |error: SessionError| Failure::from(error);
-    if kind == ProbeKind::Udp {
-        // Round trips have ways without a server.
-        let target = args.reach.target_or(serve_or_echo)?;
-        let ends = sessions::probe(&target, parameters, stop, measured).map_err(failed)?;
-        return Ok((target.address, ends));
-    }
+/// Who is probed: the server, or any host.
+fn target(args: &Args, (kind, port): (ProbeKind, Option<u16>)) -> Result<Target, Failure> {
     let no_port = match kind {
         ProbeKind::Tcp => {
             Some("each probe is a connection, which needs a port of its own (--to-each-hop sends SYNs from one)")
         }
         ProbeKind::Icmp => Some(ICMP_HAS_NO_PORTS),
-        ProbeKind::ClosedPort | ProbeKind::Udp => None,
+        ProbeKind::ClosedPort => None,
+        // Round trips have ways without a server.
+        ProbeKind::Udp => return args.reach.target_or(serve_or_echo),
     };
     let (address, source) = args.reach.address(port.unwrap_or(0), no_port)?;
-    let observe = |observed| measured.take(observed);
+    Ok(Target { address, key: None, source })
+}
+
+/// Probes `target`. Returns what is known at the end.
+fn probe(
+    target: &Target,
+    kind: ProbeKind,
+    parameters: &RttParameters,
+    stop: Stop,
+    measured: &mut Measured,
+) -> Result<Ends, SessionError> {
+    let Target { address, source, .. } = *target;
+    let stopped = Some(stop);
     match kind {
-        ProbeKind::Tcp => probe_by_tcp(address, source, parameters, Some(stop), observe),
-        ProbeKind::ClosedPort => probe_by_closed_port(address, source, parameters, Some(stop), observe),
-        ProbeKind::Icmp | ProbeKind::Udp => probe_by_echo(address.ip(), source, parameters, Some(stop), observe),
-    }
-    .map_err(failed)?;
-    Ok((address, Ends::default()))
+        ProbeKind::Udp => return sessions::probe(target, parameters, stop, measured),
+        ProbeKind::Tcp => probe_by_tcp(address, source, parameters, stopped, |one| measured.take(one)),
+        ProbeKind::ClosedPort => probe_by_closed_port(address, source, parameters, stopped, |one| measured.take(one)),
+        ProbeKind::Icmp => probe_by_echo(address.ip(), source, parameters, stopped, |one| measured.take(one)),
+    }?;
+    Ok(Ends::default())
 }

@@ -24,6 +24,8 @@ const FILE_CHUNK: usize = 1 << 20;
 /// longer: a few bytes could keep a command busy for hours.
 const UNPACKED_BYTES_SURE: u64 = 4 << 30;
 const UNPACKED_TIMES_MOST: u64 = 1_000;
+/// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
+const WINDOW_LOG_MAX: u32 = 23;
 
 /// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
@@ -99,7 +101,7 @@ struct Unpacked<R> {
 
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(into)?;
+        let read = self.stream.read(into).map_err(explained)?;
         self.bytes += read as u64;
         let packed = self.packed_bytes.load(Ordering::Relaxed);
         if self.bytes > UNPACKED_BYTES_SURE && self.bytes > packed.saturating_mul(UNPACKED_TIMES_MOST) {
@@ -109,6 +111,17 @@ impl<R: Read> Read for Unpacked<R> {
         }
         Ok(read)
     }
+}
+
+/// zstd says only that a frame takes too much memory.
+fn explained(error: io::Error) -> io::Error {
+    if !error.to_string().contains("too much memory") {
+        return error;
+    }
+    io::Error::new(
+        error.kind(),
+        "its zstd window is larger than 8 MiB (zstd --long, --ultra); unpack it first (zstd -d --long=31)",
+    )
 }
 
 /// One capture that is being read.
@@ -194,7 +207,8 @@ impl Capture {
                     Box::new(Unpacked { stream, bytes: 0, packed_bytes })
                 }
                 [0x28, 0xb5, 0x2f, 0xfd] => {
-                    let stream = zstd::Decoder::new(file).map_err(failed)?;
+                    let mut stream = zstd::Decoder::new(file).map_err(failed)?;
+                    stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
                     Box::new(Unpacked { stream, bytes: 0, packed_bytes })
                 }
                 _ => Box::new(file),

@@ -37,7 +37,7 @@ impl Chance {
             return u64::MAX;
         }
         // ln_1p keeps the precision that 1 - p loses for small p.
-        (self.unit().ln() / (-p).ln_1p()).floor() as u64 + 1
+        ((self.unit().ln() / (-p).ln_1p()).floor() as u64).saturating_add(1)
     }
 }
 
@@ -139,6 +139,10 @@ impl GilbertElliott {
         if self.states.iter().all(|&(_, lost)| lost <= 0.0) {
             return u64::MAX;
         }
+        let in_two = self.chance_in_two_stays();
+        if in_two < RARE && self.states.iter().all(|&(leaves, _)| leaves > 0.0) {
+            return self.next_rare(in_two, chance);
+        }
         loop {
             let (_, lost) = self.states[self.state];
             let candidate = self.at.saturating_add(chance.geometric(lost));
@@ -153,6 +157,45 @@ impl GilbertElliott {
             self.state = 1 - self.state;
             self.stay_until = self.at.saturating_add(chance.geometric(self.states[self.state].0));
         }
+    }
+}
+
+/// Where fewer pairs of stays have a loss, those without one are not drawn one by one.
+const RARE: f64 = 1e-4;
+
+impl GilbertElliott {
+    /// Chance that a packet ends what was without event in `state`: it is lost, or is the last of its stay.
+    fn ends(&self, state: usize) -> f64 {
+        let (leaves, lost) = self.states[state];
+        lost + (1.0 - lost) * leaves
+    }
+
+    /// Chance that a stay in `state` has a loss.
+    fn in_stay(&self, state: usize) -> f64 {
+        self.states[state].1 / self.ends(state)
+    }
+
+    /// Chance that a stay and the one after it have a loss.
+    fn chance_in_two_stays(&self) -> f64 {
+        let [good, bad] = [0, 1].map(|state| self.in_stay(state));
+        good + (1.0 - good) * bad
+    }
+
+    /// The next loss where losses are rare: how many pairs of stays have none is drawn at once, and they are as long as they are in the mean.
+    fn next_rare(&mut self, in_two: f64, chance: &mut Chance) -> u64 {
+        if self.at >= self.stay_until {
+            self.state = 1 - self.state;
+        }
+        let pairs = chance.geometric(in_two) - 1;
+        let packets = (1.0 / self.ends(0) + 1.0 / self.ends(1)) * pairs as f64;
+        self.at = self.at.saturating_add(packets as u64);
+        if chance.unit() * in_two >= self.in_stay(self.state) {
+            self.at = self.at.saturating_add(chance.geometric(self.ends(self.state)));
+            self.state = 1 - self.state;
+        }
+        self.at = self.at.saturating_add(chance.geometric(self.ends(self.state)));
+        self.stay_until = self.at.saturating_add(chance.geometric(self.states[self.state].0) - 1);
+        self.at
     }
 }
 
@@ -246,6 +289,24 @@ mod tests {
             .sum();
         // 0.999 quantile of chi-square with 11 degrees of freedom.
         assert!(chi2 < 31.26, "chi-square {chi2}: {lengths:?}");
+    }
+
+    /// Where nearly no stay has a loss, the next one is found at once, and the share is as it should be.
+    #[test]
+    fn rare_losses_of_a_chain_are_found_at_once() {
+        let chain = |p, r, h, k| LossSpec::GilbertElliott {
+            p: Probability(p),
+            r: Probability(r),
+            h: Probability(h),
+            k: Probability(k),
+        };
+        // 40 % of the packets are in the bad state, of which one in 10,000 is lost.
+        let (upto, expected) = (10_000_000_000, 0.4 * 1e-5);
+        let share = picked(&chain(0.2, 0.3, 1.0 - 1e-5, 1.0), upto).len() as f64 / upto as f64;
+        assert!((share / expected - 1.0).abs() < 0.02, "{share}, expected {expected}");
+        let (least, most) =
+            (picked(&chain(1.0, 1.0, 1.0 - 1e-16, 1.0), 1 << 40), picked(&chain(1.0, 1.0, 1.0, 1.0), 1 << 40));
+        assert!(least.len() < 3 && most.is_empty(), "{least:?}");
     }
 
     #[test]

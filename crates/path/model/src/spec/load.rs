@@ -46,8 +46,15 @@ pub fn no_files(_: &str) -> io::Result<String> {
 fn read_beside(folder: &Path, name: &str) -> io::Result<String> {
     let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if name.is_empty() || !inside {
-        let message = "name a file in the folder of the path file or below it";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, OUTSIDE));
     }
-    read_text(&folder.join(name), LIST_BYTES_MAX)
+    // A link may lead out of the folder.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (folder, file) = (folder.canonicalize()?, folder.join(name).canonicalize()?);
+    if !file.starts_with(&folder) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, OUTSIDE));
+    }
+    read_text(&file, LIST_BYTES_MAX)
 }
+
+const OUTSIDE: &str = "name a file in the folder of the path file or below it";

@@ -156,7 +156,7 @@ fn threads_of_either_end_run_where_they_are_told() {
     let lab = tcp_lab("affinity", PATH);
     let affinity = Affinity { sender_cpus: vec![last], receiver_cpus: vec![first], ..Affinity::default() };
     // No other test of this process has a seventh flow, whose threads have that number in their names.
-    let asked = TcpParameters { streams: 7, affinity, interval_ns: Some(200_000_000), ..millis(700) };
+    let asked = TcpParameters { streams: 7, affinity, interval_ns: Some(100_000_000), ..millis(2_000) };
     let (address, server) = serve(&lab, lab.host("server").unwrap().plan.ipv4.into(), None);
     let mut seen = Vec::new();
     test(&lab, address, asked, |_| seen.push((cpus_of("send 6"), cpus_of("receive 6")))).unwrap();

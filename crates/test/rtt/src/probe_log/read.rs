@@ -21,6 +21,8 @@ use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, segment_
 
 /// Rows that are decoded together.
 const BATCH_ROWS: usize = 4096;
+/// No log has so many probes; those of a resumed one are counted on from its last.
+const SEQUENCE_MOST: u64 = 1 << 62;
 /// Gaps that wait for someone to ask for them.
 const GAPS_KEPT: usize = 10_000;
 /// Longest text about a measurement, bytes.
@@ -84,6 +86,10 @@ impl ProbeLogReader {
     fn next_row(&mut self) -> Result<Option<ProbeRow>, ProbeLogError> {
         loop {
             if let Some(row) = self.rows.pop_front() {
+                let last = self.last.unwrap_or_default();
+                if row.sequence > SEQUENCE_MOST {
+                    return Err(ProbeLogError::Order(last, row.sequence));
+                }
                 if let Some(last) = self.last.filter(|last| row.sequence <= *last) {
                     return Err(ProbeLogError::Order(last, row.sequence));
                 }

@@ -250,6 +250,16 @@ fn gaps_stand_before_the_first_row_of_their_segment() {
     assert_eq!(found, [(100, gap), (100, gap)]);
 }
 
+/// A log that is resumed counts on from its last probe.
+#[test]
+fn a_number_that_nobody_reaches_is_refused() {
+    let folder = Folder::new("number");
+    let rows = [row(1), ProbeRow { sequence: u64::MAX - 1, ..row(2) }];
+    write_segment(File::create(folder.0.join(segment_name(0))).unwrap(), &about(), &rows).unwrap();
+    let read: Result<Vec<ProbeRow>, _> = ProbeLogReader::open(&folder.0).unwrap().collect();
+    assert!(matches!(read, Err(ProbeLogError::Order(..))), "{read:?}");
+}
+
 /// With `LONGHAUL_WRITE_CORPUS` set it writes the examples that fuzzing begins with.
 #[test]
 fn the_examples_for_fuzzing_read() {

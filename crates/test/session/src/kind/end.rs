@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use longhaul_result::Caveat;
 use longhaul_rtt::RttEndReport;
 use longhaul_tcp::TcpEndReport;
+use longhaul_terms::bounded_list;
 use longhaul_udp::UdpEndReport;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,9 @@ use super::TestParameters;
 use crate::bounded::bounded;
 use crate::error::SessionError;
 use crate::progress::Progress;
+
+/// Most caveats of one end.
+const CAVEATS_MOST: usize = 4096;
 
 /// The report of one end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,7 +33,7 @@ pub struct EndReport {
     #[serde(default, deserialize_with = "bounded")]
     pub host: serde_json::Value,
     /// The caveats of this end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded_list::<_, _, CAVEATS_MOST>")]
     pub caveats: Vec<Caveat>,
 }
 
