@@ -300,7 +300,7 @@ impl Coordinator {
             if leases.ask(monotonic(), request, rate, lasts(test)).is_none() {
                 all.iter_mut()
                     .filter(|(key, _)| given.contains(*key))
-                    .for_each(|(_, leases)| leases.give_back(request));
+                    .for_each(|(_, leases)| leases.take_back(monotonic(), request));
                 return Ok(Message::Busy { retry_after_ns: RETRY.0 });
             }
             given.push(key);

@@ -2,7 +2,7 @@
 //!
 //! Settings are put back in the order in which they were changed: the default queueing discipline comes before those that follow it.
 
-use longhaul_kernel::clock::realtime;
+use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_units::Nanos;
 
 use crate::drop_ins;
@@ -82,6 +82,8 @@ pub fn apply<'a>(
     step();
     let wanted = state.settings.len() - first;
     let mut refused: Vec<Refused> = Vec::new();
+    let at_first: Vec<(Place, Result<String, String>)> =
+        state.settings.iter().map(|saved| (saved.place.clone(), setting::read(&saved.place))).collect();
     while state.done < state.settings.len() {
         let at = state.done;
         let saved = &state.settings[at];
@@ -89,7 +91,12 @@ pub fn apply<'a>(
         // What a test has changed for its time is not what was before.
         let claim = setting::claim(&saved.place, Nanos::ZERO);
         // The plan is of a moment ago. A value that is ours is so only if it was set before.
-        let is_ours = |now: &String| saved.ours.contains(now) && kept.iter().any(|one| one.place == saved.place);
+        let was_ours = || kept.iter().any(|one| one.place == saved.place);
+        // One change may bring another with it.
+        let is_ours = |now: &String| {
+            saved.ours.contains(now)
+                && (was_ours() || at_first.contains(&(saved.place.clone(), Ok(saved.before.clone()))))
+        };
         let by_another = setting::read(&saved.place).ok().filter(|now| *now != saved.before && !is_ours(now));
         let is_left = by_another.is_some() || claim.is_err();
         let written = match (&claim, &by_another) {
@@ -206,19 +213,24 @@ fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<V
         step();
     }
     state.drop_ins.retain(|one| failed(&all, None, Some(&one.path.display().to_string())));
+    let until = monotonic().saturating_add(TESTS_PATIENCE);
+    let mut is_held = false;
     for (at, saved) in state.settings.iter().enumerate() {
         // The one that was being changed may have any value that the kernel made of it; but these are changed at once.
         let is_whole = matches!(saved.place, Place::Sysctl { .. } | Place::Feature { .. } | Place::QueueLength { .. });
-        all.push(match setting::claim(&saved.place, TESTS_PATIENCE) {
+        all.push(match setting::claim(&saved.place, Nanos(until.0.saturating_sub(monotonic().0))) {
             Ok(_claim) => put_one_back(saved, at == state.done && !is_whole),
-            Err(why) => PutBack {
-                place: Some(saved.place.clone()),
-                file: None,
-                outcome: Outcome::Failed,
-                before: Some(saved.before.clone()),
-                now: None,
-                why: Some(why),
-            },
+            Err(why) => {
+                is_held = true;
+                PutBack {
+                    place: Some(saved.place.clone()),
+                    file: None,
+                    outcome: Outcome::Failed,
+                    before: Some(saved.before.clone()),
+                    now: None,
+                    why: Some(why),
+                }
+            }
         });
         step();
     }
@@ -228,7 +240,8 @@ fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<V
     } else {
         // What is left can be tried again.
         state.done = state.settings.len();
-        state.confirmed = true;
+        // What waits for the end of a test nobody confirmed by that.
+        state.confirmed |= !is_held;
         store.save(&state)?;
     }
     Ok(all)

@@ -46,7 +46,7 @@ fn libexec(own: &Path) -> Option<PathBuf> {
     let program = folder.parent()?.join("libexec/longhaul").join(PROGRAM);
     let owner = std::fs::metadata(own).ok()?.uid();
     let is_ours = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|about| [0, owner].contains(&about.uid()) && about.mode() & 0o022 == 0)
+        std::fs::metadata(path).is_ok_and(|about| [0, owner].contains(&about.uid()) && about.mode() & 0o002 == 0)
     };
     (is_installed && program.ancestors().take(3).all(is_ours)).then_some(program)
 }

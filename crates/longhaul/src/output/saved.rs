@@ -66,14 +66,17 @@ impl Folder {
 
     /// The same for what is made of `inputs`: a result that is removed may not be one of them.
     pub(crate) fn prepare_beside(path: PathBuf, overwrite: Overwrite, inputs: &[PathBuf]) -> Result<Self, Failure> {
-        let folder = path.canonicalize().ok();
-        let is_in_it = |input: &&PathBuf| {
-            let input = input.canonicalize().ok();
-            let parent = input.as_deref().and_then(Path::parent);
-            folder.is_some() && (input == folder || parent == folder.as_deref())
+        let folder = path
+            .canonicalize()
+            .ok()
+            .filter(|folder| overwrite.allowed() && [RESULT, RUNS].iter().any(|name| folder.join(name).exists()));
+        let is_removed = |input: &&PathBuf| {
+            let (Some(folder), Ok(input)) = (&folder, input.canonicalize()) else { return false };
+            let name = input.file_name().unwrap_or_default().to_string_lossy();
+            input == *folder || (input.parent() == Some(folder) && (name == RESULT || name == RUNS || is_table(&name)))
         };
-        if let Some(input) = inputs.iter().find(is_in_it) {
-            let why = format!("-o {}: {} is in this folder", path.display(), input.display());
+        if let Some(input) = inputs.iter().find(is_removed) {
+            let why = format!("-o {}: --force would remove {}", path.display(), input.display());
             return Err(Failure::new("not_written", why).remedy("give another folder"));
         }
         Self::prepare(path, overwrite)

@@ -100,7 +100,6 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
         _ => Ok(None),
     };
     let put_back = put_back.map_err(|error| failure(&error))?.unwrap_or_default();
-    drop(holder);
     say(match end {
         End::Kept => "kept; `longhaul tune undo` puts them back",
         End::Undone => "somebody else put them back",
@@ -108,6 +107,8 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
         _ => "not confirmed: put back",
     });
     text::put_back(&put_back).lines().for_each(say);
+    // Where a test has one of them for its time, it waits for the end of the test.
+    drop(holder);
     Ok(ended(changed, refused, end, put_back, exit))
 }
 
@@ -143,9 +144,8 @@ fn wait(store: &Store, stop: Stop, deadline: Nanos, by_enter: bool) -> Result<(E
 /// The process that waits for the end of this one.
 struct Holder {
     child: Child,
-    /// It reads a byte when there is something to put back, and the end, which comes with this process' own at the latest.
+    /// It reads a byte when there is something to put back and after each change, and the end, which comes with this process' own at the latest.
     line: Option<ChildStdin>,
-    has_saved: bool,
 }
 
 impl Holder {
@@ -162,7 +162,7 @@ impl Holder {
             let mut ready = [0];
             child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.read_exact(&mut ready)?;
             let line = child.stdin.take();
-            Ok(Self { child, line, has_saved: false })
+            Ok(Self { child, line })
         };
         start().map_err(|error: io::Error| {
             Failure::new("no_holder", format!("cannot start the process that would put settings back: {error}"))
@@ -171,11 +171,9 @@ impl Holder {
 }
 
 impl Holder {
-    /// What was before is kept now: settings change from here on.
+    /// What was before is kept now, and settings change from here on; and after each of them.
     fn saved(&mut self) {
-        if !std::mem::replace(&mut self.has_saved, true)
-            && let Some(line) = &mut self.line
-        {
+        if let Some(line) = &mut self.line {
             // One that was killed cannot be told.
             let _ = line.write_all(b"s");
         }
@@ -208,11 +206,18 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let _stop = Stop::install().map_err(failed)?;
     let store = args.state.store()?;
     io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush()).map_err(failed)?;
-    let is_told = io::stdin().lock().read(&mut [0]).map_err(failed)? > 0;
-    if is_told {
-        // Its end, or a process that was stopped (as by Ctrl-Z) and would put them back when it goes on.
-        let late = monotonic().saturating_add(Nanos(args.time_ns)).saturating_add(STOPPED);
-        readable_until(io::stdin(), Some(late)).map_err(failed)?;
+    let mut is_told = false;
+    // Until the other's end, or until it is late: it was stopped (as by Ctrl-Z), and would put them back when it goes on.
+    let mut late = Nanos::MAX;
+    while monotonic() < late {
+        if readable_until(io::stdin(), (late < Nanos::MAX).then_some(late)).map_err(failed)? {
+            if io::stdin().lock().read(&mut [0; 64]).map_err(failed)? == 0 {
+                break;
+            }
+            // It has changed another setting: its time begins after the last.
+            late = monotonic().saturating_add(Nanos(args.time_ns)).saturating_add(STOPPED);
+            is_told = true;
+        }
     }
     // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
     let patience = if is_told { HOLDERS_PATIENCE } else { Nanos::ZERO };
@@ -220,6 +225,10 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     loop {
         match undo_unconfirmed(&store, args.pid) {
             Err(TuneError::Busy { .. }) if monotonic() < until => {}
+            // A test may have one for its time.
+            Ok(Some(all)) if monotonic() < until && all.iter().any(PutBack::is_not_as_before) => {
+                sleep_until(monotonic().saturating_add(RETRY));
+            }
             // A full disk has space again some time.
             Err(TuneError::Store { .. }) if monotonic() < until => sleep_until(monotonic().saturating_add(RETRY)),
             done => return done.map(|_| ExitCode::SUCCESS).map_err(|error| failure(&error)),

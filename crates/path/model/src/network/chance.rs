@@ -300,7 +300,7 @@ mod tests {
             h: Probability(h),
             k: Probability(k),
         };
-        // 40 % of the packets are in the bad state, of which one in 10,000 is lost.
+        // 40 % of the packets are in the bad state, of which one in 100,000 is lost.
         let (upto, expected) = (10_000_000_000, 0.4 * 1e-5);
         let share = picked(&chain(0.2, 0.3, 1.0 - 1e-5, 1.0), upto).len() as f64 / upto as f64;
         assert!((share / expected - 1.0).abs() < 0.02, "{share}, expected {expected}");

@@ -28,7 +28,7 @@ use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED}
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_report::html::findings::Finding;
-use longhaul_report::html::points::{Point, Repeat, Run};
+use longhaul_report::html::points::{Point, Rejected, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::{Caveat, CaveatCode};
@@ -220,8 +220,10 @@ impl Ran {
         fn of<R: Run>(series: &[Series<R>], place: (usize, usize), repeat: u32, tries: u32) -> Option<Range<u32>> {
             let point = series.get(place.0)?.points.get(place.1)?;
             let rejected = |repeat| point.rejected.iter().filter(|one| one.run.repeat == repeat).count() as u32;
+            // What others did at that time they may not do again.
+            let by_itself = |one: &&Rejected<R>| one.run.repeat != repeat && !one.why.is(caveats::CPU_TAKEN);
             let is_hopeless = point.runs.is_empty()
-                && point.rejected.iter().any(|one| one.run.repeat != repeat && rejected(one.run.repeat) >= tries);
+                && point.rejected.iter().filter(by_itself).any(|one| rejected(one.run.repeat) >= tries);
             let tries = match point.runs.iter().any(|run| run.repeat == repeat) {
                 true => 0,
                 false if is_hopeless => 1,

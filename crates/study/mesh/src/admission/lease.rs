@@ -23,7 +23,8 @@ pub struct Lease {
 #[derive(Debug, Clone)]
 pub struct Leases {
     most: u64,
-    given: BTreeMap<(u16, u64), (u64, Nanos)>,
+    /// Its rate, its end, and when its site had one before.
+    given: BTreeMap<(u16, u64), (u64, Nanos, Option<Nanos>)>,
     /// When a site last got a lease.
     served: BTreeMap<u16, Nanos>,
     /// When a site was last told that there is no room.
@@ -38,14 +39,14 @@ impl Leases {
     /// nothing until the longest of them is over.
     pub fn new(leased: BitRate, now: Nanos, longest: Nanos) -> Self {
         let most = leased.0;
-        let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest))));
+        let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest)), None));
         Self { most, given: [forgotten].into(), served: BTreeMap::new(), waiting: BTreeMap::new() }
     }
 
     /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now, or this site has a lease
     /// already: it is in one test at a time, and must not take the link from others; or another site waits that was served longer ago.
     pub fn ask(&mut self, now: Nanos, request: RequestId, rate: BitRate, lasts: Nanos) -> Option<Lease> {
-        self.given.retain(|_, (_, until)| *until > now);
+        self.given.retain(|_, (_, until, _)| *until > now);
         let key = (request.initiator.0, request.number);
         if !self.given.contains_key(&key) {
             if self.given.keys().any(|(site, _)| *site == request.initiator.0) {
@@ -58,16 +59,28 @@ impl Leases {
             let served = |site: &u16| self.served.get(site);
             self.waiting.retain(|_, asked| asked.saturating_add(ASKS_AGAIN) > now);
             let is_behind = self.waiting.keys().any(|other| *other != site && served(other) < served(&site));
-            let taken: u64 = self.given.values().map(|(rate, _)| rate).sum();
+            let taken: u64 = self.given.values().map(|(rate, ..)| rate).sum();
             if is_behind || taken.saturating_add(rate.0) > self.most {
                 self.waiting.insert(site, now);
                 return None;
             }
             self.waiting.remove(&site);
-            self.served.insert(site, now);
-            self.given.insert(key, (rate.0, now.saturating_add(kept(lasts))));
+            let before = self.served.insert(site, now);
+            self.given.insert(key, (rate.0, now.saturating_add(kept(lasts)), before));
         }
         Some(Lease { rate, lasts })
+    }
+
+    /// Another link on the way has no room: the site has not been served, and waits.
+    pub fn take_back(&mut self, now: Nanos, request: RequestId) {
+        let site = request.initiator.0;
+        if let Some((.., before)) = self.given.remove(&(site, request.number)) {
+            match before {
+                Some(before) => self.served.insert(site, before),
+                None => self.served.remove(&site),
+            };
+        }
+        self.waiting.insert(site, now);
     }
 
     /// The test is over.
@@ -77,7 +90,7 @@ impl Leases {
 
     /// What is leased at `now`.
     pub fn leased(&self, now: Nanos) -> BitRate {
-        BitRate(self.given.values().filter(|(_, until)| *until > now).map(|(rate, _)| rate).sum())
+        BitRate(self.given.values().filter(|(_, until, _)| *until > now).map(|(rate, ..)| rate).sum())
     }
 }
 
