@@ -298,9 +298,10 @@ impl Coordinator {
             let key = (link.name.clone(), direction);
             let leases = all.entry(key.clone()).or_insert_with(|| Leases::new(link.leased(), self.started, longest));
             if leases.ask(monotonic(), request, rate, lasts(test)).is_none() {
+                let waits_since = leases.waits_since(request);
                 all.iter_mut()
                     .filter(|(key, _)| given.contains(*key))
-                    .for_each(|(_, leases)| leases.take_back(monotonic(), request));
+                    .for_each(|(_, leases)| leases.take_back(request, waits_since));
                 return Ok(Message::Busy { retry_after_ns: RETRY.0 });
             }
             given.push(key);

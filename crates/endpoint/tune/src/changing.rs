@@ -16,6 +16,9 @@ use crate::state::{Saved, State, Store, boot_id};
 /// So long what is put back waits for the end of a test that has changed the same.
 const TESTS_PATIENCE: Nanos = Nanos::from_secs(10);
 
+/// The process that waits for a word, where none does any more.
+const NOBODY: u32 = 0;
+
 /// How changed settings shall stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
@@ -188,49 +191,54 @@ pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
 pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
     let (store, _lock) = &store.lock()?;
     let state = store.load()?.ok_or(TuneError::Nothing)?;
-    put_back(store, state, step)
+    put_back(store, state, TESTS_PATIENCE, step)
 }
 
-/// Puts settings back that the process `pid` changed and nobody confirmed; `None` where there are none.
+/// Puts settings back that the process `pid` changed and nobody confirmed; `None` where there are none. What a test holds is tried once.
 ///
 /// # Errors
 /// [`TuneError::Store`].
 pub fn undo_unconfirmed(store: &Store, pid: u32) -> Result<Option<Vec<PutBack>>, TuneError> {
     let (store, _lock) = &store.lock()?;
     match store.load()? {
-        Some(state) if state.pid == pid && !state.confirmed => put_back(store, state, &mut || {}).map(Some),
+        Some(state) if state.pid == pid && !state.confirmed => {
+            put_back(store, state, Nanos::ZERO, &mut || {}).map(Some)
+        }
         _ => Ok(None),
     }
 }
 
-fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
+fn put_back(
+    store: &Store,
+    mut state: State,
+    patience: Nanos,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<PutBack>, TuneError> {
     let mut all = Vec::new();
     // First: after a start of the machine in between they would set it again.
     for drop_in in &state.drop_ins {
         let (outcome, why) = drop_ins::remove(drop_in);
         let file = Some(drop_in.path.display().to_string());
-        all.push(PutBack { place: None, file, outcome, before: None, now: None, why });
+        all.push(PutBack { place: None, file, outcome, before: None, now: None, why, is_held: false });
         step();
     }
     state.drop_ins.retain(|one| failed(&all, None, Some(&one.path.display().to_string())));
-    let until = monotonic().saturating_add(TESTS_PATIENCE);
-    let mut is_held = false;
+    let until = monotonic().saturating_add(patience);
+    let partial = state.settings.get(state.done).map(|saved| saved.place.clone());
     for (at, saved) in state.settings.iter().enumerate() {
         // The one that was being changed may have any value that the kernel made of it; but these are changed at once.
         let is_whole = matches!(saved.place, Place::Sysctl { .. } | Place::Feature { .. } | Place::QueueLength { .. });
         all.push(match setting::claim(&saved.place, Nanos(until.0.saturating_sub(monotonic().0))) {
             Ok(_claim) => put_one_back(saved, at == state.done && !is_whole),
-            Err(why) => {
-                is_held = true;
-                PutBack {
-                    place: Some(saved.place.clone()),
-                    file: None,
-                    outcome: Outcome::Failed,
-                    before: Some(saved.before.clone()),
-                    now: None,
-                    why: Some(why),
-                }
-            }
+            Err(why) => PutBack {
+                place: Some(saved.place.clone()),
+                file: None,
+                outcome: Outcome::Failed,
+                before: Some(saved.before.clone()),
+                now: None,
+                why: Some(why),
+                is_held: true,
+            },
         });
         step();
     }
@@ -238,10 +246,13 @@ fn put_back(store: &Store, mut state: State, step: &mut dyn FnMut()) -> Result<V
     if state.settings.is_empty() && state.drop_ins.is_empty() {
         store.remove()?;
     } else {
-        // What is left can be tried again.
-        state.done = state.settings.len();
-        // What waits for the end of a test nobody confirmed by that.
-        state.confirmed |= !is_held;
+        // What is left can be tried again: by nobody who waits, but for what a test holds.
+        let is_held = all.iter().any(|one| one.is_held);
+        let at = partial.and_then(|place| state.settings.iter().position(|one| one.place == place));
+        state.done = at.filter(|_| is_held).unwrap_or(state.settings.len());
+        if !state.confirmed && !is_held {
+            (state.confirmed, state.pid) = (true, NOBODY);
+        }
         store.save(&state)?;
     }
     Ok(all)
@@ -259,6 +270,7 @@ fn put_one_back(saved: &Saved, may_be_partial: bool) -> PutBack {
         before: Some(saved.before.clone()),
         now,
         why,
+        is_held: false,
     };
     let now = match setting::read(&saved.place) {
         Ok(now) => now,

@@ -35,6 +35,9 @@ pub struct PutBack {
     pub now: Option<String>,
     /// Why it failed; `None` where it did not.
     pub why: Option<String>,
+    /// A test has changed it for its time: it can be put back afterwards.
+    #[serde(skip)]
+    pub is_held: bool,
 }
 
 impl PutBack {

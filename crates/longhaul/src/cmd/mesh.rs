@@ -44,9 +44,13 @@ fn libexec(own: &Path) -> Option<PathBuf> {
     let folder = own.parent()?;
     let is_installed = folder.file_name().is_some_and(|name| name == "bin" || name == "sbin");
     let program = folder.parent()?.join("libexec/longhaul").join(PROGRAM);
-    let owner = std::fs::metadata(own).ok()?.uid();
+    let owned = std::fs::metadata(own).ok()?;
     let is_ours = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|about| [0, owner].contains(&about.uid()) && about.mode() & 0o002 == 0)
+        std::fs::metadata(path).is_ok_and(|about| {
+            // Where users have a group each, it may write.
+            let others = if [0, owned.gid()].contains(&about.gid()) { 0o002 } else { 0o022 };
+            [0, owned.uid()].contains(&about.uid()) && about.mode() & others == 0
+        })
     };
     (is_installed && program.ancestors().take(3).all(is_ours)).then_some(program)
 }

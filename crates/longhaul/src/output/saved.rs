@@ -66,17 +66,18 @@ impl Folder {
 
     /// The same for what is made of `inputs`: a result that is removed may not be one of them.
     pub(crate) fn prepare_beside(path: PathBuf, overwrite: Overwrite, inputs: &[PathBuf]) -> Result<Self, Failure> {
-        let folder = path
-            .canonicalize()
-            .ok()
-            .filter(|folder| overwrite.allowed() && [RESULT, RUNS].iter().any(|name| folder.join(name).exists()));
+        let folder = path.canonicalize().ok();
+        let has_result = [RESULT, RUNS].iter().any(|name| path.join(name).exists());
         let is_removed = |input: &&PathBuf| {
-            let (Some(folder), Ok(input)) = (&folder, input.canonicalize()) else { return false };
+            let Some(folder) = &folder else { return false };
             let name = input.file_name().unwrap_or_default().to_string_lossy();
-            input == *folder || (input.parent() == Some(folder) && (name == RESULT || name == RUNS || is_table(&name)))
+            let above = input.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+            let is_in_it = above.is_some_and(|above| above.canonicalize().ok().as_ref() == Some(folder));
+            let is_it = overwrite.allowed() && has_result && input.canonicalize().ok().as_ref() == Some(folder);
+            is_it || is_in_it && (name == RESULT || name == RUNS || is_table(&name))
         };
         if let Some(input) = inputs.iter().find(is_removed) {
-            let why = format!("-o {}: --force would remove {}", path.display(), input.display());
+            let why = format!("-o {}: the result would take the place of {}", path.display(), input.display());
             return Err(Failure::new("not_written", why).remedy("give another folder"));
         }
         Self::prepare(path, overwrite)

@@ -53,9 +53,9 @@ pub(crate) struct Applied {
     pub(crate) exit: u8,
 }
 
-/// How long the holder waits for another command that changes settings.
+/// How long the holder waits for another command that changes settings, and for a disk.
 const HOLDERS_PATIENCE: Nanos = Nanos::from_secs(300);
-/// And for what lets it write.
+/// How often it tries.
 const RETRY: Nanos = Nanos::from_secs(1);
 /// So long after its time a process that changed settings has not put them back, because it was stopped.
 const STOPPED: Nanos = Nanos::from_secs(5);
@@ -107,8 +107,12 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
         _ => "not confirmed: put back",
     });
     text::put_back(&put_back).lines().for_each(say);
-    // Where a test has one of them for its time, it waits for the end of the test.
-    drop(holder);
+    if let Some(holder) = holder
+        && put_back.iter().any(|one| one.is_held)
+    {
+        say("what a test has changed is put back after the test, by a process that waits for it");
+        holder.leave();
+    }
     Ok(ended(changed, refused, end, put_back, exit))
 }
 
@@ -146,6 +150,7 @@ struct Holder {
     child: Child,
     /// It reads a byte when there is something to put back and after each change, and the end, which comes with this process' own at the latest.
     line: Option<ChildStdin>,
+    is_left: bool,
 }
 
 impl Holder {
@@ -162,7 +167,7 @@ impl Holder {
             let mut ready = [0];
             child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.read_exact(&mut ready)?;
             let line = child.stdin.take();
-            Ok(Self { child, line })
+            Ok(Self { child, line, is_left: false })
         };
         start().map_err(|error: io::Error| {
             Failure::new("no_holder", format!("cannot start the process that would put settings back: {error}"))
@@ -180,10 +185,20 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// Lets it do alone what is left.
+    fn leave(mut self) {
+        drop(self.line.take());
+        self.is_left = true;
+    }
+}
+
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.line.take());
-        let _ = self.child.wait();
+        if !self.is_left {
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -192,7 +207,7 @@ pub(crate) struct HoldArgs {
     /// Put back what this process changed
     #[arg(value_name = "PID")]
     pid: u32,
-    /// At the latest so many nanoseconds after the first change
+    /// At the latest so many nanoseconds after the last change, and 5 s
     #[arg(value_name = "NS")]
     time_ns: u64,
     #[command(flatten)]
@@ -206,32 +221,34 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let _stop = Stop::install().map_err(failed)?;
     let store = args.state.store()?;
     io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush()).map_err(failed)?;
-    let mut is_told = false;
+    let (mut is_told, mut has_ended) = (false, false);
     // Until the other's end, or until it is late: it was stopped (as by Ctrl-Z), and would put them back when it goes on.
     let mut late = Nanos::MAX;
-    while monotonic() < late {
-        if readable_until(io::stdin(), (late < Nanos::MAX).then_some(late)).map_err(failed)? {
-            if io::stdin().lock().read(&mut [0; 64]).map_err(failed)? == 0 {
-                break;
-            }
-            // It has changed another setting: its time begins after the last.
-            late = monotonic().saturating_add(Nanos(args.time_ns)).saturating_add(STOPPED);
-            is_told = true;
-        }
-    }
-    // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
-    let patience = if is_told { HOLDERS_PATIENCE } else { Nanos::ZERO };
-    let until = monotonic().saturating_add(patience);
+    let mut gives_up = None;
     loop {
-        match undo_unconfirmed(&store, args.pid) {
-            Err(TuneError::Busy { .. }) if monotonic() < until => {}
-            // A test may have one for its time.
-            Ok(Some(all)) if monotonic() < until && all.iter().any(PutBack::is_not_as_before) => {
-                sleep_until(monotonic().saturating_add(RETRY));
+        while !has_ended && monotonic() < late {
+            if readable_until(io::stdin(), (late < Nanos::MAX).then_some(late)).map_err(failed)? {
+                has_ended = io::stdin().lock().read(&mut [0; 64]).map_err(failed)? == 0;
+                if !has_ended {
+                    // It has changed another setting: its time begins after the last.
+                    late = monotonic().saturating_add(Nanos(args.time_ns)).saturating_add(STOPPED);
+                    is_told = true;
+                }
             }
+        }
+        // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
+        let patience = if is_told { HOLDERS_PATIENCE } else { Nanos::ZERO };
+        let until = *gives_up.get_or_insert(monotonic().saturating_add(patience));
+        match undo_unconfirmed(&store, args.pid) {
+            // However long the test takes.
+            Ok(Some(all)) if all.iter().any(|one| one.is_held) => {}
             // A full disk has space again some time.
-            Err(TuneError::Store { .. }) if monotonic() < until => sleep_until(monotonic().saturating_add(RETRY)),
+            Err(TuneError::Busy { .. } | TuneError::Store { .. }) if monotonic() < until => {}
             done => return done.map(|_| ExitCode::SUCCESS).map_err(|error| failure(&error)),
+        }
+        late = monotonic().saturating_add(RETRY);
+        if has_ended {
+            sleep_until(late);
         }
     }
 }

@@ -222,8 +222,9 @@ impl Ran {
             let rejected = |repeat| point.rejected.iter().filter(|one| one.run.repeat == repeat).count() as u32;
             // What others did at that time they may not do again.
             let by_itself = |one: &&Rejected<R>| one.run.repeat != repeat && !one.why.is(caveats::CPU_TAKEN);
+            let by_itself = || point.rejected.iter().filter(by_itself).map(|one| one.run.repeat);
             let is_hopeless = point.runs.is_empty()
-                && point.rejected.iter().filter(by_itself).any(|one| rejected(one.run.repeat) >= tries);
+                && by_itself().any(|one| by_itself().filter(|other| *other == one).count() as u32 >= tries);
             let tries = match point.runs.iter().any(|run| run.repeat == repeat) {
                 true => 0,
                 false if is_hopeless => 1,

@@ -71,8 +71,8 @@ impl Leases {
         Some(Lease { rate, lasts })
     }
 
-    /// Another link on the way has no room: the site has not been served, and waits.
-    pub fn take_back(&mut self, now: Nanos, request: RequestId) {
+    /// Another link on the way has no room: the site has not been served. It waits here as it does there.
+    pub fn take_back(&mut self, request: RequestId, waits_since: Option<Nanos>) {
         let site = request.initiator.0;
         if let Some((.., before)) = self.given.remove(&(site, request.number)) {
             match before {
@@ -80,7 +80,14 @@ impl Leases {
                 None => self.served.remove(&site),
             };
         }
-        self.waiting.insert(site, now);
+        if let Some(since) = waits_since {
+            self.waiting.insert(site, since);
+        }
+    }
+
+    /// When the site of `request` was last told that there is no room, if it was.
+    pub fn waits_since(&self, request: RequestId) -> Option<Nanos> {
+        self.waiting.get(&request.initiator.0).copied()
     }
 
     /// The test is over.

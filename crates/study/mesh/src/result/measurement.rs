@@ -188,7 +188,7 @@ impl TcpFlow {
 }
 
 impl Diagnosis {
-    /// Leaves out causes that limit least, until its texts are within [`DIAGNOSIS_BYTES_MOST`].
+    /// Leaves out causes that limit least, until its texts have 8 KiB at most.
     pub fn fit(&mut self) {
         while self.text_bytes() > DIAGNOSIS_BYTES_MOST && self.causes.pop().is_some() {}
     }
