@@ -65,7 +65,7 @@ rate = '1Gbit'
         let mesh = Mesh::parse(&format!("{SITES}{tests}")).unwrap();
         let most = |test| most_of_hour(&mesh, test);
         assert_eq!([most("often"), most("seldom"), most("delay")], [24 + 3 * 6, 24 + 3, 24 + 3 * 12]);
-        assert_eq!([most("why"), most("gone")], [64, 64]);
+        assert_eq!([most("why"), most("gone")], [16, 16]);
         let mut delivered = Delivered::default();
         let mut room = |receiver, at_ns| delivered.has_room(&mesh, ["seldom", "a", receiver], at_ns);
         assert_eq!((0..100).filter(|_| room("b", 5)).count(), 27);
