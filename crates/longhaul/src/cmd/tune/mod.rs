@@ -81,7 +81,9 @@ fn failure(error: &TuneError) -> Failure {
         }
         TuneError::Earlier => ("kept_before", "run `longhaul tune undo` first, or leave --for out"),
         TuneError::Nothing => ("nothing_changed", ""),
-        TuneError::Refused { .. } => ("refused", "run as root or in a network namespace of your own, and not during a test"),
+        TuneError::Refused { .. } => {
+            ("refused", "run as root or in a network namespace of your own, and not during a test")
+        }
         TuneError::NotFirst => ("not_first", "leave --persist out, or run it on the host itself"),
         TuneError::DropIn { .. } => ("not_written", "`longhaul tune status` shows what is changed"),
     };
