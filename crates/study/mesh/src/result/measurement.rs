@@ -10,7 +10,7 @@ use crate::file::is_name;
 pub const CAUSES_MOST: usize = 16;
 /// Letters of a text that is kept.
 pub const TEXT_MOST: usize = 600;
-/// Bytes of all texts of a diagnosis: twice what one of [`CAUSES_MOST`] causes has.
+/// Bytes of all texts of a diagnosis.
 const DIAGNOSIS_BYTES_MOST: usize = 8192;
 const WORD_MOST: usize = 64;
 /// A test has no more packets: counts of years of tests can be added up.
