@@ -76,9 +76,10 @@ fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) 
 
 /// `longhaul mesh status`.
 pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
+    folder.check()?;
     let (_, mesh) = mesh(folder)?;
     let members = folder.members()?;
-    let mut archive = Archive::open(folder.store()?)?;
+    let mut archive = Archive::open_to_read(folder.store()?)?;
     let alarms = Judging::default().open(&mesh, &mut archive)?;
     let last_day = archive.took_part(now() - DAY_NS)?;
     if as_json {
@@ -118,6 +119,7 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
 
 /// `longhaul mesh show`.
 pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, as_json: bool) -> Result<(), Failure> {
+    folder.check()?;
     let (_, mesh) = mesh(folder)?;
     for name in pair.iter().flat_map(|(from, to)| [from, to]) {
         if mesh.site(name).is_none() {
@@ -128,7 +130,7 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
         }
     }
     let from_ns = now().saturating_sub(DAY_NS.saturating_mul(i64::from(days)));
-    let mut archive = Archive::open(folder.store()?)?;
+    let mut archive = Archive::open_to_read(folder.store()?)?;
     let is_shown = |sender: &str, receiver: &str| {
         pair.as_ref().is_none_or(|(from, to)| (sender, receiver) == (from.as_str(), to.as_str()))
     };

@@ -22,15 +22,15 @@ const MAJOR: u16 = 0x4c48;
 /// # Errors
 /// A test has it, in words.
 pub(crate) fn claim(place: &Place, patience: Nanos) -> Result<Option<Claim>, String> {
-    let name = match place {
-        Place::Sysctl { key } => format!("sysctl/{key}"),
-        Place::Feature { link, .. } | Place::Ring { link, .. } => format!("receive/{link}"),
-        Place::QueueLength { .. } | Place::RootQdisc { .. } | Place::Route { .. } => return Ok(None),
+    let take = || match place {
+        Place::Sysctl { key } => Claim::of_sysctl(key).map(Some),
+        Place::Feature { link, .. } | Place::Ring { link, .. } => Claim::of_receiving(link).map(Some),
+        Place::QueueLength { .. } | Place::RootQdisc { .. } | Place::Route { .. } => Ok(None),
     };
     let until = monotonic().saturating_add(patience);
     loop {
-        match Claim::take(&name) {
-            Ok(claim) => return Ok(Some(claim)),
+        match take() {
+            Ok(claim) => return Ok(claim),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             // As where tests cannot claim it either.
             Err(_) => return Ok(None),

@@ -86,7 +86,7 @@ pub fn is_read_only(key: &str) -> Option<bool> {
 pub fn change(wanted: &[(&str, &str)]) -> Result<Changed, SysctlError> {
     let (mut settings, mut claims) = (Vec::new(), Vec::new());
     for (key, value) in wanted {
-        claims.push(Claim::take(&format!("sysctl/{key}")).map_err(|source| match source.kind() {
+        claims.push(Claim::of_sysctl(key).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => SysctlError::Busy { key: (*key).into() },
             _ => error(key, "set", source),
         })?);

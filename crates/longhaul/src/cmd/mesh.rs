@@ -63,3 +63,44 @@ fn found() -> Option<PathBuf> {
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
     [Some(beside), libexec].into_iter().flatten().chain(in_path).find(|file| file.is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A folder beside `/tmp/X`, in which an administrator unpacked it, can be anybody's.
+    #[test]
+    fn libexec_is_that_of_an_installation_of_one_owner() {
+        let folder = std::env::temp_dir().join(format!("longhaul-libexec-{}", std::process::id()));
+        let of_programs = folder.join("libexec/longhaul");
+        fs::create_dir_all(&of_programs).unwrap();
+        let program = of_programs.join(PROGRAM);
+        fs::write(&program, "").unwrap();
+        let own = |name: &str| {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            let own = folder.join(name).join("longhaul");
+            fs::write(&own, "").unwrap();
+            own
+        };
+        let (installed, unpacked) = (own("bin"), own("unpacked"));
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        for path in [&folder.join("libexec"), &of_programs, &program] {
+            set(path, 0o755);
+        }
+        assert_eq!(libexec(&installed), Some(program.clone()));
+        assert_eq!(libexec(&unpacked), None);
+        for path in [&folder.join("libexec"), &of_programs, &program] {
+            set(path, 0o757);
+            assert_eq!(libexec(&installed), None, "{}", path.display());
+            set(path, 0o755);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
+            assert_eq!(libexec(&installed), None);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

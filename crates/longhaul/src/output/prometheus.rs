@@ -51,11 +51,18 @@ impl PrometheusArgs {
         // Opened once: a command may change its folder when it goes to the background, and another user what has the folder's name.
         let folder = OpenFolder::open(parent(&file)).map_err(unwritable)?;
         let Some(name) = file.file_name() else { return Err(unwritable(io::ErrorKind::InvalidInput.into())) };
-        Ok(Some(Textfile { name: name.to_owned(), folder, shown: path.clone(), last: BTreeMap::new(), told: false }))
+        Ok(Some(Textfile {
+            name: name.to_owned(),
+            folder,
+            shown: path.clone(),
+            last: BTreeMap::new(),
+            told: false,
+            is_own: false,
+        }))
     }
 }
 
-/// A file that has the last interval of each direction. It goes when this is dropped: nobody shall take old figures for those of now. A
+/// A file that has the last interval of each direction. What was written goes when this is dropped: nobody shall take old figures for those of now. A
 /// process that is killed leaves it, so each interval has its time.
 #[derive(Debug)]
 pub(crate) struct Textfile {
@@ -65,6 +72,8 @@ pub(crate) struct Textfile {
     shown: PathBuf,
     last: BTreeMap<String, Value>,
     told: bool,
+    /// The file is this one's: it was written.
+    is_own: bool,
 }
 
 impl Textfile {
@@ -99,18 +108,22 @@ impl Textfile {
 
     /// Writes the file anew with `text`, which has the format already.
     pub(crate) fn write_text(&mut self, text: &str) {
-        if let Err(error) = new_file::write(&self.path(), text)
-            && !std::mem::replace(&mut self.told, true)
-        {
-            let failure = Failure::unwritable(&self.shown, error);
-            let _ = failure.report_beside();
+        match new_file::write(&self.path(), text) {
+            Ok(()) => self.is_own = true,
+            Err(error) if !std::mem::replace(&mut self.told, true) => {
+                let failure = Failure::unwritable(&self.shown, error);
+                let _ = failure.report_beside();
+            }
+            Err(_) => {}
         }
     }
 }
 
 impl Drop for Textfile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.path());
+        if self.is_own {
+            let _ = std::fs::remove_file(self.path());
+        }
     }
 }
 

@@ -4,9 +4,11 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longhaul_kernel::new_file::{self, NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
+use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use serde::Serialize;
 
@@ -25,6 +27,8 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder {
     name: PathBuf,
     open: OpenFolder,
+    /// It has a result of before, which goes when the new one begins. Clones share it.
+    replaces: Arc<Mutex<bool>>,
 }
 
 impl Folder {
@@ -37,7 +41,7 @@ impl Folder {
     }
 
     fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { name: path.to_owned(), open: open_folder_at(path)? })
+        Ok(Self { name: path.to_owned(), open: open_folder_at(path)?, replaces: Arc::default() })
     }
 
     /// A way to it that no rename changes.
@@ -46,7 +50,7 @@ impl Folder {
     }
 
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
-    /// removed with all its files.
+    /// goes with all its files as soon as the first of the new one is written: a test that fails before leaves it.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         let unusable = |error: io::Error| failed(error.to_string()).remedy("give a folder that you can write to");
@@ -58,7 +62,7 @@ impl Folder {
                 let remedy = "give another name, go on by --resume, or replace it by --force";
                 return Err(if has_runs { refused.remedy(remedy) } else { refused });
             }
-            remove_result(&folder.path()).map_err(|error| failed(error.to_string()))?;
+            *folder.replaces.lock() = true;
         }
         without_name(&folder.path()).map_err(unusable)?;
         Ok(folder)
@@ -74,7 +78,7 @@ impl Folder {
             let above = input.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
             let is_in_it = above.is_some_and(|above| above.canonicalize().ok().as_ref() == Some(folder));
             let is_it = overwrite.allowed() && has_result && input.canonicalize().ok().as_ref() == Some(folder);
-            is_it || is_in_it && (name == RESULT || name == RUNS || is_table(&name))
+            is_it || is_in_it && is_of_result(&name)
         };
         if let Some(input) = inputs.iter().find(is_removed) {
             let why = format!("-o {}: the result would take the place of {}", path.display(), input.display());
@@ -83,14 +87,35 @@ impl Folder {
         Self::prepare(path, overwrite)
     }
 
-    /// Whether it has a file of this name.
+    /// Whether it has a file of this name that stays.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.path().join(name).exists()
+        !(self.replaces() && is_of_result(name)) && self.path().join(name).exists()
+    }
+
+    /// Whether the result of before is still there.
+    pub(crate) fn replaces(&self) -> bool {
+        *self.replaces.lock()
+    }
+
+    /// Removes the result of before, if it is still there. Whoever writes files into the folder by himself calls it first.
+    ///
+    /// # Errors
+    /// A file of it cannot be removed.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        let mut replaces = self.replaces.lock();
+        if *replaces {
+            remove_result(&self.path())?;
+            *replaces = false;
+        }
+        Ok(())
     }
 
     /// Saves `envelope` as it is printed. A reader never sees a partial file.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
-        let write = |text: String| new_file::write(&self.path().join(RESULT), text + "\n");
+        let write = |text: String| {
+            self.begin()?;
+            new_file::write(&self.path().join(RESULT), text + "\n")
+        };
         serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
             Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.name.display()))
         })
@@ -98,7 +123,8 @@ impl Folder {
 
     /// Writes `text` as the file `name`.
     pub(crate) fn write_text(&self, name: &str, text: &str) -> Result<(), String> {
-        new_file::write(&self.path().join(name), text)
+        self.begin()
+            .and_then(|()| new_file::write(&self.path().join(name), text))
             .map_err(|error| format!("{}: {error}", self.name.join(name).display()))
     }
 
@@ -106,6 +132,7 @@ impl Folder {
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
         let path = self.path().join(name);
         let complete = || {
+            self.begin()?;
             let new = NewFile::create(&path, PUBLIC)?;
             write(new.file().try_clone()?)?;
             Ok::<_, ParquetError>(new.finish()?)
@@ -129,13 +156,17 @@ fn is_table(name: &str) -> bool {
     parts.next().is_some_and(is_known) && parts.all(is_ending)
 }
 
+fn is_of_result(name: &str) -> bool {
+    name == RESULT || name == RUNS || is_table(name)
+}
+
 /// Removes the result in `folder`, and the tables that belong to one.
 fn remove_result(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name == RESULT || name == RUNS || is_table(&name) {
+        if is_of_result(&name) {
             fs::remove_file(entry.path())?;
         }
     }

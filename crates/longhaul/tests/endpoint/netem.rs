@@ -243,7 +243,7 @@ fn a_window_carries_as_much_over_either_emulator() {
     let folder = Folder::new("emulators-tcp");
     let mut text = fs::read_to_string(root().join("experiments/emulators-tcp.toml")).unwrap();
     for (from, to) in
-        [("\"64M\"", "\"256K\""), ("time = \"5s\"", "time = \"1s\""), ("omit = \"2s\"", "omit = \"300ms\"")]
+        [("\"16M\"", "\"256K\""), ("time = \"5s\"", "time = \"1s\""), ("omit = \"2s\"", "omit = \"300ms\"")]
     {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);

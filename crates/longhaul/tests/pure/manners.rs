@@ -82,6 +82,40 @@ fn what_is_there_is_replaced_by_force_alone() {
     printed(&["profile", &measured, "-o", "/dev/null"]);
 }
 
+/// A result is not lost to a test that never began, nor are figures of a file that was never written.
+#[test]
+fn what_was_measured_stays_until_there_is_something_new() {
+    let folder = Folder::new("kept");
+    let (kept, figures) = (folder.file("kept"), folder.file("kept.prom"));
+    fs::create_dir(&kept).unwrap();
+    let old = ["result.json", "losses.parquet", "samples.parquet", "mine.parquet"];
+    let there = || old.map(|name| fs::read_to_string(format!("{kept}/{name}")).ok());
+    for name in old {
+        fs::write(format!("{kept}/{name}"), "old").unwrap();
+    }
+    fs::write(&figures, "old").unwrap();
+    // Nobody answers there: nothing listens on a port that was just given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    for command in ["udp", "tcp"] {
+        let words = [command, "127.0.0.1", "-p", &port, "-t", "1s", "-o", &kept, "--force", "--prometheus", &figures];
+        let failed = longhaul(&words);
+        assert!(!failed.status.success(), "{failed:?}");
+        assert_eq!(there(), old.map(|_| Some("old".to_owned())), "{command}");
+        assert_eq!(fs::read_to_string(&figures).unwrap(), "old", "{command}");
+    }
+    let refused = longhaul(&["lab", "run", "nlr-tcp", "--only", "no such series", "-o", &kept, "--force"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert_eq!(there(), old.map(|_| Some("old".to_owned())), "{refused:?}");
+    // What is new takes the place of all that belongs to the old one, and of nothing else.
+    let empty = folder.file("empty.pcap");
+    fs::write(&empty, [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]].concat())
+        .unwrap();
+    printed(&["analyze", &empty, "-o", &kept, "--force"]);
+    let [result, losses, samples, mine] = there();
+    assert!(result.unwrap().contains("longhaul.analyze"));
+    assert_eq!((losses, samples, mine.as_deref()), (None, None, Some("old")));
+}
+
 /// Each way to keep packets is told, not one of them; and the key that was meant.
 #[test]
 fn what_is_missing_or_misspelt_is_told_with_what_may_be_there() {

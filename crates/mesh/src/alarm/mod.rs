@@ -168,8 +168,14 @@ impl Watch {
 
     /// Looks for diagnoses that were asked for. A site's clock may be behind.
     fn take_answers(&mut self) -> Result<(), Failure> {
-        let Some(asked_ns) = self.told.asked_since() else { return Ok(()) };
-        let answers = self.archive.diagnoses(asked_ns.saturating_sub(DAY_NS))?;
+        let asked = self.told.asked();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let mut answers = Vec::new();
+        for (wanted, asked_ns) in asked {
+            answers.extend(self.archive.diagnosis_of(&wanted, asked_ns.saturating_sub(DAY_NS))?);
+        }
         self.told.take_answers(&self.folder, &answers, now())
     }
 

@@ -184,9 +184,10 @@ impl Told {
         self.save(folder)
     }
 
-    /// When the oldest diagnosis was asked for that has not come; `None`: none is awaited.
-    pub(super) fn asked_since(&self) -> Option<i64> {
-        self.0.values().filter_map(|known| known.asked.as_ref()).map(|asked| asked.at_ns).min()
+    /// Diagnoses that were asked for and have not come, each with when it was asked for: nanoseconds since 1970.
+    pub(super) fn asked(&self) -> Vec<(Wanted, i64)> {
+        let asked = self.0.values().filter_map(|known| known.asked.as_ref());
+        asked.map(|asked| (asked.wanted.clone(), asked.at_ns)).collect()
     }
 
     /// These diagnoses have come. Who was asked more than a day ago is not asked any more.
@@ -411,12 +412,12 @@ mod tests {
     #[test]
     fn an_alarm_leads_to_the_diagnosis_that_was_asked_for() {
         let mut told = told_and_asked();
-        assert_eq!(told.asked_since(), Some(5));
+        assert_eq!(told.asked(), [(asked().wanted, 5)]);
         // Of another alarm, and of another path by a site that knows the number.
         assert!(!told.answer(&[diagnosis("8", ["a", "b"], None), diagnosis("7", ["a", "c"], None)], 6));
         assert_eq!(told.with_diagnoses(&[alarm("a")])[0].diagnosis.progress, Progress::Asked);
         assert!(told.answer(&[diagnosis("7", ["a", "b"], None)], 6));
-        assert_eq!(told.asked_since(), None);
+        assert_eq!(told.asked(), []);
         // The alarm is judged again, ends, and comes back: it is the same diagnosis.
         for alarms in [&[alarm("a")][..], &[], &[alarm("a")]] {
             told.set(alarms, 10 * SECOND_NS);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use longhaul_kernel::links::refuse_link_of_another;
 use sqlx::ConnectOptions;
 use sqlx::any::AnyConnectOptions;
 
@@ -51,10 +52,16 @@ impl fmt::Debug for Address {
 
 impl Address {
     /// What the library connects with. `mode` is SQLite's: `ro`, or `rwc`, which makes the file.
+    ///
+    /// # Errors
+    /// For a file: it is a link of another user's. Whoever owns the folder must not have root use a database of somebody else.
     pub(super) fn options(&self, mode: &str) -> Result<AnyConnectOptions, StoreError> {
         sqlx::any::install_default_drivers();
         let url = match self {
-            Self::File(path) => format!("sqlite:{}?mode={mode}", encoded(path)?),
+            Self::File(path) => {
+                refuse_link_of_another(path)?;
+                format!("sqlite:{}?mode={mode}", encoded(path)?)
+            }
             Self::Postgres(url) => url.clone(),
         };
         Ok(url.parse::<AnyConnectOptions>()?.disable_statement_logging())

@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
-use super::database::{Database, Form, Open, transact};
+use super::database::{Access, Database, Form, Open, transact};
 use super::error::StoreError;
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
 use super::{Measurement, TestResult, Wanted};
@@ -70,7 +70,15 @@ impl Archive {
     /// # Errors
     /// Where the file or the database cannot be used, or a longhaul with another form wrote it.
     pub fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        Ok(Self(Database::open(address.into(), &FORM)?))
+        Ok(Self(Database::open(address.into(), &FORM, Access::Write)?))
+    }
+
+    /// Opens it, to be read alone: no table and no result is changed. A file that is not there has no results.
+    ///
+    /// # Errors
+    /// As [`Archive::open`], and where no coordinator of this form has made its tables.
+    pub fn open_to_read(address: impl Into<Address>) -> Result<Self, StoreError> {
+        Ok(Self(Database::open(address.into(), &FORM, Access::Read)?))
     }
 
     /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
@@ -213,12 +221,12 @@ impl Archive {
         self.0.run(async |open| summary::seen(&mut open.connection).await)
     }
 
-    /// Diagnoses that began since `from_ns`, in order of time.
+    /// The diagnosis that came of what was wanted, of those that began since `from_ns` the first.
     ///
     /// # Errors
     /// Where the store cannot be read.
-    pub fn diagnoses(&mut self, from_ns: i64) -> Result<Vec<Measurement>, StoreError> {
-        self.0.run(async |open| measurements::diagnoses_since(&mut open.connection, from_ns).await)
+    pub fn diagnosis_of(&mut self, wanted: &Wanted, from_ns: i64) -> Result<Option<Measurement>, StoreError> {
+        self.0.run(async |open| measurements::diagnosis_of(&mut open.connection, wanted, from_ns).await)
     }
 
     /// This diagnosis is wanted of the site `initiator` from `now_ns` on.

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use longhaul_kernel::links::refuse_link_of_another;
 use sqlx::any::AnyPoolOptions;
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection};
 use tokio::runtime::{Builder, Runtime};
@@ -22,11 +21,26 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// A writer waits 20 s for another one. A commit is on the disk before it is confirmed to anyone.
 const SQLITE: &[&str] = &["PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"];
-/// The same. What the server does beyond `on`, such as waiting for a second server, stays.
+/// A reader waits as long.
+const SQLITE_READ: &[&str] = &["PRAGMA busy_timeout = 20000"];
+/// What a file's own definitions may do: nothing beyond columns and rows (sqlite.org, "Defense Against The Dark Arts").
+const SQLITE_DISTRUST: &[&str] =
+    &["PRAGMA busy_timeout = 20000", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"];
+/// How many entries of a file are no plain table or index: views, triggers, and virtual tables, which have no page. They compute what they give, so
+/// that a small file has rows without end or of any size.
+const SQLITE_COMPUTED: &str =
+    "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) <= 0";
+/// So do columns that are computed. Asked once there is no virtual table, whose program would run.
+const SQLITE_COMPUTED_COLUMNS: &str = "SELECT count(*) FROM sqlite_master AS entry, pragma_table_xinfo(entry.name) AS part \
+     WHERE entry.type = 'table' AND part.hidden <> 0";
+/// As [`SQLITE`]. What the server does beyond `on`, such as waiting for a second server, stays.
 const POSTGRES: &[&str] = &[
     "SET lock_timeout = '20s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 ];
+
+/// As [`SQLITE_READ`].
+const POSTGRES_READ: &[&str] = &["SET default_transaction_read_only = on", "SET lock_timeout = '20s'"];
 
 /// One writer at a time, as SQLite has it. The number is "longhaul" in ASCII.
 const POSTGRES_LOCK: &str = "SELECT count(*) FROM pg_advisory_xact_lock(7813585268923004268)";
@@ -45,6 +59,15 @@ pub(super) struct Form {
     pub(super) fills: &'static [&'static str],
 }
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Tables that are not there are made.
+    Write,
+    /// No table and no row is changed. A file that is not there has no rows.
+    Read,
+}
+
 /// A connection that is open.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -59,16 +82,17 @@ pub(super) struct Database {
     runtime: Runtime,
     address: Address,
     form: &'static Form,
+    access: Access,
     /// `None`: it failed.
     open: Option<Open>,
 }
 
 impl Database {
-    /// Opens or makes it, with these tables.
-    pub(super) fn open(address: Address, form: &'static Form) -> Result<Self, StoreError> {
+    /// Opens it, with these tables.
+    pub(super) fn open(address: Address, form: &'static Form, access: Access) -> Result<Self, StoreError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let open = Some(runtime.block_on(connect(&address, form))?);
-        Ok(Self { runtime, address, form, open })
+        let open = Some(runtime.block_on(connect(&address, form, access))?);
+        Ok(Self { runtime, address, form, access, open })
     }
 
     /// Does `work` with a connection that answers: a new one where the server was started again.
@@ -76,12 +100,12 @@ impl Database {
         &mut self,
         work: impl AsyncFnOnce(&mut Open) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let Self { runtime, address, form, open } = self;
+        let Self { runtime, address, form, access, open } = self;
         runtime.block_on(async {
             // What ends in the middle, by a panic or by time, leaves no connection, and so no transaction.
             let mut own = match still_there(open.take()).await {
                 Some(own) => own,
-                None => connect(address, form).await?,
+                None => connect(address, form, *access).await?,
             };
             let done = timeout(LONGEST, work(&mut own)).await.map_err(|_| StoreError::Slow(LONGEST))?;
             *open = Some(own);
@@ -101,24 +125,34 @@ fn is_postgres(connection: &AnyConnection) -> bool {
     connection.backend_name() == "PostgreSQL"
 }
 
-async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
-    if let Address::File(path) = address {
-        // Whoever owns the folder must not have root write to a database of somebody else.
-        refuse_link_of_another(path).map_err(|error| StoreError::Database(sqlx::Error::Io(error)))?;
-    }
-    let options = address.options("rwc")?;
+async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open, StoreError> {
+    let is_missing = access == Access::Read && matches!(address, Address::File(path) if !path.exists());
+    let mode = match access {
+        Access::Write => "rwc",
+        Access::Read if is_missing => "memory",
+        Access::Read => "ro",
+    };
+    let options = address.options(mode)?;
     let connected = timeout(PATIENCE, options.connect()).await.map_err(|_| StoreError::Slow(PATIENCE))?;
     let unreachable = |error| match address {
         Address::File(_) => StoreError::Database(error),
         Address::Postgres(_) => StoreError::Unreachable(error),
     };
     let mut connection = connected.map_err(unreachable)?;
-    let settings = if is_postgres(&connection) { POSTGRES } else { SQLITE };
+    let settings = match (is_postgres(&connection), access) {
+        (false, Access::Write) => SQLITE,
+        (false, Access::Read) => SQLITE_READ,
+        (true, Access::Write) => POSTGRES,
+        (true, Access::Read) => POSTGRES_READ,
+    };
+    refuse_computed(&mut connection).await?;
     set(&mut connection, settings).await?;
     match form_of(&mut connection).await? {
         found if found > form.number => return Err(StoreError::Newer(found, form.number)),
         found if found == form.number => {}
         found if found != 0 && found < form.oldest => return Err(StoreError::Older(found, form.number)),
+        0 if access == Access::Read && !is_missing => return Err(StoreError::Empty),
+        found if access == Access::Read && !is_missing => return Err(StoreError::NotYet(found, form.number)),
         found => {
             let is_older = found != 0;
             let made = transact(&mut connection, async |connection| make(connection, form, is_older).await).await;
@@ -126,6 +160,21 @@ async fn connect(address: &Address, form: &Form) -> Result<Open, StoreError> {
         }
     }
     Ok(Open { connection, flows: Flows::default() })
+}
+
+/// Refuses a file that computes what it gives. Whoever may write to a folder can have put it there for root to open.
+async fn refuse_computed(connection: &mut AnyConnection) -> Result<(), StoreError> {
+    if is_postgres(connection) {
+        return Ok(());
+    }
+    set(connection, SQLITE_DISTRUST).await?;
+    for count in [SQLITE_COMPUTED, SQLITE_COMPUTED_COLUMNS] {
+        let computed: i64 = sqlx::query_scalar(count).fetch_one(&mut *connection).await?;
+        if computed != 0 {
+            return Err(StoreError::Computed(computed));
+        }
+    }
+    Ok(())
 }
 
 /// Says how this connection is to behave.
@@ -145,10 +194,15 @@ pub(super) async fn pool(
     (sqlite, postgres): (&'static [&'static str], &'static [&'static str]),
 ) -> Result<AnyPool, StoreError> {
     let settings = if matches!(address, Address::File(_)) { sqlite } else { postgres };
-    let pool = AnyPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(patience)
-        .after_connect(move |connection, _| Box::pin(set(connection, settings)));
+    let pool = AnyPoolOptions::new().max_connections(connections).acquire_timeout(patience).after_connect(
+        move |connection, _| {
+            Box::pin(async move {
+                // Another file may have taken the place of the one that was looked at.
+                refuse_computed(connection).await.map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
+                set(connection, settings).await
+            })
+        },
+    );
     Ok(pool.connect_with(address.options(mode)?).await?)
 }
 

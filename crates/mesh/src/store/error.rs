@@ -34,4 +34,15 @@ pub enum StoreError {
         "the store has form {0}, which was never released; this longhaul knows {1}: move it away, and a new one is made"
     )]
     Older(i64, i64),
+    /// Written by an older longhaul, or by none, and to be read alone.
+    #[error("the store has form {0}, this longhaul reads {1}: run the coordinator of this longhaul, which changes it")]
+    NotYet(i64, i64),
+    /// No longhaul has made its tables.
+    #[error("the store has no tables yet: run the coordinator, which makes them")]
+    Empty,
+    /// A file of SQLite that computes what it gives.
+    #[error(
+        "the store has {0} views, triggers, virtual tables or computed columns, which longhaul makes none of: move it away"
+    )]
+    Computed(i64),
 }

@@ -9,7 +9,7 @@ use super::figures::Metric;
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
 use super::series;
 use super::summary;
-use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow};
+use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, Wanted};
 
 pub(super) const ROUND_TRIPS: &str = "CREATE TABLE IF NOT EXISTS round_trips (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
      id BLOB NOT NULL, duration_ns BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, min_ns BIGINT, p50_ns BIGINT, \
@@ -93,18 +93,18 @@ pub(super) async fn took_part(
         }
     };
     let mut named = Named::default();
-    let counted =
-        [by_flow!("results WHERE"), by_flow!("round_trips WHERE p50_ns IS NOT NULL AND"), by_flow!("tcp WHERE")];
+    let counted = [
+        by_flow!("results WHERE"),
+        by_flow!("round_trips WHERE p50_ns IS NOT NULL AND"),
+        by_flow!("tcp WHERE"),
+        // Those that did not fail, as `take_diagnosis` writes them: the last key says so. A text that says it, too, ends with a quote.
+        by_flow!("diagnoses WHERE diagnosis LIKE '%,\"failed\":null}' AND"),
+    ];
     for query in counted {
         let rows = sqlx::query(query).bind(from_ns.div_euclid(HOUR_NS)).bind(from_ns).fetch_all(&mut *from).await?;
         for row in rows {
             add(named.of(from, row.try_get(0)?).await?, row.try_get(1)?, row.try_get(2)?);
         }
-    }
-    let diagnoses = diagnoses_since(from, from_ns).await?;
-    for Measurement { test, sender, receiver, at_ns, .. } in diagnoses.into_iter().filter(|one| has_run(&one.measured))
-    {
-        add(&[test, sender, receiver], 1, at_ns);
     }
     Ok(sites)
 }
@@ -130,11 +130,26 @@ pub(super) async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<
     Ok(reading.all)
 }
 
-/// Diagnoses since `from_ns`, in order of time.
-pub(super) async fn diagnoses_since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Measurement>, sqlx::Error> {
-    let mut reading = Reading { from, from_ns, named: Named::default(), all: Vec::new() };
-    reading.read_diagnoses().await?;
-    Ok(reading.all)
+/// What an alarm's diagnosis of a pair was since `from_ns`: the first of them.
+pub(super) async fn diagnosis_of(
+    from: &mut AnyConnection,
+    wanted: &Wanted,
+    from_ns: i64,
+) -> Result<Option<Measurement>, sqlx::Error> {
+    let query = "SELECT hour, diagnoses.flow, after_ns, id, diagnosis FROM flows JOIN diagnoses ON diagnoses.flow = flows.flow \
+         WHERE flows.sender = $1 AND flows.receiver = $2 AND alarm = $3 AND hour >= $4 AND hour * 3600000000000 + after_ns >= $5 \
+         ORDER BY hour, after_ns, id LIMIT 1";
+    let rows = sqlx::query(query)
+        .bind(&wanted.sender)
+        .bind(&wanted.receiver)
+        .bind(&wanted.alarm)
+        .bind(from_ns.div_euclid(HOUR_NS))
+        .bind(from_ns);
+    let Some(row) = rows.fetch_optional(&mut *from).await? else { return Ok(None) };
+    let key = Key::of(&row)?;
+    let [test, sender, receiver] = Named::default().of(from, key.flow).await?.clone();
+    let measured = Measured::Diagnose(diagnosis(&row)?);
+    Ok(Some(Measurement { id: digits(&key.id), test, sender, receiver, at_ns: key.at_ns(), measured }))
 }
 
 /// Measurements that are being read.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
-use super::database::{Database, Form, transact};
+use super::database::{Access, Database, Form, transact};
 use super::error::StoreError;
 use super::summary::DAY_NS;
 use super::{FileKind, Measurement, TestFile, TestResult};
@@ -70,7 +70,7 @@ impl Outbox {
     /// # Errors
     /// As those of [`Self::open`].
     pub fn open_for(path: &Path, files_most: i64) -> Result<Self, StoreError> {
-        let mut database = Database::open(Address::from(path), &FORM)?;
+        let mut database = Database::open(Address::from(path), &FORM, Access::Write)?;
         database.run(async |open| sqlx::query(FILES).execute(&mut open.connection).await.map(drop))?;
         Ok(Self { database, files_most })
     }

@@ -11,6 +11,7 @@ mod options;
 mod pages;
 mod serving;
 mod tls;
+mod unread;
 
 pub use in_process::InProcess;
 pub(crate) use options::PageOptions;

@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use flate2::read::GzDecoder;
 
 use super::api::Refusal;
-use super::{Web, api, metrics};
+use super::{Web, api, metrics, unread};
 
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
@@ -36,6 +36,7 @@ pub(super) fn router(web: Arc<Web>) -> Router {
     let guarded = Router::new()
         .route("/metrics", get(metrics::answer))
         .nest("/api/v1", api::router())
+        .layer(from_fn(unread::counted))
         .layer(from_fn_with_state(Arc::clone(&web), guard));
     Router::new()
         .route("/", get(page))

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 /// Connections at the same time. Where there are more, one of the address that has most of them is closed.
@@ -23,6 +24,8 @@ const CONNECTIONS_MOST: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection is closed after this: also one that reads its answer a byte at a time.
 const CONNECTION_LASTS: Duration = Duration::from_secs(300);
+/// A connection is closed whose reader takes nothing of its answer for this long.
+const STALLED: Duration = Duration::from_secs(20);
 /// The first lines of a question, with all headers.
 const HEADER_BYTES_MOST: usize = 16 << 10;
 const HEADERS_MOST: usize = 64;
@@ -76,11 +79,22 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router)
 
 /// Answers the questions of one connection.
 pub(super) async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    answer_within(stream, router, STALLED).await;
+}
+
+/// The same, for a reader that takes nothing for at most so long.
+pub(super) async fn answer_within(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    stalled: Duration,
+) {
     let mut builder = Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEADER_BYTES_MOST)
         .max_headers(HEADERS_MOST);
-    let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(stalled));
+    let _ = builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router)).await;
 }

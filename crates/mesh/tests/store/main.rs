@@ -38,6 +38,9 @@ macro_rules! on_both {
 
 mod encrypted;
 mod figures;
+mod forms;
+
+use forms::{a_store_of_another_form_is_refused, a_store_that_is_read_is_not_changed};
 
 on_both! {
     a_killed_writer_loses_and_doubles_nothing,
@@ -46,7 +49,9 @@ on_both! {
     sums_are_those_of_the_results,
     what_fails_in_the_middle_leaves_nothing,
     a_diagnosis_is_wanted_until_it_is_there,
+    a_diagnosis_is_found_by_what_was_wanted,
     a_store_of_another_form_is_refused,
+    a_store_that_is_read_is_not_changed,
 }
 
 /// Where a test has its stores.
@@ -429,25 +434,25 @@ fn a_diagnosis_is_wanted_until_it_is_there(place: &Place) {
     assert_eq!(archive.wanted("geneva", BEGIN_NS).unwrap(), [], "it is diagnosed");
 }
 
-fn a_store_of_another_form_is_refused(place: &Place) {
-    drop(place.open());
-    drop(place.open());
-    place.set_form(9);
-    let error = Archive::open(place.address()).unwrap_err().to_string();
-    assert_eq!(error, "the store has form 9, this longhaul knows 3: use the newer longhaul");
-    place.set_form(1);
-    let error = Archive::open(place.address()).unwrap_err().to_string();
-    assert!(error.contains("move it away"), "{error}");
-}
-
-#[test]
-fn a_newer_outbox_is_refused() {
-    let folder = Folder::new("newer");
-    let path = folder.0.join("outbox");
-    drop(Outbox::open(&path).unwrap());
-    change(&path, "PRAGMA user_version = 9");
-    let error = Outbox::open(&path).unwrap_err().to_string();
-    assert_eq!(error, "the store has form 9, this longhaul knows 1: use the newer longhaul");
+fn a_diagnosis_is_found_by_what_was_wanted(place: &Place) {
+    let mut archive = place.open();
+    archive.take_measurements(&measurements()).unwrap();
+    let one = measurements().into_iter().find(|one| matches!(one.measured, Measured::Diagnose(_))).unwrap();
+    let Measured::Diagnose(diagnosis) = &one.measured else { unreachable!() };
+    let wanted = Wanted {
+        alarm: diagnosis.alarm.clone(),
+        test: one.test.clone(),
+        sender: one.sender.clone(),
+        receiver: one.receiver.clone(),
+    };
+    assert_eq!(archive.diagnosis_of(&wanted, one.at_ns).unwrap(), Some(one.clone()));
+    assert_eq!(archive.diagnosis_of(&wanted, one.at_ns + 1).unwrap(), None, "it began before");
+    for other in [
+        Wanted { alarm: "another".into(), ..wanted.clone() },
+        Wanted { sender: one.receiver.clone(), receiver: one.sender.clone(), ..wanted.clone() },
+    ] {
+        assert_eq!(archive.diagnosis_of(&other, 0).unwrap(), None, "{other:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, SerializedFileReader};
 
-use crate::parquet_limits::{Refused, check, check_footer, check_places, check_rows, guarded};
+use crate::parquet_limits::{GroupBytes, Refused, check, check_footer, check_places, check_rows, guarded};
 
 /// An open file. What reads its columns runs in [`guarded`].
 pub struct ParquetFile<R: ChunkReader + 'static> {
@@ -18,6 +18,7 @@ pub struct ParquetFile<R: ChunkReader + 'static> {
     file: SerializedFileReader<Shared<R>>,
     /// Bytes that groups may yet unpack to.
     may_unpack: Cell<u64>,
+    held: Cell<u64>,
 }
 
 impl<R: ChunkReader + 'static> std::fmt::Debug for ParquetFile<R> {
@@ -65,13 +66,18 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         let groups = file.metadata().row_groups();
         check_places(&input, groups)?;
         check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
-        Ok(Self { input, file, may_unpack: Cell::new(u64::MAX) })
+        Ok(Self { input, file, may_unpack: Cell::new(u64::MAX), held: Cell::new(0) })
     }
 
     /// Refuses groups once all that were asked for unpack to more than `bytes`: what bounds the time that they take.
     #[must_use]
     pub fn unpacking_at_most(self, bytes: u64) -> Self {
         Self { may_unpack: Cell::new(bytes), ..self }
+    }
+
+    /// Memory that reading the last group takes, bytes.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.get()
     }
 
     /// What it says of itself.
@@ -92,7 +98,8 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
             return Ok(None);
         }
         let group = self.file.get_row_group(number)?;
-        let unpacked = check(&self.input, group.metadata(), wanted)?;
+        let GroupBytes { unpacked, held } = check(&self.input, group.metadata(), wanted)?;
+        self.held.set(held);
         let left = self.may_unpack.get().checked_sub(unpacked).ok_or(Refused::Unpacked(unpacked))?;
         self.may_unpack.set(left);
         Ok(Some(group))

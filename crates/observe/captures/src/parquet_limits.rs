@@ -225,7 +225,16 @@ pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData])
     if inside && sizes.fold(0, u64::saturating_add) <= file.len() { Ok(()) } else { Err(Refused::Damaged) }
 }
 
-/// Whether the columns of a row group that `wanted` says can be read in bounded memory. Returns the bytes that their pages unpack to.
+/// What it takes to read a row group, bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupBytes {
+    /// What all its pages unpack to, one after the other.
+    pub(crate) unpacked: u64,
+    /// What is held at once.
+    pub(crate) held: u64,
+}
+
+/// Whether the columns of a row group that `wanted` says can be read in bounded memory.
 ///
 /// # Errors
 /// Where not.
@@ -233,8 +242,8 @@ pub(crate) fn check(
     file: &impl ChunkReader,
     group: &RowGroupMetaData,
     wanted: impl Fn(usize) -> bool,
-) -> Result<u64, Refused> {
-    let (mut group_bytes, mut unpacked) = (0, 0_u64);
+) -> Result<GroupBytes, Refused> {
+    let (mut held, mut unpacked) = (0, 0_u64);
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
         let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(Refused::Damaged)?;
@@ -258,9 +267,9 @@ pub(crate) fn check(
             }
             at += header_bytes + page.packed;
         }
-        group_bytes += longest_page + dictionary;
+        held += longest_page + dictionary;
     }
-    if group_bytes > GROUP_BYTES_MOST { Err(Refused::LongPage(group_bytes)) } else { Ok(unpacked) }
+    if held > GROUP_BYTES_MOST { Err(Refused::LongPage(held)) } else { Ok(GroupBytes { unpacked, held }) }
 }
 
 /// What a page header says.

@@ -142,7 +142,11 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
 
     /// A channel without authentication or encryption, for `--no-auth`.
     pub fn plain(side: Role) -> Self {
-        Self::new(side, PLAIN, Stage::Preamble(None))
+        let mut channel = Self::new(side, PLAIN, Stage::Preamble(None));
+        if side == Role::Server {
+            channel.deframer = Deframer::of_stranger();
+        }
+        channel
     }
 
     /// A client that has a key of its own and talks to the holder of `theirs` alone. `random` as for [`keyed`](Self::keyed).

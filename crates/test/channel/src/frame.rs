@@ -19,6 +19,8 @@ use serde::de::DeserializeOwned;
 pub const PROTOCOL: &str = "longhaul/1";
 /// Longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Longest first message of an end that has proven nothing: it says who it is and what it wants. A capture names all its interfaces.
+pub(crate) const FIRST_MESSAGE_BYTES: usize = 256 << 10;
 /// A message from this length on is long.
 const LONG_BYTES: usize = 16 << 10;
 /// Longest text of a peer that is shown to people, characters.
@@ -27,9 +29,9 @@ const MAX_SHOWN: usize = 300;
 /// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The length is zero or above [`MAX_MESSAGE_BYTES`].
-    #[error("a message has {0} bytes; 1 to {MAX_MESSAGE_BYTES} are allowed")]
-    Length(u32),
+    /// The length is zero or above what is allowed: [`MAX_MESSAGE_BYTES`], and less at first.
+    #[error("a message has {0} bytes; 1 to {1} are allowed")]
+    Length(u32, usize),
     /// Not JSON, or not a message of this protocol.
     #[error("not a message of {PROTOCOL}: {0}")]
     Json(String),
@@ -44,7 +46,7 @@ pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
     serde_json::to_writer(&mut frame, message).map_err(|error| FrameError::Json(error.to_string()))?;
     let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
     if length as usize > MAX_MESSAGE_BYTES {
-        return Err(FrameError::Length(length));
+        return Err(FrameError::Length(length, MAX_MESSAGE_BYTES));
     }
     frame[..4].copy_from_slice(&length.to_be_bytes());
     Ok(frame)
@@ -54,12 +56,21 @@ pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
 #[derive(Debug, Clone)]
 pub struct Deframer<M> {
     buffer: Vec<u8>,
+    /// Longest next message.
+    most: usize,
     messages: PhantomData<M>,
 }
 
 impl<M> Default for Deframer<M> {
     fn default() -> Self {
-        Self { buffer: Vec::new(), messages: PhantomData }
+        Self { buffer: Vec::new(), most: MAX_MESSAGE_BYTES, messages: PhantomData }
+    }
+}
+
+impl<M> Deframer<M> {
+    /// For an end that has proven nothing: its first message is short.
+    pub(crate) fn of_stranger() -> Self {
+        Self { most: FIRST_MESSAGE_BYTES, ..Self::default() }
     }
 }
 
@@ -72,20 +83,21 @@ impl<M: DeserializeOwned> Deframer<M> {
         while !bytes.is_empty() {
             let wanted = match self.buffer.first_chunk::<4>() {
                 None => 4,
-                Some(length) => 4 + checked_length(*length)?,
+                Some(length) => 4 + checked_length(*length, self.most)?,
             };
             let (taken, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
             self.buffer.extend_from_slice(taken);
             bytes = rest;
             if self.buffer.len() == wanted {
                 if wanted == 4 {
-                    checked_length([self.buffer[0], self.buffer[1], self.buffer[2], self.buffer[3]])?;
+                    checked_length([self.buffer[0], self.buffer[1], self.buffer[2], self.buffer[3]], self.most)?;
                     continue;
                 }
                 let message = parse(&self.buffer[4..]);
                 let message = message.map_err(|error| FrameError::Json(shown(&error.to_string())))?;
                 messages.extend([message]);
                 self.buffer.clear();
+                self.most = MAX_MESSAGE_BYTES;
             }
         }
         Ok(())
@@ -100,15 +112,30 @@ fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
     serde_json::from_slice(text)
 }
 
-fn checked_length(length: [u8; 4]) -> Result<usize, FrameError> {
+fn checked_length(length: [u8; 4], most: usize) -> Result<usize, FrameError> {
     let length = u32::from_be_bytes(length);
-    match length as usize {
-        1..=MAX_MESSAGE_BYTES => Ok(length as usize),
-        _ => Err(FrameError::Length(length)),
-    }
+    if (1..=most).contains(&(length as usize)) { Ok(length as usize) } else { Err(FrameError::Length(length, most)) }
 }
 
 /// `text` of a peer, safe to show: one line of limited length without what a terminal obeys.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).take(MAX_SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_message_of_a_stranger_is_short() {
+        let long = |bytes: usize| to_frame(&"a".repeat(bytes - 2)).unwrap();
+        let mut messages: Vec<String> = Vec::new();
+        let mut deframer = Deframer::of_stranger();
+        assert_eq!(deframer.push(&long(FIRST_MESSAGE_BYTES), &mut messages), Ok(()));
+        assert_eq!(deframer.push(&long(MAX_MESSAGE_BYTES), &mut messages), Ok(()));
+        assert_eq!(messages.len(), 2);
+        // Nothing of it is kept: the length alone says so.
+        let refused = Deframer::of_stranger().push(&long(FIRST_MESSAGE_BYTES + 1)[..4], &mut messages).unwrap_err();
+        assert_eq!(refused.to_string(), "a message has 262145 bytes; 1 to 262144 are allowed");
+    }
 }

@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn lengths_and_lists_are_bounded() {
         let push = |bytes: &[u8]| Deframer::<Message>::default().push(bytes, &mut Vec::new());
-        assert_eq!(push(b"GET / HTTP/1.1\r\n"), Err(FrameError::Length(0x4745_5420)));
-        assert_eq!(push(&[0; 4]), Err(FrameError::Length(0)));
+        assert_eq!(push(b"GET / HTTP/1.1\r\n"), Err(FrameError::Length(0x4745_5420, MAX_MESSAGE_BYTES)));
+        assert_eq!(push(&[0; 4]), Err(FrameError::Length(0, MAX_MESSAGE_BYTES)));
         assert!(matches!(push(b"\0\0\0\x02{}"), Err(FrameError::Json(_))));
         let long = Message::Report { text: "x".repeat(MAX_MESSAGE_BYTES), last: true };
-        assert!(matches!(to_frame(&long), Err(FrameError::Length(_))));
+        assert!(matches!(to_frame(&long), Err(FrameError::Length(..))));
         let many = to_frame(&Message::Finished { streams: vec![StreamSent::default(); 65] }).unwrap();
         assert!(push(&many).unwrap_err().to_string().contains("a list of at most 64 elements"));
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::handshake::SynReceived;
 use super::loss::TcpDrop;
@@ -10,7 +10,7 @@ use super::receiving::ReceiverSummary;
 use super::summary::{CountedRetransmits, FlowSummary};
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list, bounded_name};
+use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list, bounded_name, cut_words};
 
 /// Most connections of an end: every stream in both directions.
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
@@ -20,6 +20,8 @@ const MOST_DROPS: usize = 4096;
 pub const MOST_TRANSFERS: usize = 1024;
 /// Longest name of a congestion control; the kernel's have 15 bytes.
 const MOST_NAME: usize = 64;
+/// Bytes of why a flow ended early that are kept.
+const MOST_FAILURE: usize = 1024;
 /// Most changes of the congestion control.
 const MOST_CHANGES: usize = 256;
 
@@ -94,9 +96,15 @@ pub struct TcpStreamReport {
     /// The receive buffer.
     pub receive_buffer: Option<SocketBuffer>,
     /// Why it ended early; `null` if it did not.
+    #[serde(default, deserialize_with = "failure")]
     pub failure: Option<String>,
     /// The samples, if they are kept: a [`Series`](super::Series) as text.
     pub samples: Option<String>,
+}
+
+fn failure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let words = Option::<String>::deserialize(deserializer)?;
+    Ok(words.map(|words| cut_words(words, MOST_FAILURE)))
 }
 
 /// A congestion control, and since when it was used.

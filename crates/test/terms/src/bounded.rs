@@ -1,4 +1,4 @@
-//! Lists that the other end sent, read in bounded memory.
+//! Lists and words that the other end sent, read in bounded memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -49,4 +49,48 @@ pub fn bounded_name<'de, D: Deserializer<'de>, const MOST: usize>(deserializer: 
         return Err(D::Error::invalid_length(name.len(), &format!("a name of at most {MOST} bytes").as_str()));
     }
     Ok(name)
+}
+
+/// The first `most` bytes of a sentence that the other end sent, in whole characters: nobody reads on.
+pub fn cut_words(mut words: String, most: usize) -> String {
+    if words.len() > most {
+        let end = (0..=most).rev().find(|end| words.is_char_boundary(*end));
+        words.truncate(end.unwrap_or(0));
+        words.shrink_to_fit();
+        words.push('…');
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::{bounded_list, bounded_name, cut_words};
+
+    #[test]
+    fn lists_and_names_of_the_other_end_have_a_length() {
+        #[derive(Debug, Deserialize)]
+        struct Report {
+            #[serde(deserialize_with = "bounded_list::<_, _, 3>")]
+            list: Vec<u8>,
+            #[serde(deserialize_with = "bounded_name::<_, 4>")]
+            name: String,
+        }
+        let read = |list: &str, name: &str| {
+            serde_json::from_str::<Report>(&format!(r#"{{"list":{list},"name":"{name}"}}"#))
+                .map_err(|why| why.to_string())
+        };
+        let report = read("[1,2,3]", "eth0").unwrap();
+        assert_eq!((report.list.len(), report.name.as_str()), (3, "eth0"));
+        assert!(read("[1,2,3,4]", "eth0").unwrap_err().contains("at most 3 elements"));
+        assert!(read("[]", "eth00").unwrap_err().contains("at most 4 bytes"));
+    }
+
+    #[test]
+    fn words_are_cut_between_characters() {
+        assert_eq!(cut_words("reset by peer".into(), 13), "reset by peer");
+        assert_eq!(cut_words("reset by peer".into(), 5), "reset…");
+        assert_eq!(cut_words("ééé".into(), 3), "é…");
+    }
 }

@@ -109,7 +109,7 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
         }
         _ => ReceiveSettingsError::Refused { interface: interface.into(), setting, source },
     };
-    let claim = Claim::take(&format!("receive/{interface}")).map_err(|error| match error.kind() {
+    let claim = Claim::of_receiving(interface).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => ReceiveSettingsError::Busy { interface: interface.into() },
         _ => refused("settings".into(), error),
     })?;

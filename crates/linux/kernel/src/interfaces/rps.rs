@@ -73,7 +73,7 @@ impl Rps {
         let sysfs = Sysfs::writable(&links).map_err(other)?;
         // Each that is steered is claimed: two interfaces can have a lower one in common.
         let claim = |steered: &str| {
-            Claim::take(&format!("rps/{steered}")).map_err(|error| match error.kind() {
+            Claim::of_rps(steered).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => RpsError::Busy { interface: steered.into() },
                 _ => other(error.to_string()),
             })

@@ -2,19 +2,24 @@
 //!
 //! Whatever happens to the process that changes them, all is as before in the end: a process of its own knows beforehand what is to be undone,
 //! waits for the first one's end, by `SIGKILL` too, and undoes it. Only who kills that one as well (a whole control group) leaves the
-//! change.
+//! change. What somebody else has set in a file meanwhile stays; a driver is told what it was told before.
 //!
 //! Source: fork(2), signal-safety(7).
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::fs::{self, File};
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::link_ioctl::{Question, ask, name};
@@ -26,7 +31,7 @@ pub struct Setting(What);
 
 #[derive(Debug)]
 enum What {
-    File { file: File, path: PathBuf, before: Vec<u8>, wanted: String },
+    File { file: File, path: PathBuf, before: Vec<u8>, wanted: String, set: Shared },
     Driver { link: String, index: u32, request: libc::Ioctl, before: Question, wanted: Vec<u32> },
     Group { folder: PathBuf, folder_c: CString, processes_c: CString, leave_to: File },
 }
@@ -37,8 +42,10 @@ impl Setting {
     /// # Errors
     /// As open(2) has them: it cannot be written.
     pub fn open(path: PathBuf, before: impl Into<Vec<u8>>, wanted: impl Into<String>) -> io::Result<Self> {
-        let file = File::options().write(true).open(&path)?;
-        Ok(Self(What::File { file, path, before: before.into(), wanted: wanted.into() }))
+        let open = |read| File::options().read(read).write(true).open(&path);
+        // Some can be written alone: what they hold in the end is not known.
+        let file = open(true).or_else(|_| open(false))?;
+        Ok(Self(What::File { file, path, before: before.into(), wanted: wanted.into(), set: Shared::new()? }))
     }
 
     /// What the driver of `link` is told by `request`: `before` as it is now, and `wanted` for a while. Whatever the interface is called in the
@@ -74,8 +81,10 @@ impl Setting {
 
     fn change(&mut self) -> Result<(), (PathBuf, io::Error)> {
         match &mut self.0 {
-            What::File { file, path, wanted, .. } => {
-                file.write_all(wanted.as_bytes()).map_err(|error| (path.clone(), error))
+            What::File { file, path, wanted, set, .. } => {
+                file.write_all(wanted.as_bytes()).map_err(|error| (path.clone(), error))?;
+                set.fill(|text| file.read_at(text, 0).unwrap_or(0));
+                Ok(())
             }
             What::Driver { link, request, wanted, .. } => {
                 ask(link, *request, wanted).map_err(|error| (PathBuf::from(link.as_str()), error))
@@ -90,7 +99,9 @@ impl Setting {
     /// How it is undone, and the descriptor that this takes.
     fn undo(&mut self) -> (RawFd, Undo<'_>) {
         match &mut self.0 {
-            What::File { file, before, .. } => (file.as_raw_fd(), Undo::Write(before)),
+            What::File { file, before, set, .. } => {
+                (file.as_raw_fd(), Undo::Write { before, set, is_ours: Cell::new(true) })
+            }
             What::Driver { index, before, .. } => {
                 let index = *index;
                 let (socket, request, message) = before.parts();
@@ -109,12 +120,64 @@ pub(crate) const PROCESSES: &str = "cgroup.procs";
 /// What the guard does in the end, with a descriptor.
 #[derive(Debug)]
 enum Undo<'a> {
-    /// Writes this to the file.
-    Write(&'a [u8]),
+    /// Writes `before` to the file, unless it holds another text than it had when it was `set`: that is somebody else's.
+    Write { before: &'a [u8], set: &'a Shared, is_ours: Cell<bool> },
     /// Tells the driver of the interface `index` by the socket.
     Tell { index: u32, request: libc::Ioctl, message: *mut libc::ifreq },
     /// Moves the processes to the group whose list the descriptor is, and removes the folder.
     Leave { folder: &'a CStr, processes: &'a CStr },
+}
+
+/// A text that a process and its guard both see: what the kernel shows of a setting once it was set, which need not be what was written.
+#[derive(Debug)]
+struct Shared(NonNull<SharedText>);
+
+#[derive(Debug)]
+struct SharedText {
+    /// 0: it was not set, or cannot be read.
+    length: AtomicUsize,
+    text: [u8; TEXT_MOST],
+}
+
+/// Texts of settings are shorter.
+const TEXT_MOST: usize = 2048;
+
+// SAFETY: the memory belongs to this alone, and goes with it.
+unsafe impl Send for Shared {}
+// SAFETY: what changes it takes it exclusively.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses a place that nothing else uses. All zeros are a text of no length.
+        let place = unsafe { mmap_anonymous(std::ptr::null_mut(), size_of::<SharedText>(), protection, flags)? };
+        NonNull::new(place.cast()).map(Self).ok_or_else(|| io::Error::other("mmap"))
+    }
+
+    /// Has `read` fill it, which returns the length.
+    fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
+        // SAFETY: the memory is there as long as this is, and nobody else writes to it. The guard reads it when this process has let go or ended.
+        let shared = unsafe { self.0.as_mut() };
+        shared.length.store(0, Ordering::Release);
+        let length = read(&mut shared.text);
+        shared.length.store(length, Ordering::Release);
+    }
+
+    /// Whether `text` is it, or it is not known. It takes neither memory nor a lock.
+    fn is(&self, text: &[u8]) -> bool {
+        // SAFETY: as in `fill`.
+        let shared = unsafe { self.0.as_ref() };
+        let length = shared.length.load(Ordering::Acquire);
+        length == 0 || shared.text.get(..length) == Some(text)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so, and nobody uses it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<SharedText>()) };
+    }
 }
 
 /// The right to change what goes by a name: one process of a network namespace has it at a time.
@@ -122,11 +185,33 @@ enum Undo<'a> {
 pub struct Claim(UnixListener);
 
 impl Claim {
-    /// Claims `name`.
+    /// The right to change the kernel parameter `key`.
     ///
     /// # Errors
     /// `AddrInUse` where somebody has it.
-    pub fn take(name: &str) -> io::Result<Self> {
+    pub fn of_sysctl(key: &str) -> io::Result<Self> {
+        Self::take(&format!("sysctl/{key}"))
+    }
+
+    /// The right to change how `interface` receives: features, rings, NAPI.
+    ///
+    /// # Errors
+    /// As [`Self::of_sysctl`].
+    pub fn of_receiving(interface: &str) -> io::Result<Self> {
+        Self::take(&format!("receive/{interface}"))
+    }
+
+    /// The right to steer the packets of `interface`.
+    pub(crate) fn of_rps(interface: &str) -> io::Result<Self> {
+        Self::take(&format!("rps/{interface}"))
+    }
+
+    /// The right to change the time stamps of `interface`.
+    pub(crate) fn of_stamps(interface: &str) -> io::Result<Self> {
+        Self::take(&format!("nic-stamps/{interface}"))
+    }
+
+    fn take(name: &str) -> io::Result<Self> {
         listen_abstract(&format!("longhaul/{name}")).map(Self)
     }
 }
@@ -239,9 +324,21 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
                 break;
             }
         }
+        // Before the first is undone: a driver that is told something may set others of them anew.
+        for (fd, undo) in restore {
+            if let Undo::Write { set, is_ours, .. } = undo {
+                let mut now = [0_u8; TEXT_MOST];
+                let count = libc::pread(*fd, now.as_mut_ptr().cast(), now.len(), 0);
+                is_ours.set(count < 0 || set.is(&now[..count.max(0) as usize]));
+            }
+        }
         for (fd, undo) in restore {
             match undo {
-                Undo::Write(before) => _ = libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0),
+                Undo::Write { before, is_ours, .. } => {
+                    if is_ours.get() {
+                        libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0);
+                    }
+                }
                 Undo::Tell { index, request, message } => {
                     // One that is gone has no setting, and another one may have its name.
                     if name(*fd, *index, *message) {
@@ -339,5 +436,30 @@ mod tests {
             assert_eq!((tso("w0"), tso("v0")), (1, 0));
         };
         namespace.enter(check).unwrap();
+    }
+
+    #[test]
+    fn what_somebody_else_set_meanwhile_stays() {
+        let path = std::env::temp_dir().join(format!("longhaul-guard-{}", std::process::id()));
+        let read = || fs::read_to_string(&path).unwrap();
+        let change = || {
+            fs::write(&path, "1").unwrap();
+            let changed = Changed::apply(vec![Setting::open(path.clone(), "1", "2").unwrap()], Vec::new()).unwrap();
+            assert_eq!(read(), "2");
+            changed
+        };
+        drop(change());
+        assert_eq!(read(), "1");
+        let changed = change();
+        fs::write(&path, "3").unwrap();
+        drop(changed);
+        assert_eq!(read(), "3");
+        // Also where the guard was killed, and another one does its work.
+        let changed = change();
+        rustix::process::kill_process(changed.guard.as_ref().unwrap().pid, rustix::process::Signal::KILL).unwrap();
+        fs::write(&path, "3").unwrap();
+        drop(changed);
+        assert_eq!(read(), "3");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -139,3 +139,46 @@ fn line(peer: SocketAddr, logged: &Logged) -> String {
         logged.folder.display(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_captures::ledger::{Gap, Ledger, Place};
+    use longhaul_captures::spool::{Mark, Meta};
+    use longhaul_units::Nanos;
+
+    use super::*;
+
+    fn ended(gaps: usize, marks: usize) -> Logged {
+        let gap = Gap { place: Place::KernelRing, interface: None, from_ns: 1, to_ns: 2, packets: 1 };
+        Logged {
+            meta: Meta::default(),
+            end: LoggedEnd::Finished,
+            duration: Nanos::ZERO,
+            ledger: Ledger { gaps: vec![gap; gaps], ..Ledger::default() },
+            counts: Default::default(),
+            refused_datagrams: 0,
+            socket_dropped_datagrams: 0,
+            files: Vec::new(),
+            folder: "capture".into(),
+            files_removed: 0,
+            written_bytes: 0,
+            marks: vec![Mark { number: 1, at_ns: 1 }; marks],
+            disk_error: None,
+        }
+    }
+
+    /// A capture says by itself how many gaps and marks it has.
+    #[test]
+    fn moments_of_all_captures_together_have_a_bound() {
+        let mut account = Account::default();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        for (gaps, marks) in [(MOMENTS_MOST / 2, 10), (MOMENTS_MOST / 2 - 20, 30), (5, 5)] {
+            account.enter(peer, Ok(ended(gaps, marks)));
+        }
+        let kept: usize = account.captures.iter().map(|(_, one)| one.ledger.gaps.len() + one.marks.len()).sum();
+        assert_eq!((kept, account.captures.len()), (MOMENTS_MOST, 3));
+        let raised = account.caveats();
+        let told = raised.iter().find(|caveat| caveat.is(caveats::MOMENTS_LEFT_OUT)).unwrap();
+        assert!(told.message.starts_with("30 gaps and marks"), "{}", told.message);
+    }
+}

@@ -122,6 +122,11 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         self.file.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }
 
+    /// Memory that reading its current packets takes, bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.file.held_bytes()
+    }
+
     /// Whether it keeps captured snippets.
     pub fn has_snippets(&self) -> bool {
         self.places[At::Snippet as usize].is_some()

@@ -135,6 +135,8 @@ pub(super) struct Capture {
     pub(super) first_interface: u16,
     /// Another logging host's part of an earlier capture, with the same interfaces.
     pub(super) is_further_part: bool,
+    /// [`Self::held_bytes`] as it was last looked at.
+    pub(super) counted_bytes: u64,
 }
 
 enum Source {
@@ -153,8 +155,29 @@ enum Source {
         reader: Box<HeaderLogReader<File>>,
         rows: Rows,
         at: usize,
-        file: Counted,
+        progress: LogProgress,
     },
+    /// A header log whose first packet was read, and whose turn has not come: it takes neither memory nor a descriptor.
+    ClosedLog {
+        first_ns: i64,
+        with_snippets: bool,
+        progress: LogProgress,
+    },
+    /// A header log that was read to its end.
+    EndedLog,
+}
+
+/// Parquet is not read from beginning to end: the rows show the progress.
+struct LogProgress {
+    bytes: u64,
+    /// Of all files.
+    read_bytes: Arc<AtomicU64>,
+}
+
+impl LogProgress {
+    fn of(&self, rows: usize, all: u64) -> u64 {
+        (self.bytes as f64 * rows as f64 / all.max(1) as f64) as u64
+    }
 }
 
 impl Capture {
@@ -181,12 +204,7 @@ impl Capture {
                 return Err(OpenError::new(path, Reason::HeaderLogFromPipe));
             }
             let file = files.remove(0);
-            let mut reader = File::open(path)
-                .map_err(failed)
-                .and_then(|file| HeaderLogReader::new(file).map_err(|error| OpenError::new(path, error)))?;
-            if !with_snippets {
-                reader = reader.without_snippets().without_ethernet();
-            }
+            let reader = open_log(path, with_snippets)?;
             let about = reader.about().unwrap_or_default();
             gaps.clone_from(&about.ledger.gaps);
             account = CaptureAccount {
@@ -197,7 +215,9 @@ impl Capture {
                 late_packets: 0,
                 missing_parts: 0,
             };
-            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, file }
+            let bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
+            let progress = LogProgress { bytes, read_bytes: file.read_bytes };
+            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, progress }
         } else {
             let file = files.remove(0);
             let packed_bytes = Arc::clone(&file.own_bytes);
@@ -217,10 +237,64 @@ impl Capture {
                 CaptureReader::new(stream).map_err(|error| OpenError::new(path, Reason::NotACapture(error)))?;
             Source::Capture { reader: Box::new(reader), snippet: Vec::new(), current: None, read: 0 }
         };
-        let mut capture =
-            Self { path: path.to_owned(), gaps, source, account, first_interface: 0, is_further_part: false };
+        let mut capture = Self {
+            path: path.to_owned(),
+            gaps,
+            source,
+            account,
+            first_interface: 0,
+            is_further_part: false,
+            counted_bytes: 0,
+        };
         capture.fill()?;
         Ok(capture)
+    }
+
+    /// Lets go of what reading takes until [`Self::wake`], where the file can be opened again.
+    pub(super) fn close(&mut self, with_snippets: bool) {
+        let Some(first_ns) = self.next_at_ns() else { return };
+        self.source = match std::mem::replace(&mut self.source, Source::EndedLog) {
+            Source::HeaderLog { reader, rows, at: 0, progress } => {
+                // They are read once more.
+                let read = progress.of(rows.0.len(), reader.packets());
+                progress.read_bytes.fetch_sub(read, Ordering::Relaxed);
+                Source::ClosedLog { first_ns, with_snippets, progress }
+            }
+            other => other,
+        };
+    }
+
+    /// Opens it again, if it was closed.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and where it does not begin as it did.
+    pub(super) fn wake(&mut self) -> Result<(), OpenError> {
+        let Source::ClosedLog { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
+        let reader = Box::new(open_log(&self.path, with_snippets)?);
+        if let Source::ClosedLog { progress, .. } = std::mem::replace(&mut self.source, Source::EndedLog) {
+            self.source = Source::HeaderLog { reader, rows: Rows::default(), at: 0, progress };
+        }
+        self.fill()?;
+        if self.next_at_ns() == Some(first_ns) {
+            return Ok(());
+        }
+        Err(OpenError::new(&self.path, io::Error::other("it was changed while it was read")))
+    }
+
+    /// Memory that reading its current packets takes, as far as the file decides on it, bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        match &self.source {
+            Source::HeaderLog { reader, .. } => reader.held_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// When its current packet was captured, in nanoseconds since 1970; `None` after the last.
+    pub(super) fn next_at_ns(&self) -> Option<i64> {
+        match &self.source {
+            Source::ClosedLog { first_ns, .. } => Some(*first_ns),
+            _ => self.current().map(|item| item.at_ns()),
+        }
     }
 
     /// Hands the current packet and all that follow to `take`, without copying their snippets.
@@ -228,6 +302,7 @@ impl Capture {
         &mut self,
         take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.wake()?;
         while let Some(item) = self.current() {
             take(item)?;
             match &mut self.source {
@@ -246,7 +321,7 @@ impl Capture {
                         take(Item::Record(record))?;
                     }
                 }
-                Source::HeaderLog { .. } => self.advance()?,
+                Source::HeaderLog { .. } | Source::ClosedLog { .. } | Source::EndedLog => self.advance()?,
             }
         }
         Ok(())
@@ -292,12 +367,12 @@ impl Capture {
                     account.ledger.dropped_packets.insert(Place::KernelRing, packets);
                 }
             }
-            Source::HeaderLog { .. } => {}
+            Source::HeaderLog { .. } | Source::ClosedLog { .. } | Source::EndedLog => {}
         }
         account
     }
 
-    /// The current packet; `None` after the last.
+    /// The current packet; `None` after the last, and of a capture that is closed.
     pub(super) fn current(&self) -> Option<Item<'_>> {
         match &self.source {
             Source::Spool { buffer, .. } => buffer.current().map(Item::Record),
@@ -322,6 +397,7 @@ impl Capture {
                     snippet: snippet.data(),
                 }))
             }
+            Source::ClosedLog { .. } | Source::EndedLog => None,
         }
     }
 
@@ -341,6 +417,7 @@ impl Capture {
                     return Ok(());
                 }
             }
+            Source::ClosedLog { .. } | Source::EndedLog => {}
         }
         self.fill()
     }
@@ -361,7 +438,7 @@ impl Capture {
                 }
                 Ok(())
             }
-            Source::HeaderLog { reader, rows, at, file } => {
+            Source::HeaderLog { reader, rows, at, progress } => {
                 *at = 0;
                 let filled = if reader.has_snippets() {
                     reader.next_batch_with_snippets(&mut rows.0, &mut rows.1)
@@ -369,14 +446,22 @@ impl Capture {
                     reader.next_batch(&mut rows.0)
                 };
                 filled.map_err(|error| OpenError::new(path, error))?;
-                // Parquet is not read from beginning to end: the rows show the progress.
-                let len = file.file.metadata().map_or(0, |metadata| metadata.len());
-                let share = rows.0.len() as f64 / reader.packets().max(1) as f64;
-                file.read_bytes.fetch_add((len as f64 * share) as u64, Ordering::Relaxed);
+                let read = progress.of(rows.0.len(), reader.packets());
+                progress.read_bytes.fetch_add(read, Ordering::Relaxed);
+                if rows.0.is_empty() {
+                    self.source = Source::EndedLog;
+                }
                 Ok(())
             }
+            Source::ClosedLog { .. } | Source::EndedLog => Ok(()),
         }
     }
+}
+
+fn open_log(path: &Path, with_snippets: bool) -> Result<HeaderLogReader<File>, OpenError> {
+    let file = File::open(path).map_err(|error| OpenError::new(path, error))?;
+    let reader = HeaderLogReader::new(file).map_err(|error| OpenError::new(path, error))?;
+    Ok(if with_snippets { reader } else { reader.without_snippets().without_ethernet() })
 }
 
 /// Reads blocks until packets are settled.
@@ -448,5 +533,25 @@ mod tests {
         };
         assert_eq!(unpacked(1_000_000), Err(io::ErrorKind::FileTooLarge));
         assert_eq!(unpacked(6_000_000), Ok(()), "it may be that long");
+    }
+
+    /// A frame says how much memory reading it takes.
+    #[test]
+    fn a_zstd_window_beyond_8_mib_is_refused() {
+        let path = std::env::temp_dir().join(format!("longhaul-window-{}.pcap.zst", std::process::id()));
+        let open = |window: u32| {
+            let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            packed.window_log(window).unwrap();
+            let header = [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]];
+            io::Write::write_all(&mut packed, &header.concat()).unwrap();
+            // Longer than the encoder looks ahead: it does not know the length and shrink the window to it.
+            io::Write::write_all(&mut packed, &vec![0; 16 << 20]).unwrap();
+            fs::write(&path, packed.finish().unwrap()).unwrap();
+            Capture::open(&path, false, &mut ReadProgress::default()).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(open(WINDOW_LOG_MAX), Ok(()));
+        let refused = open(WINDOW_LOG_MAX + 4).unwrap_err();
+        assert!(refused.contains("larger than 8 MiB") && refused.contains("unpack it first"), "{refused}");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -20,6 +20,9 @@ use found::captures_at;
 pub use file::ReadProgress;
 pub use found::is_pipe;
 
+/// Memory for header logs that are read at the same time, bytes. Ours take 10 to 40 MiB each.
+const HELD_BYTES_MOST: u64 = 1 << 30;
+
 /// A capture cannot be opened, or not be read to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}", path = .path.display())]
@@ -57,6 +60,11 @@ pub enum Reason {
     /// The header log comes through a pipe.
     #[error("a header log is read from its end, which a pipe does not allow")]
     HeaderLogFromPipe,
+    /// Header logs that overlap in time take too much memory together.
+    #[error(
+        "it overlaps in time with so many others that they take more than 1 GiB together: give fewer at once, or `longhaul convert` some into one"
+    )]
+    TooMuchAtOnce,
     /// The folder holds neither a spool nor capture files.
     #[error("there is no capture in this folder")]
     NoCaptureInFolder,
@@ -110,6 +118,7 @@ pub struct CaptureAccount {
 pub struct Captures {
     captures: Vec<Capture>,
     progress: ReadProgress,
+    held_bytes_most: u64,
 }
 
 impl Captures {
@@ -134,10 +143,14 @@ impl Captures {
                         first = first.saturating_add(opened.interfaces().len().max(1) as u16);
                     }
                 }
+                if !captures.is_empty() {
+                    // Of those that follow one another only one is open.
+                    opened.close(with_snippets);
+                }
                 captures.push(opened);
             }
         }
-        Ok(Self { captures, progress })
+        Ok(Self { captures, progress, held_bytes_most: HELD_BYTES_MOST })
     }
 
     /// How much has been read. A clone shows the progress while reading goes on.
@@ -176,7 +189,23 @@ impl Captures {
     /// The capture with the oldest current packet.
     fn oldest(&self) -> Option<usize> {
         let captures = self.captures.iter().enumerate();
-        captures.filter_map(|(nth, capture)| Some((capture.current()?.at_ns(), nth))).min().map(|(_, nth)| nth)
+        captures.filter_map(|(nth, capture)| Some((capture.next_at_ns()?, nth))).min().map(|(_, nth)| nth)
+    }
+
+    /// The same, ready to be read.
+    fn next_capture(&mut self) -> Result<Option<usize>, OpenError> {
+        let Some(nth) = self.oldest() else { return Ok(None) };
+        let capture = &mut self.captures[nth];
+        capture.wake()?;
+        let held = capture.held_bytes();
+        // Where it went on to a larger row group.
+        if std::mem::replace(&mut capture.counted_bytes, held) < held {
+            let all = self.captures.iter().map(Capture::held_bytes).fold(0, u64::saturating_add);
+            if all > self.held_bytes_most {
+                return Err(OpenError::new(&self.captures[nth].path, Reason::TooMuchAtOnce));
+            }
+        }
+        Ok(Some(nth))
     }
 
     /// The decoded fields of the next packet in order of time, with the interface number of its own file; `None` after the last.
@@ -184,7 +213,7 @@ impl Captures {
     /// # Errors
     /// Where a capture cannot be read on.
     pub fn next_packet(&mut self) -> Result<Option<Packet>, OpenError> {
-        let Some(nth) = self.oldest() else { return Ok(None) };
+        let Some(nth) = self.next_capture()? else { return Ok(None) };
         let packet = self.captures[nth].current().map(|item| item.packet());
         self.captures[nth].advance()?;
         Ok(packet)
@@ -209,7 +238,7 @@ impl Captures {
             return one.for_each(&mut take);
         }
         loop {
-            let Some(nth) = self.oldest() else { return Ok(()) };
+            let Some(nth) = self.next_capture()? else { return Ok(()) };
             let capture = &mut self.captures[nth];
             let first = capture.first_interface;
             match capture.current() {
@@ -268,5 +297,69 @@ impl Captures {
         all.marks.sort_by_key(|mark| (mark.at_ns, mark.number));
         all.marks.dedup();
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header_log::{About, HeaderLogWriter, WriterOptions};
+
+    /// Header logs of packets at these times.
+    fn logs(name: &str, all: &[&[i64]]) -> (PathBuf, Vec<PathBuf>) {
+        let folder = std::env::temp_dir().join(format!("longhaul-logs-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        let write = |(number, times): (usize, &&[i64])| {
+            let mut writer = HeaderLogWriter::new(Vec::new(), WriterOptions::default()).unwrap();
+            for at_ns in *times {
+                writer.write(&Packet { at_ns: *at_ns, ..Packet::default() }, &[]).unwrap();
+            }
+            let path = folder.join(format!("{number}.parquet"));
+            std::fs::write(&path, writer.finish(&About::default()).unwrap()).unwrap();
+            path
+        };
+        let paths = all.iter().enumerate().map(write).collect();
+        (folder, paths)
+    }
+
+    fn times(captures: &mut Captures) -> Result<Vec<i64>, OpenError> {
+        let mut times = Vec::new();
+        captures.for_each_packet(|packet| times.push(packet.at_ns)).map(|()| times)
+    }
+
+    #[test]
+    fn logs_that_follow_one_another_are_open_one_at_a_time() {
+        let (folder, paths) = logs("one-by-one", &[&[7, 8], &[1, 2, 3], &[], &[4, 5, 6]]);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        let own = captures.captures[0].held_bytes();
+        assert!(own > 0 && captures.captures[1..].iter().all(|capture| capture.held_bytes() == 0));
+        // The first is open from the beginning, and one beside it.
+        captures.held_bytes_most = own * 5 / 2;
+        assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(captures.captures.iter().all(|capture| capture.held_bytes() == 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn logs_that_overlap_have_one_bound_of_memory() {
+        let (folder, paths) = logs("overlapping", &[&[1, 9], &[2, 8], &[3, 7]]);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 7, 8, 9]);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        captures.held_bytes_most = captures.captures[0].held_bytes() * 5 / 2;
+        let refused = times(&mut captures).unwrap_err();
+        assert!(matches!(refused.reason, Reason::TooMuchAtOnce), "{refused}");
+        assert!(refused.to_string().contains("2.parquet") && refused.to_string().contains("convert"), "{refused}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_was_replaced_meanwhile_is_not_taken_for_the_same() {
+        let (folder, paths) = logs("replaced", &[&[1, 2], &[3, 4], &[5]]);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        std::fs::copy(&paths[2], &paths[1]).unwrap();
+        assert!(times(&mut captures).unwrap_err().to_string().contains("changed while it was read"));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

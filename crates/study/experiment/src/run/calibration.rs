@@ -1,5 +1,7 @@
 //! How much of an experiment this machine can do.
 
+use std::cmp::Reverse;
+
 use longhaul_peer::caveats::RECEIVER_CPU_SATURATED;
 use longhaul_result::Caveat;
 use longhaul_terms::Amount;
@@ -8,7 +10,7 @@ use longhaul_units::Nanos;
 use super::plan::Planned;
 use super::{Ground, Place, Runner, WARM_UP};
 use crate::caveats;
-use crate::spec::Experiment;
+use crate::spec::{Emulator, Experiment, TcpTest};
 
 /// How long a test of the calibration takes: over a shorter time it is not known whether a CPU was full.
 const CALIBRATING: Nanos = Nanos::from_millis(700);
@@ -19,8 +21,8 @@ pub const FACTORS: [f64; 12] =
     [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
 impl Runner<'_> {
-    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the highest rate of the first
-    /// series for a moment without spoiling it or taking the receiver's CPUs whole; and then one less, as it has to do so each time.
+    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the hardest test for a moment
+    /// without spoiling it or, by UDP, taking the receiver's CPUs whole; and then one less, as it has to do so each time.
     ///
     /// # Errors
     /// A lab cannot be set up.
@@ -31,21 +33,9 @@ impl Runner<'_> {
         );
         let keeps_up = |factor: f64| -> Result<bool, Caveat> {
             let scaled = experiment.scaled(factor);
-            let Some(series) = scaled.udp.first() else { return Ok(true) };
-            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(true) };
-            let mut moment = fastest.clone();
-            moment.parameters.amount = Amount::DurationNs(CALIBRATING.0);
             let (mut kept, mut disturbed) = (0, 0);
             while kept < 2 && self.stop.requested().is_none() {
-                let run = Planned { series: 0, point: 0, repeat: kept + 1, time: CALIBRATING };
-                let test =
-                    |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
-                let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
-                let (why, run, whole) = self.in_lab(place, run, test);
-                if let Some(error) = run.run.error.clone().filter(|_| !whole) {
-                    return Err(error);
-                }
-                match trial(run.run.error.is_some(), why.as_ref(), &run.run.caveats) {
+                match self.try_once(&scaled, kept + 1)? {
                     Trial::Kept => kept += 1,
                     Trial::Disturbed if disturbed < DISTURBED_MOST => disturbed += 1,
                     Trial::Disturbed | Trial::Failed => return Ok(false),
@@ -66,6 +56,41 @@ impl Runner<'_> {
         }
         let margin = usize::from(most_failed.is_some());
         Ok(FACTORS[(least_kept + margin).min(FACTORS.len() - 1)])
+    }
+
+    /// A moment of the hardest test: of UDP the highest rate of the first series, of TCP the largest window.
+    fn try_once(&self, scaled: &Experiment, repeat: u32) -> Result<Trial, Caveat> {
+        let planned = |time: Nanos| Planned { series: 0, point: 0, repeat, time };
+        if let Some(series) = scaled.udp.first() {
+            let Some(fastest) = series.tests.iter().max_by_key(|test| test.rate()) else { return Ok(Trial::Kept) };
+            let mut moment = fastest.clone();
+            moment.parameters.amount = Amount::DurationNs(CALIBRATING.0);
+            let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
+            let test = |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
+            let (why, run, whole) = self.in_lab(place, planned(CALIBRATING), test);
+            return judged(run.run.error, whole, why.as_ref(), &run.run.caveats);
+        }
+        let tests = scaled.tcp.iter().flat_map(|series| series.tests.iter().map(move |test| (series, test)));
+        let own = tests.filter(|(_, test)| test.program.is_none() && test.setting.emulator == Emulator::Longhaul);
+        // Of those with the same window the first. The kernel's own window may become larger than any.
+        let window = |test: &TcpTest| test.flows.parameters.window_bytes.unwrap_or(u64::MAX);
+        let Some((series, hardest)) = own.min_by_key(|(_, test)| Reverse(window(test))) else { return Ok(Trial::Kept) };
+        let mut moment = TcpTest { capture: false, beside: None, ..hardest.clone() };
+        let time = Nanos(moment.flows.parameters.omit_ns) + CALIBRATING;
+        moment.flows.parameters.amount = Amount::DurationNs(time.0);
+        let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
+        let test = |lab: Result<Ground<'_>, Caveat>| self.run_tcp_test(lab, &moment, &series.path, &mut None);
+        let (why, run, whole) = self.in_lab(place, planned(time), test);
+        // A flow takes what its hosts give: a full CPU is no failure.
+        judged(run.run.error, whole, why.as_ref(), &[])
+    }
+}
+
+/// What a test says; an error where there was no lab.
+fn judged(error: Option<Caveat>, whole: bool, why: Option<&Caveat>, doubts: &[Caveat]) -> Result<Trial, Caveat> {
+    match error {
+        Some(error) if !whole => Err(error),
+        error => Ok(trial(error.is_some(), why, doubts)),
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Experiment {
     pub source: String,
     /// Where it differs from that, in a few sentences.
     pub note: String,
-    /// Rates, buffers and queues are scaled to what this machine can do ([`Experiment::scaled`]).
+    /// Rates, buffers, windows and queues are scaled to what this machine can do ([`Experiment::scaled`]).
     pub calibrate: bool,
     /// The path of all series.
     pub path: PathSpec,
@@ -138,13 +138,20 @@ impl Repeats {
 }
 
 impl Experiment {
-    /// The same with `factor` times the rates, the buffers and the queues: what takes a time takes the same time, with fewer packets. `factor` is
+    /// The same with `factor` times the rates, the buffers, windows and transfers, and the queues: what takes a time takes the same time, with fewer packets. `factor` is
     /// above 0, and 1 at most.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let mut scaled = self.clone();
         scale_path(&mut scaled.path, factor);
         for series in &mut scaled.udp {
+            scale_path(&mut series.path, factor);
+            if factor != 1.0 && !series.changes.is_empty() {
+                series.changes.push(format!("and {factor} times all rates and queues"));
+            }
+            series.scale(factor);
+        }
+        for series in &mut scaled.tcp {
             scale_path(&mut series.path, factor);
             if factor != 1.0 && !series.changes.is_empty() {
                 series.changes.push(format!("and {factor} times all rates and queues"));
@@ -252,12 +259,6 @@ impl Experiment {
             let (key, other) = if tcp > 0 { ("tcp", "udp") } else { ("udp", "tcp") };
             let why = format!("{} of them, 1 to {SERIES_MOST}; or so many of {other}", udp + tcp);
             return Err(ExperimentError::at(key, why));
-        }
-        if written.calibrate && tcp > 0 {
-            return Err(ExperimentError::at(
-                "calibrate",
-                "for series of udp alone: the window of a TCP flow would be another",
-            ));
         }
         let mut path = load_path(&written.path, folder)?;
         apply("change", &written.change, &mut path)?;

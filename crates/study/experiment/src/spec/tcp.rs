@@ -3,14 +3,14 @@
 use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::PathSpec;
 use longhaul_tcp::{CongestionStep, TcpParameters};
-use longhaul_terms::{Amount, SoftirqPlacement};
+use longhaul_terms::{Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
-use super::setting::{Axis, Emulator, HostsText, PollAt, PollText, Setting, SettingText, product};
-use super::{Repeats, TESTS_MOST, apply, check_name};
+use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product};
+use super::{Repeats, TESTS_MOST, apply, check_name, times};
 
 /// TCP tests to the server, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +53,31 @@ pub struct TcpFlows {
     pub host: String,
     /// How.
     pub parameters: TcpParameters,
+}
+
+impl TcpSeries {
+    /// Sets rates, windows and transfers to `factor` times what they are; the ring is polled as much more seldom.
+    pub(super) fn scale(&mut self, factor: f64) {
+        for test in &mut self.tests {
+            let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
+            test.setting.poll_interval = test.setting.poll_interval.map(slower);
+            for flows in [Some(&mut test.flows), test.beside.as_mut()].into_iter().flatten() {
+                let own = &mut flows.parameters;
+                let scale = |number: &mut u64, least: u64| *number = times(*number, factor).max(least);
+                own.window_bytes = own.window_bytes.map(|bytes| times(bytes, factor).max(SOCKBUF_LEAST.0));
+                [&mut own.pace_bps, &mut own.write_rate_bps, &mut own.read_rate_bps, &mut own.rate_goal_bps]
+                    .into_iter()
+                    .flatten()
+                    .for_each(|rate| scale(rate, 1_000));
+                if let Amount::Bytes(bytes) = &mut own.amount {
+                    scale(bytes, 1);
+                }
+                if let Some(transfers) = &mut own.transfers {
+                    scale(&mut transfers.bytes, 1);
+                }
+            }
+        }
+    }
 }
 
 /// The text form of a series.

@@ -161,4 +161,24 @@ mod tests {
         assert!(ask(10, 2, 1), "others have theirs");
         assert!(ask(80, 1, 2), "once the first is over");
     }
+
+    /// A test that crosses two links and finds room on the first alone was not served there: it keeps its place before others.
+    #[test]
+    fn a_lease_that_is_taken_back_was_never_given() {
+        let secs = Nanos::from_secs;
+        let link = || Leases::new(BitRate(70 * MBIT), secs(0), secs(0));
+        let (mut one, mut other) = (link(), link());
+        let ask = |link: &mut Leases, at: u64, site: u16, number| {
+            let request = RequestId { initiator: SiteId(site), number };
+            link.ask(secs(at), request, BitRate(60 * MBIT), secs(20)).is_some()
+        };
+        assert!(ask(&mut other, 10, 3, 1) && ask(&mut one, 10, 2, 1));
+        // Site 1 wants both; there is room on the first once site 2 has ended.
+        let request = RequestId { initiator: SiteId(1), number: 1 };
+        assert!(ask(&mut one, 33, 1, 1) && !ask(&mut other, 31, 1, 1));
+        one.take_back(request, other.waits_since(request));
+        assert_eq!(one.leased(secs(33)), BitRate(0));
+        // It waits on the first, too, and comes there before the site that was served.
+        assert!(!ask(&mut one, 34, 2, 2) && ask(&mut one, 35, 1, 2));
+    }
 }

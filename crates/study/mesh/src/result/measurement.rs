@@ -218,3 +218,28 @@ impl Diagnosis {
 fn is_text(text: &str, most: usize) -> bool {
     text.chars().count() <= most && !text.chars().any(is_obeyed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diagnosis_is_cut_to_its_bytes() {
+        let cause = |letter: &str| Cause {
+            code: "loss".into(),
+            place: "network".into(),
+            bound_bps: None,
+            remedy: letter.repeat(TEXT_MOST),
+        };
+        // Characters of four bytes: as many of them as of others are allowed.
+        let causes = vec![cause("𝄞"); CAUSES_MOST];
+        let mut long = Diagnosis { alarm: "a".into(), target_bps: None, goodput_bps: None, causes, failed: None };
+        assert!(!long.is_sound());
+        long.fit();
+        assert!(long.is_sound() && !long.causes.is_empty() && long.text_bytes() > DIAGNOSIS_BYTES_MOST / 2);
+        let short = Diagnosis { causes: vec![cause("a"); 3], ..long.clone() };
+        let mut same = short.clone();
+        same.fit();
+        assert_eq!(same, short);
+    }
+}

@@ -16,7 +16,7 @@ pub struct About {
     pub note: String,
     /// The path of all series, in words.
     pub path: String,
-    /// Rates, buffers and queues are this many times those of the experiment. `None` or 1: as it says.
+    /// Rates, buffers, windows and queues are this many times those of the experiment. `None` or 1: as it says.
     pub factor: Option<f64>,
     /// When it began, RFC 3339.
     pub started_at: String,
@@ -98,7 +98,7 @@ impl About {
         );
         if let Some(factor) = self.factor.filter(|factor| *factor != 1.0) {
             *body += &format!(
-                "<p>Rates, buffers and queues are {factor} times those of the experiment: as much as this machine can do, by a calibration. \
+                "<p>Rates, buffers, windows and queues are {factor} times those of the experiment: as much as this machine can do, by a calibration. \
                  Names of series and findings keep the experiment's figures. What takes a time takes the same time, with fewer packets.</p>\n"
             );
         }

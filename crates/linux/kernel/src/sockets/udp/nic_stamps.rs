@@ -102,7 +102,7 @@ impl NicStamps {
         if !support.every_received_packet {
             return Err(NicStampsError::Unsupported { link: link.into() });
         }
-        let claim = Claim::take(&format!("nic-stamps/{link}")).map_err(|source| match source.kind() {
+        let claim = Claim::of_stamps(link).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => NicStampsError::Busy { link: link.into() },
             _ => error(source),
         })?;

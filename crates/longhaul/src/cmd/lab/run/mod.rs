@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Run these alone: series whose name has one of these texts in it, or faults of these names
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Take rates, buffers and queues as the experiment has them, not scaled to what this machine can do
+    /// Take rates, buffers, windows and queues as the experiment has them, not scaled to what this machine can do
     #[arg(long)]
     full: bool,
     /// Print what would be run and about how long it takes, and run nothing
@@ -164,7 +164,7 @@ pub(crate) struct Parameters<'a> {
     quick: bool,
     /// Texts in the names of the series; empty: all series.
     only: &'a [String],
-    /// By how much rates, buffers and queues were scaled, so that this machine keeps up; 1 for not at all.
+    /// By how much rates, buffers, windows and queues were scaled, so that this machine keeps up; 1 for not at all.
     factor: f64,
 }
 
@@ -259,7 +259,7 @@ fn print_plan(args: &Args, experiment: &Experiment, plan: &Plan) {
     match args.real.server() {
         Some(host) => print_text(&format!("{}\n", real::differs(experiment, plan, host))),
         None if experiment.calibrate && !args.full => print_text(
-            "rates, buffers and queues are scaled to what this machine can do, which takes some ten seconds to find out\n",
+            "rates, buffers, windows and queues are scaled to what this machine can do, which takes up to a minute to find out\n",
         ),
         None => {}
     }
@@ -306,7 +306,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             header.factor = runner.calibrate(experiment)?;
         }
         say(&format!(
-            "rates, buffers and queues: {} times what the experiment says (--full: as it says)",
+            "rates, buffers, windows and queues: {} times what the experiment says (--full: as it says)",
             header.factor
         ));
     } else if header.factor != 1.0 {
@@ -323,9 +323,13 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let unwritable = |error: io::Error| Failure::unwritable(&journal_file, error);
     let journal = match (kept, &folder) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
-        (None, Some(folder)) => Some(Journal::begin(&folder.path(), header.clone()).map_err(unwritable)?),
-        (None, None) => None,
+        // That of before goes with the first run.
+        (None, Some(folder)) if !folder.replaces() => {
+            Some(Journal::begin(&folder.path(), header.clone()).map_err(unwritable)?)
+        }
+        (None, _) => None,
     };
+    let is_kept = Cell::new(folder.is_some());
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {
         let folder = folder.as_ref().ok_or("there is no folder")?;
         let name = format!("{name}.parquet");
@@ -345,7 +349,13 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let journal = RefCell::new(journal);
     let saved = Cell::new(monotonic());
     let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {
-        if let Some(journal) = journal.borrow_mut().as_mut() {
+        if let Some(folder) = folder.as_ref().filter(|_| is_kept.get()) {
+            let mut journal = journal.borrow_mut();
+            if journal.is_none() {
+                let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
+                *journal = Some(begun.map_err(unwritable)?);
+            }
+            let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.add(made, ran).map_err(unwritable)?;
             if monotonic() - saved.get() >= SAVE_EACH {
                 saved.set(monotonic());
@@ -362,7 +372,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             && let Err(failure) = keep(made, ran)
         {
             progress.borrow_mut().note(&format!("caveat: {}; what follows is in the result alone", failure.message()));
-            *journal.borrow_mut() = None;
+            is_kept.set(false);
         }
         progress.borrow_mut().tell(&event);
     };
@@ -383,6 +393,15 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let found = findings::text(&ran.findings(experiment, plan));
     if !found.is_empty() {
         say(&found);
+    }
+    if interrupted && folder.as_ref().is_some_and(Folder::replaces) {
+        say("no run was made: the result of before stays");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if let Some(folder) = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none()) {
+        // A run began and was not finished: --resume finds its experiment.
+        let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
+        *journal.borrow_mut() = Some(begun.map_err(unwritable)?);
     }
     measured.save(&ran, interrupted)?;
     let envelope = measured.envelope(&ran, interrupted);
