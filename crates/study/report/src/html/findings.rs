@@ -84,44 +84,52 @@ impl Verdict {
     }
 }
 
-/// A quotient, or a mean itself, with half of its interval.
+/// A mean, or the quotient of two.
 #[derive(Clone, Copy, PartialEq)]
-struct Value {
-    at: f64,
-    half: Option<f64>,
+enum Value {
+    Of(Mean),
+    Ratio(Mean, Mean),
 }
 
 impl Value {
-    fn of(mean: Mean) -> Self {
-        Self { at: mean.mean, half: mean.half_width }
+    /// The quotient of two means. Over zero it is beyond every bound; of nothing to nothing there is none.
+    fn ratio(one: Mean, other: Mean) -> Option<Self> {
+        (other.mean != 0.0 || one.mean != 0.0).then_some(Self::Ratio(one, other))
     }
 
-    /// The quotient of two means, with the interval of independent errors. Over zero it is beyond every bound; of nothing to
-    /// nothing there is none.
-    fn ratio(one: Mean, other: Mean) -> Option<Self> {
-        if other.mean == 0.0 && one.mean == 0.0 {
-            return None;
+    fn at(self) -> f64 {
+        match self {
+            Self::Of(mean) => mean.mean,
+            Self::Ratio(one, other) => one.mean / other.mean,
         }
-        let at = one.mean / other.mean;
-        let share = |mean: Mean| Some(mean.half_width? / mean.mean.abs().max(f64::MIN_POSITIVE));
-        let half = share(one).zip(share(other)).map(|(a, b)| at.abs() * a.hypot(b));
-        Some(Self { at, half: half.filter(|half| half.is_finite()) })
+    }
+
+    /// Whether it is farther from `bound` than its interval is wide. A quotient is beyond a bound where one - bound * other is, which has the
+    /// interval of independent errors: that holds as well where the other may be nothing (Fieller 1954).
+    fn is_clear_of(self, bound: f64) -> bool {
+        let (distance, half) = match self {
+            Self::Of(mean) => (mean.mean - bound, mean.half_width),
+            Self::Ratio(one, other) => {
+                let halves = one.half_width.zip(other.half_width);
+                (one.mean - bound * other.mean, halves.map(|(one, other)| one.hypot(bound * other)))
+            }
+        };
+        half.is_some_and(|half| distance.abs() >= half)
     }
 
     /// Whether it lies between the bounds, and whether its whole interval says so.
     fn between(self, least: Option<f64>, most: Option<f64>) -> (bool, bool) {
-        let inside = |value: f64| least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most);
-        let holds = inside(self.at);
-        let sure = self.half.is_some_and(|half| {
-            let ends = [self.at - half, self.at + half];
-            if holds {
-                ends.into_iter().all(inside)
-            } else {
-                let below = least.is_some_and(|least| ends[1] < least);
-                below || most.is_some_and(|most| ends[0] > most)
-            }
-        });
-        (holds, sure)
+        let bounds = [least, most].into_iter().zip([1.0, -1.0]);
+        let mut bounds = bounds.filter_map(|(bound, sign)| Some((bound.filter(|bound| bound.is_finite())?, sign)));
+        let is_beyond = |(bound, sign): (f64, f64)| (self.at() - bound) * sign < 0.0;
+        let has_interval = match self {
+            Self::Of(mean) => mean.half_width.is_some(),
+            Self::Ratio(one, other) => one.half_width.is_some() && other.half_width.is_some(),
+        };
+        if bounds.clone().any(is_beyond) {
+            return (false, bounds.any(|bound| is_beyond(bound) && self.is_clear_of(bound.0)));
+        }
+        (true, has_interval && bounds.all(|(bound, _)| self.is_clear_of(bound)))
     }
 }
 
@@ -152,7 +160,7 @@ impl Asked {
         let values: Vec<Option<Value>> = match self.relation {
             Relation::FallsBy(_) => means.windows(2).map(|pair| Value::ratio(pair[0].1, pair[1].1)).collect(),
             Relation::Ratio(..) => means[1..].iter().map(|(_, other, _)| Value::ratio(means[0].1, *other)).collect(),
-            Relation::Within(..) => means.iter().map(|(_, mean, _)| Some(Value::of(*mean))).collect(),
+            Relation::Within(..) => means.iter().map(|(_, mean, _)| Some(Value::Of(*mean))).collect(),
         };
         let doubtful = means.iter().any(|(_, _, point)| point.doubtful);
         let (least, most) = match self.relation {
@@ -183,7 +191,7 @@ impl Asked {
             .collect();
         if !matches!(self.relation, Relation::Within(..)) {
             let ratio =
-                |value: &Option<Value>| value.map_or_else(|| "–".to_owned(), |value| format!("{:.2}", value.at));
+                |value: &Option<Value>| value.map_or_else(|| "–".to_owned(), |value| format!("{:.2}", value.at()));
             let ratios: Vec<String> = values.iter().map(ratio).collect();
             why.push(format!("ratio {}, {} asked", ratios.join(", "), self.bounds()));
         } else {
@@ -360,6 +368,25 @@ mod tests {
             summary(&[open, found, not]).as_deref(),
             Some("Of 3 findings of the source, 1 reappeared; 1 reappeared, but not surely; 1 did not reappear.")
         );
+    }
+
+    /// A share of nothing to a little: its quotient has no end, and is beyond each bound all the same.
+    #[test]
+    fn a_divisor_that_may_be_nothing_leaves_little_open() {
+        let judge = |points: &[&[f64]], relation| {
+            let found = judged(&asked(relation, 2), &series(points));
+            (found.verdict, found.sure)
+        };
+        let (bunched, hardly) = (&[86.8, 86.9, 87.0][..], &[0.1, 0.5, 0.8][..]);
+        assert_eq!(judge(&[bunched, hardly], Relation::FallsBy(3.0)), (Verdict::Reappeared, true));
+        assert_eq!(judge(&[bunched, hardly], Relation::FallsBy(100.0)), (Verdict::Reappeared, false));
+        assert_eq!(judge(&[bunched, &[0.0, 0.0, 0.0]], Relation::FallsBy(3.0)), (Verdict::Reappeared, true));
+        assert_eq!(judge(&[hardly, bunched], Relation::FallsBy(3.0)), (Verdict::DidNotReappear, true));
+        assert_eq!(
+            judge(&[bunched, hardly], Relation::Ratio(Some(2.0), Some(f64::INFINITY))),
+            (Verdict::Reappeared, true)
+        );
+        assert_eq!(judge(&[&[9.0], &[1.0]], Relation::FallsBy(3.0)), (Verdict::Reappeared, false), "one run each");
     }
 
     #[test]
