@@ -126,7 +126,10 @@ fn is_postgres(connection: &AnyConnection) -> bool {
 }
 
 async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open, StoreError> {
-    let is_missing = access == Access::Read && matches!(address, Address::File(path) if !path.exists());
+    let is_missing = match address {
+        Address::File(path) if access == Access::Read => !path.try_exists().map_err(sqlx::Error::Io)?,
+        _ => false,
+    };
     let mode = match access {
         Access::Write => "rwc",
         Access::Read if is_missing => "memory",

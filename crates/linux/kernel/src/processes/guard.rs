@@ -81,10 +81,8 @@ impl Setting {
 
     fn change(&mut self) -> Result<(), (PathBuf, io::Error)> {
         match &mut self.0 {
-            What::File { file, path, wanted, set, .. } => {
-                file.write_all(wanted.as_bytes()).map_err(|error| (path.clone(), error))?;
-                set.fill(|text| file.read_at(text, 0).unwrap_or(0));
-                Ok(())
+            What::File { file, path, wanted, .. } => {
+                file.write_all(wanted.as_bytes()).map_err(|error| (path.clone(), error))
             }
             What::Driver { link, request, wanted, .. } => {
                 ask(link, *request, wanted).map_err(|error| (PathBuf::from(link.as_str()), error))
@@ -93,6 +91,13 @@ impl Setting {
                 let entered = fs::create_dir(&folder).and_then(|()| fs::write(folder.join(PROCESSES), "0"));
                 entered.map_err(|error| (folder.clone(), error))
             }
+        }
+    }
+
+    /// Notes what its file holds, now that all are changed: one may change what another holds.
+    fn note(&mut self) {
+        if let What::File { file, set, .. } = &mut self.0 {
+            set.fill(|text| file.read_at(text, 0).unwrap_or(0));
         }
     }
 
@@ -237,6 +242,7 @@ impl Changed {
         for setting in &mut changed.settings {
             setting.change().map_err(|(path, error)| (Some(path), error))?;
         }
+        changed.settings.iter_mut().for_each(Setting::note);
         Ok(changed)
     }
 }

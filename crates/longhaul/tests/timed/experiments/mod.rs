@@ -506,6 +506,21 @@ fn a_killed_experiment_goes_on() {
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2, 3], "{point:#}");
     }
+
+    // Anew, and ended before its first run is over: what was measured before stays.
+    let there = || ["runs.jsonl", "result.json", "report.html"].map(|name| fs::read(folder.file(name)).unwrap());
+    let before = there();
+    let (mut anew, lines) = started(&file, &folder, &["--force"]);
+    let begun = Instant::now();
+    while !sends(anew.id()) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is sent");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Process::open(anew.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(anew.wait().unwrap().code(), Some(130), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("the result of before stays")), "{said:#?}");
+    assert!(there() == before, "{said:#?}");
 }
 
 /// Whether a thread of the process sends a test.

@@ -78,6 +78,9 @@ impl Runner<'_> {
         let mut moment = TcpTest { capture: false, beside: None, ..hardest.clone() };
         let time = Nanos(moment.flows.parameters.omit_ns) + CALIBRATING;
         moment.flows.parameters.amount = Amount::DurationNs(time.0);
+        // It ends before a schedule does.
+        moment.flows.parameters.congestion.truncate(1);
+        moment.flows.parameters.congestion.iter_mut().for_each(|step| step.duration_ns = None);
         let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
         let test = |lab: Result<Ground<'_>, Caveat>| self.run_tcp_test(lab, &moment, &series.path, &mut None);
         let (why, run, whole) = self.in_lab(place, planned(time), test);

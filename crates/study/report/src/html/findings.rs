@@ -109,6 +109,8 @@ impl Value {
     fn is_clear_of(self, bound: f64) -> bool {
         let (distance, half) = match self {
             Self::Of(mean) => (mean.mean - bound, mean.half_width),
+            // Nothing in three runs excludes little.
+            Self::Ratio(_, other) if other.mean == 0.0 => return false,
             Self::Ratio(one, other) => {
                 let halves = one.half_width.zip(other.half_width);
                 (one.mean - bound * other.mean, halves.map(|(one, other)| one.hypot(bound * other)))
@@ -380,7 +382,7 @@ mod tests {
         let (bunched, hardly) = (&[86.8, 86.9, 87.0][..], &[0.1, 0.5, 0.8][..]);
         assert_eq!(judge(&[bunched, hardly], Relation::FallsBy(3.0)), (Verdict::Reappeared, true));
         assert_eq!(judge(&[bunched, hardly], Relation::FallsBy(100.0)), (Verdict::Reappeared, false));
-        assert_eq!(judge(&[bunched, &[0.0, 0.0, 0.0]], Relation::FallsBy(3.0)), (Verdict::Reappeared, true));
+        assert_eq!(judge(&[bunched, &[0.0, 0.0, 0.0]], Relation::FallsBy(3.0)), (Verdict::Reappeared, false));
         assert_eq!(judge(&[hardly, bunched], Relation::FallsBy(3.0)), (Verdict::DidNotReappear, true));
         assert_eq!(
             judge(&[bunched, hardly], Relation::Ratio(Some(2.0), Some(f64::INFINITY))),

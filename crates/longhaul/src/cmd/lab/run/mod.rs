@@ -296,6 +296,9 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     }
 
     let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
+    if kept.is_some() {
+        say(&format!("going on with the runs that began at {}", header.started_at));
+    }
     let netem_missing = if experiment.needs_netem() && target.is_none() { netem_missing() } else { None };
     let choice = Choice { without_netem: netem_missing.is_some(), ..args.choice() };
     if experiment.calibrate && !args.full && target.is_none() {
@@ -394,22 +397,23 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     if !found.is_empty() {
         say(&found);
     }
-    if interrupted && folder.as_ref().is_some_and(Folder::replaces) {
-        say("no run was made: the result of before stays");
-        return Ok(ExitCode::from(INTERRUPTED));
+    let keeps_old = interrupted && folder.as_ref().is_some_and(Folder::replaces);
+    if keeps_old {
+        say("nothing was saved: the result of before stays");
+    } else {
+        if let Some(folder) = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none()) {
+            // A run began and was not finished: --resume finds its experiment.
+            let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
+            *journal.borrow_mut() = Some(begun.map_err(unwritable)?);
+        }
+        measured.save(&ran, interrupted)?;
     }
-    if let Some(folder) = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none()) {
-        // A run began and was not finished: --resume finds its experiment.
-        let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
-        *journal.borrow_mut() = Some(begun.map_err(unwritable)?);
-    }
-    measured.save(&ran, interrupted)?;
     let envelope = measured.envelope(&ran, interrupted);
     if args.json {
         print_json(&envelope);
     }
     print_caveats(&first_of_each_kind(&envelope.caveats));
-    if let Some(folder) = &args.output {
+    if let Some(folder) = args.output.as_ref().filter(|_| !keeps_old) {
         say(&format!("report: {}", folder.join("report.html").display()));
         if interrupted {
             say("--resume with the same command goes on from here");
