@@ -19,11 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a question may take: longer ones are of a server that is gone and did not say so.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// A writer waits 20 s for another one. A commit is on the disk before it is confirmed to anyone.
-const SQLITE: &[&str] = &["PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"];
-/// A reader waits as long.
-const SQLITE_READ: &[&str] = &["PRAGMA busy_timeout = 20000"];
-/// What a file's own definitions may do: nothing beyond columns and rows (sqlite.org, "Defense Against The Dark Arts").
+/// A commit is on the disk before it is confirmed to anyone.
+const SQLITE: &[&str] = &["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"];
+/// Of each connection, before it reads: it waits 20 s for a writer, and a file's own definitions may do nothing beyond columns and rows (sqlite.org,
+/// "Defense Against The Dark Arts").
 const SQLITE_DISTRUST: &[&str] =
     &["PRAGMA busy_timeout = 20000", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"];
 /// How many entries of a file are no plain table or index: views, triggers, and virtual tables, which have no page. They compute what they give, so
@@ -39,7 +38,7 @@ const POSTGRES: &[&str] = &[
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 ];
 
-/// As [`SQLITE_READ`].
+/// It waits as long as SQLite.
 const POSTGRES_READ: &[&str] = &["SET default_transaction_read_only = on", "SET lock_timeout = '20s'"];
 
 /// One writer at a time, as SQLite has it. The number is "longhaul" in ASCII.
@@ -144,7 +143,7 @@ async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open,
     let mut connection = connected.map_err(unreachable)?;
     let settings = match (is_postgres(&connection), access) {
         (false, Access::Write) => SQLITE,
-        (false, Access::Read) => SQLITE_READ,
+        (false, Access::Read) => &[],
         (true, Access::Write) => POSTGRES,
         (true, Access::Read) => POSTGRES_READ,
     };
