@@ -14,7 +14,7 @@ use super::{Measurement, TestResult, Wanted};
 use super::{flows, measurements, rollups, series, summary, wanted};
 
 /// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP.
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     number: 3,
     oldest: 2,
     tables: &[
@@ -32,6 +32,7 @@ const FORM: Form = Form {
         series::DUE,
         rollups::ROLLUPS,
     ],
+    beside: &[],
     fills: &[rollups::FILL],
 };
 /// Hours since 1970, and nanoseconds after the hour.

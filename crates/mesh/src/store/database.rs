@@ -3,8 +3,11 @@
 //! Both take the same questions. Where their words differ this file translates: how tables are made, how a transaction begins, where the number of
 //! the form is.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use sqlx::any::AnyPoolOptions;
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection};
 use tokio::runtime::{Builder, Runtime};
@@ -25,13 +28,12 @@ const SQLITE: &[&str] = &["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FUL
 /// "Defense Against The Dark Arts").
 const SQLITE_DISTRUST: &[&str] =
     &["PRAGMA busy_timeout = 20000", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"];
-/// How many entries of a file are no plain table or index: views, triggers, and virtual tables, which have no page. They compute what they give, so
-/// that a small file has rows without end or of any size.
-const SQLITE_COMPUTED: &str =
-    "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) <= 0";
-/// So do columns that are computed. Asked once there is no virtual table, whose program would run.
-const SQLITE_COMPUTED_COLUMNS: &str = "SELECT count(*) FROM sqlite_master AS entry, pragma_table_xinfo(entry.name) AS part \
-     WHERE entry.type = 'table' AND part.hidden <> 0";
+/// What a file holds: the statement of each table, and none of the indexes that SQLite makes by itself.
+const SQLITE_ENTRIES: &str =
+    "SELECT count(*) FROM sqlite_master WHERE NOT (type = 'index' AND sql IS NULL OR type = 'table' AND sql IN (";
+/// What `ANALYZE` makes.
+const SQLITE_STATISTICS: &[&str] =
+    &["CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"];
 /// As [`SQLITE`]. What the server does beyond `on`, such as waiting for a second server, stays.
 const POSTGRES: &[&str] = &[
     "SET lock_timeout = '20s'",
@@ -54,6 +56,8 @@ pub(super) struct Form {
     pub(super) oldest: i64,
     /// In SQLite's words.
     pub(super) tables: &'static [&'static str],
+    /// Tables that a file may have beside them.
+    pub(super) beside: &'static [&'static str],
     /// What fills tables that an older form lacked. It may be done twice.
     pub(super) fills: &'static [&'static str],
 }
@@ -147,7 +151,14 @@ async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open,
         (true, Access::Write) => POSTGRES,
         (true, Access::Read) => POSTGRES_READ,
     };
-    refuse_computed(&mut connection).await?;
+    refuse_foreign(&mut connection, form).await?;
+    if let Address::File(path) = address
+        && access == Access::Read
+        && !is_missing
+        && is_of_another(path)
+    {
+        refuse_damaged(&mut connection).await?;
+    }
     set(&mut connection, settings).await?;
     match form_of(&mut connection).await? {
         found if found > form.number => return Err(StoreError::Newer(found, form.number)),
@@ -164,19 +175,36 @@ async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open,
     Ok(Open { connection, flows: Flows::default() })
 }
 
-/// Refuses a file that computes what it gives. Whoever may write to a folder can have put it there for root to open.
-async fn refuse_computed(connection: &mut AnyConnection) -> Result<(), StoreError> {
+/// Refuses a file that has a table, index, view or trigger of somebody else: whoever may write to a folder can have put it there for root to open.
+/// Views, triggers, virtual tables, computed columns, checks and indexes of expressions all compute, so that a small file has rows without end or of
+/// any size.
+async fn refuse_foreign(connection: &mut AnyConnection, form: &Form) -> Result<(), StoreError> {
     if is_postgres(connection) {
         return Ok(());
     }
     set(connection, SQLITE_DISTRUST).await?;
-    for count in [SQLITE_COMPUTED, SQLITE_COMPUTED_COLUMNS] {
-        let computed: i64 = sqlx::query_scalar(count).fetch_one(&mut *connection).await?;
-        if computed != 0 {
-            return Err(StoreError::Computed(computed));
-        }
+    // As SQLite keeps a statement.
+    let own = form.tables.iter().chain(form.beside).map(|table| table.replacen("IF NOT EXISTS ", "", 1));
+    let own: Vec<String> = own.chain(SQLITE_STATISTICS.iter().map(ToString::to_string)).collect();
+    let places: Vec<String> = (1..=own.len()).map(|place| format!("${place}")).collect();
+    let count = format!("{SQLITE_ENTRIES}{}))", places.join(", "));
+    let query =
+        own.into_iter().fold(sqlx::query_scalar(AssertSqlSafe(count)), |query, statement| query.bind(statement));
+    match query.fetch_one(&mut *connection).await? {
+        0 => Ok(()),
+        foreign => Err(StoreError::Foreign(foreign)),
     }
-    Ok(())
+}
+
+/// Whether the file is another user's, who may have made its pages by hand.
+fn is_of_another(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.uid() != geteuid().as_raw())
+}
+
+/// Refuses a file whose pages name each other twice, and so give rows without end. It reads the whole file.
+async fn refuse_damaged(connection: &mut AnyConnection) -> Result<(), StoreError> {
+    let found: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await?;
+    if found == "ok" { Ok(()) } else { Err(StoreError::Damaged(found.lines().next().unwrap_or_default().to_owned())) }
 }
 
 /// Says how this connection is to behave.
@@ -191,16 +219,19 @@ async fn set(connection: &mut AnyConnection, settings: &[&'static str]) -> Resul
 /// `connections` for `patience`.
 pub(super) async fn pool(
     address: &Address,
+    form: &'static Form,
     mode: &str,
     (connections, patience): (u32, Duration),
     (sqlite, postgres): (&'static [&'static str], &'static [&'static str]),
 ) -> Result<AnyPool, StoreError> {
     let settings = if matches!(address, Address::File(_)) { sqlite } else { postgres };
+    // The pool tries again for its patience, and then does not say why.
+    refuse_foreign(&mut address.options(mode)?.connect().await?, form).await?;
     let pool = AnyPoolOptions::new().max_connections(connections).acquire_timeout(patience).after_connect(
         move |connection, _| {
             Box::pin(async move {
                 // Another file may have taken the place of the one that was looked at.
-                refuse_computed(connection).await.map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
+                refuse_foreign(connection, form).await.map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
                 set(connection, settings).await
             })
         },

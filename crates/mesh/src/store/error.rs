@@ -40,9 +40,12 @@ pub enum StoreError {
     /// No longhaul has made its tables.
     #[error("the store has no tables yet: run the coordinator, which makes them")]
     Empty,
-    /// A file of SQLite that computes what it gives.
+    /// A file of SQLite that has more than longhaul's tables.
     #[error(
-        "the store has {0} views, triggers, virtual tables or computed columns, which longhaul makes none of: move it away"
+        "the store has {0} tables, indexes, views or triggers that this longhaul did not make: remove them, or move the store away"
     )]
-    Computed(i64),
+    Foreign(i64),
+    /// A file of SQLite whose pages do not fit.
+    #[error("the store is damaged: {0}; move it away")]
+    Damaged(String),
 }

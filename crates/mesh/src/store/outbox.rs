@@ -17,6 +17,7 @@ const FORM: Form = Form {
     tables: &[
         "CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, result TEXT NOT NULL)",
     ],
+    beside: &[FILES],
     fills: &[],
 };
 /// An older longhaul knows nothing of this table and goes on without it, so it does not change the number of the form.

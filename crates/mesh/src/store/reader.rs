@@ -7,6 +7,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row};
 
 use super::address::Address;
+use super::archive::FORM;
 use super::database::pool;
 use super::error::StoreError;
 use super::flows::{HOUR_NS, Key, digits};
@@ -183,7 +184,7 @@ impl Reader {
     /// # Errors
     /// Where the file or the database cannot be used.
     pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        Ok(Self(pool(&address.into(), "ro", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
+        Ok(Self(pool(&address.into(), &FORM, "ro", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
     /// Sums of all pairs over a span, by sender and receiver.

@@ -12,6 +12,7 @@ use sqlx::{AnyConnection, AnyPool, Row};
 
 use super::Span;
 use super::address::Address;
+use super::archive::FORM;
 use super::database::{pool, transact};
 use super::error::StoreError;
 use super::figures::{Figures, Gathered, Metric, OfPair, values};
@@ -103,7 +104,7 @@ impl Series {
     /// # Errors
     /// Where the store cannot be used.
     pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        Ok(Self(pool(&address.into(), "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
+        Ok(Self(pool(&address.into(), &FORM, "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
     /// Takes new results into the figures; whether there are more of them.

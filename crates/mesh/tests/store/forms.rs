@@ -1,6 +1,10 @@
 //! Stores that are not as this longhaul makes them, and stores that are only read.
 
-use longhaul_mesh::store::{Archive, Outbox};
+use std::fs;
+use std::os::unix::fs::chown;
+
+use longhaul_mesh::store::{Archive, Outbox, Reader};
+use tokio::runtime::Builder;
 
 use super::{Folder, Place, change, result};
 
@@ -36,7 +40,7 @@ pub(super) fn a_store_of_another_form_is_refused(place: &Place) {
 
 /// A file of some kilobytes could give rows without end, and values of any size.
 #[test]
-pub(super) fn a_store_that_computes_what_it_gives_is_refused() {
+fn a_store_with_something_that_longhaul_did_not_make_is_refused() {
     for (name, kind, sql) in [
         ("view", "view", "DROP TABLE results; CREATE VIEW results AS SELECT 1 AS hour, zeroblob(900000000) AS id"),
         ("column", "column", "ALTER TABLE flows ADD COLUMN big BLOB AS (zeroblob(900000000)) VIRTUAL"),
@@ -46,6 +50,13 @@ pub(super) fn a_store_that_computes_what_it_gives_is_refused() {
             "CREATE TRIGGER grow AFTER INSERT ON flows BEGIN INSERT INTO seen SELECT * FROM seen; END",
         ),
         ("virtual", "virtual table", "CREATE VIRTUAL TABLE many USING fts5(text)"),
+        ("expression", "index of an expression", "CREATE INDEX slow ON flows (zeroblob(length(test) * 100000000))"),
+        (
+            "check",
+            "check",
+            "DROP TABLE early; CREATE TABLE early (id BLOB PRIMARY KEY CHECK (zeroblob(900000000) <> id)) WITHOUT ROWID",
+        ),
+        ("table", "table", "CREATE TABLE own (note TEXT)"),
     ] {
         let folder = Folder::new(name);
         let path = folder.0.join("archive");
@@ -54,9 +65,56 @@ pub(super) fn a_store_that_computes_what_it_gives_is_refused() {
             change(&path, &if number == 0 { part.to_owned() } else { format!("CREATE{part}") });
         });
         for error in [Archive::open(&path).unwrap_err(), Archive::open_to_read(&path).unwrap_err()] {
-            assert!(error.to_string().contains("move it away"), "{kind}: {error}");
+            assert!(error.to_string().contains("did not make"), "{kind}: {error}");
         }
     }
+}
+
+/// The page opens connections of its own.
+#[test]
+fn a_file_that_is_put_in_the_place_of_the_store_gives_the_page_nothing() {
+    let folder = Folder::new("swapped");
+    let path = folder.0.join("archive");
+    Archive::open(&path).unwrap().take(&[result(1)]).unwrap();
+    change(&path, "CREATE VIEW many AS SELECT 1");
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(Reader::open(&path)).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("did not make"), "{refused}");
+}
+
+/// Pages that name one page many times give rows without end. Root may read a file that somebody else made so.
+#[test]
+fn a_store_of_another_user_is_refused_if_its_pages_do_not_fit() {
+    let folder = Folder::new("damaged");
+    let path = folder.0.join("archive");
+    let many: Vec<_> = (1..3000).map(result).collect();
+    Archive::open(&path).unwrap().take(&many).unwrap();
+    change(&path, "PRAGMA wal_checkpoint(TRUNCATE)");
+    chown(&path, Some(65534), Some(65534)).unwrap();
+    assert_eq!(
+        Archive::open_to_read(&path).unwrap().hours(0).unwrap().iter().map(|hour| hour.tests).sum::<i64>(),
+        2999
+    );
+
+    let mut bytes = fs::read(&path).unwrap();
+    // An interior page of an index: its cells begin with the number of a page (sqlite.org, "Database File Format", section 1.6).
+    let page = bytes.chunks_mut(4096).find(|page| page[0] == 2 && u16::from_be_bytes([page[3], page[4]]) > 4).unwrap();
+    let cell = |number: usize| usize::from(u16::from_be_bytes([page[12 + 2 * number], page[13 + 2 * number]]));
+    let (first, second) = (cell(0), cell(1));
+    page.copy_within(first..first + 4, second);
+    fs::write(&path, bytes).unwrap();
+    let refused = Archive::open_to_read(&path).unwrap_err().to_string();
+    assert!(refused.contains("damaged") && refused.contains("move it away"), "{refused}");
+}
+
+/// An administrator may run `ANALYZE`.
+#[test]
+fn a_store_with_statistics_is_taken() {
+    let folder = Folder::new("statistics");
+    let path = folder.0.join("archive");
+    Archive::open(&path).unwrap().take(&[result(1)]).unwrap();
+    change(&path, "ANALYZE");
+    assert_eq!(Archive::open(&path).unwrap().since(0).unwrap().len(), 1);
 }
 
 #[test]
