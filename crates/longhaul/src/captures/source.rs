@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
 use longhaul_captures::spool::Interface;
 use longhaul_captures::{Packet, Transport};
-use longhaul_flows::Gaps;
+use longhaul_flows::{FlowOptions, Gaps};
 
 use longhaul_result::{Caveat, CaveatCode};
 
@@ -154,6 +154,11 @@ impl Trace {
     /// How much has been read, while reading goes on.
     pub(crate) fn progress(&self) -> ReadProgress {
         self.captures.progress().clone()
+    }
+
+    /// How its flows are kept: in memory that its files' length bounds.
+    pub(crate) fn flow_options(&self) -> FlowOptions {
+        self.captures.file_bytes().map_or_else(FlowOptions::default, FlowOptions::for_bytes)
     }
 
     /// When the captures dropped packets, by their own accounts.

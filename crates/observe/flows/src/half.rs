@@ -134,6 +134,17 @@ pub(crate) struct Sent {
 }
 
 impl Half {
+    /// Memory beside its own place, bytes.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let counted = if self.counted.is_some() { size_of::<Counted>() } else { 0 };
+        let ample = self.ample.as_ref().map_or(0, |ample| {
+            let losses = if ample.losses.is_some() { size_of::<Losses>() } else { 0 };
+            size_of::<Ample>() + ample.pace.heap_bytes() + losses
+        });
+        self.seen.heap_bytes() + self.trips.heap_bytes() + counted + ample
+    }
+
     /// Bytes of a full segment, as far as the handshake tells.
     pub(crate) fn segment_bytes(&self) -> Option<u32> {
         let options = if self.last_ts_val.is_some() { 12 } else { 0 };

@@ -140,6 +140,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// Memory beside its own place, bytes.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        if self.intervals.is_some() { INTERVAL_BINS * size_of::<u32>() } else { 0 }
+    }
+
     /// Before anything of `at_ns` is added: whether a millisecond ended, and which.
     #[inline]
     pub(crate) fn advance(&mut self, at_ns: i64, lost: Lost) -> Option<(i64, Millisecond)> {

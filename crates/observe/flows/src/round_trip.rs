@@ -103,6 +103,14 @@ pub(crate) struct RoundTrips {
 }
 
 impl RoundTrips {
+    /// Memory beside its own place, bytes.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.passed.capacity() * size_of::<Passed>()
+            + self.late.capacity() * size_of::<PassedLate>()
+            + self.stamps.capacity() * size_of::<(u32, i64)>()
+    }
+
     /// Data up to `end` went by for the first time.
     #[inline]
     pub(crate) fn sent(&mut self, end: u64, ts_val: Option<u32>, at_ns: i64) {

@@ -75,6 +75,12 @@ impl Seen {
         self.next.saturating_add_signed(ahead.into())
     }
 
+    /// Memory beside its own place, bytes.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.holes.capacity() * size_of::<Hole>()
+    }
+
     #[cfg(test)]
     pub(crate) fn holes(&self) -> &[Hole] {
         &self.holes

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Sink;
 use crate::fragments::Fragments;
 use crate::gaps::{GapClock, Gaps};
+use crate::half::Half;
 use crate::summary::{FlowSummary, Protocol, Totals, Why, socket};
 use crate::tcp::{Brought, Connection, Ended};
 use crate::udp::UdpHalf;
@@ -23,6 +24,15 @@ pub struct FlowOptions {
     /// Flows that are open at the same time at most; beyond, the sixteenth that was silent longest is summed up and forgotten. A
     /// million take some 2.5 GB where each has sent little.
     pub most_flows: usize,
+    /// Memory that they take at most, bytes; beyond, the same.
+    pub most_bytes: u64,
+}
+
+impl FlowOptions {
+    /// For a capture whose files have so many bytes: a few of them can stand for a million flows, and those of real packets cannot.
+    pub fn for_bytes(bytes: u64) -> Self {
+        Self { most_bytes: bytes.saturating_mul(MEMORY_TIMES_MOST).saturating_add(MEMORY_SURE), ..Self::default() }
+    }
 }
 
 impl Default for FlowOptions {
@@ -32,11 +42,20 @@ impl Default for FlowOptions {
             udp_idle_ns: 300 * SECOND_NS,
             linger_ns: 2 * SECOND_NS,
             most_flows: 1 << 20,
+            most_bytes: u64::MAX,
         }
     }
 }
 
+/// Memory for the flows of a capture of any length, and for each byte of it: 2.5 KB for a packet of 40 bytes, which may be a flow's only one.
+const MEMORY_SURE: u64 = 256 << 20;
+const MEMORY_TIMES_MOST: u64 = 64;
+/// Memory for a flow beside what it keeps of its packets: its place, and that in the maps.
+const FLOW_BYTES: u64 = (size_of::<Flow>() + 2 * size_of::<(Key, u32)>()) as u64;
+
 const SECOND_NS: i64 = 1_000_000_000;
+/// Connections that ended, of which most may be forgotten already, before they are looked through.
+const ENDING_SURE: usize = 1024;
 /// How often silent flows are looked for, in the capture's time.
 const SWEEP_NS: i64 = 60 * SECOND_NS;
 
@@ -85,7 +104,20 @@ struct Flow {
     gap_ns: i64,
     /// Whether it waits among those that end.
     ending: bool,
+    /// Memory beside its own place, bytes.
+    heap_bytes: u32,
     kind: Kind,
+}
+
+impl Flow {
+    #[inline]
+    fn heap_bytes(&self) -> u32 {
+        let bytes = match &self.kind {
+            Kind::Tcp(connection) => connection.halves.iter().map(Half::heap_bytes).sum(),
+            Kind::Udp(halves) => halves.iter().map(UdpHalf::heap_bytes).sum::<usize>(),
+        };
+        bytes as u32
+    }
 }
 
 /// The flows of a capture. [`Flows::finish`] hands out those that are left.
@@ -102,6 +134,8 @@ pub struct Flows<S> {
     /// Connections that ended: when they are given up, slot and number.
     ending: VecDeque<(i64, u32, u64)>,
     numbers: u64,
+    /// Memory that all flows take, bytes.
+    held_bytes: u64,
     swept_ns: i64,
     now_ns: i64,
     totals: Totals,
@@ -126,6 +160,7 @@ impl<S: Sink> Flows<S> {
             last: None,
             ending: VecDeque::new(),
             numbers: 0,
+            held_bytes: 0,
             swept_ns: i64::MIN,
             now_ns: i64::MIN,
             totals: Totals::default(),
@@ -239,6 +274,12 @@ impl<S: Sink> Flows<S> {
             }
             _ => {}
         }
+        let bytes = flow.heap_bytes();
+        self.held_bytes =
+            self.held_bytes + u64::from(bytes) - u64::from(std::mem::replace(&mut flow.heap_bytes, bytes));
+        if self.held_bytes > self.options.most_bytes {
+            self.evict();
+        }
     }
 
     #[inline]
@@ -278,9 +319,11 @@ impl<S: Sink> Flows<S> {
             last_ns: packet.at_ns,
             gap_ns: self.gaps.now().gap_ns,
             ending: false,
+            heap_bytes: 0,
             kind,
         });
         self.numbers += 1;
+        self.held_bytes += FLOW_BYTES;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(flow);
@@ -298,8 +341,12 @@ impl<S: Sink> Flows<S> {
     /// Hands out the flow in `slot` and forgets it.
     fn end(&mut self, slot: u32, why: Why) {
         let Some(mut flow) = self.slots[slot as usize].take() else { return };
+        if self.ending.len() > 2 * self.places.len() + ENDING_SURE {
+            self.ending.retain(|(_, slot, number)| Self::is_there(&self.slots, *slot, *number));
+        }
         self.places.remove(&flow.key);
         self.free.push(slot);
+        self.held_bytes -= FLOW_BYTES + u64::from(flow.heap_bytes);
         self.last = None;
         let (protocol, connection, [forward, backward], ended) = match &mut flow.kind {
             Kind::Tcp(connection) => {
@@ -333,6 +380,11 @@ impl<S: Sink> Flows<S> {
         });
     }
 
+    /// Whether the flow that was in `slot` as it ended is still there.
+    fn is_there(slots: &[Option<Box<Flow>>], slot: u32, number: u64) -> bool {
+        slots[slot as usize].as_ref().is_some_and(|flow| flow.number == number)
+    }
+
     #[cold]
     fn end_those_over(&mut self) {
         while let Some((until_ns, slot, number)) = self.ending.front().copied() {
@@ -341,7 +393,7 @@ impl<S: Sink> Flows<S> {
             }
             self.ending.pop_front();
             // The slot may have another flow by now.
-            if self.slots[slot as usize].as_ref().is_some_and(|flow| flow.number == number) {
+            if Self::is_there(&self.slots, slot, number) {
                 self.end(slot, Why::Over);
             }
         }
@@ -390,6 +442,16 @@ impl<S: Sink> Flows<S> {
     /// Flows that are open.
     pub fn open_flows(&self) -> usize {
         self.places.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ending(&self) -> usize {
+        self.ending.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// Who takes what becomes known.

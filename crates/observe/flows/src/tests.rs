@@ -661,6 +661,44 @@ fn flows_beyond_the_bound_are_evicted() {
     assert_eq!((busy.connection.unwrap().end, busy.forward.data_packets), (End::Open, 1_000));
 }
 
+/// A few bytes of a file can stand for a million connections.
+#[test]
+fn memory_follows_the_length_of_the_files() {
+    let options = FlowOptions { most_bytes: 1 << 20, ..FlowOptions::for_bytes(0) };
+    let mut flows = Flows::new(options, Vec::new());
+    let mut most = 0;
+    for n in 0..3_000_u32 {
+        let mut talk = Talk::new();
+        talk.ports = (n as u16 + 1, 2);
+        // None is idle before another begins.
+        talk.say(n.into(), true, SYN, 0, 0, 0);
+        for segment in 0..n % 8 {
+            talk.say(n.into(), true, ACK, seq(2 * segment), 1, MSS);
+        }
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+        most = most.max(flows.held_bytes());
+    }
+    assert!((900_000..=1 << 20).contains(&most), "{most}");
+    let (found, totals) = flows.finish();
+    assert!(totals.evicted_flows > 1_000 && found.len() == 3_000, "{totals:?}");
+    // A longer file may have more.
+    assert!(FlowOptions::for_bytes(40 << 20).most_bytes > 2_500 << 20);
+}
+
+/// Connections that end and begin at one time, between the same ports.
+#[test]
+fn what_ended_is_forgotten_though_no_time_passes() {
+    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+    for n in 0..20_000_u32 {
+        let mut talk = Talk::new();
+        talk.say(0, true, SYN, n, 0, 0);
+        talk.say(0, false, RST | ACK, 0, n + 1, 0);
+        talk.flows.iter().for_each(|packet| flows.packet(packet));
+    }
+    assert!(flows.ending() < 2_000, "{}", flows.ending());
+    assert!(flows.held_bytes() < 10_000 && flows.open_flows() == 1);
+}
+
 proptest! {
     /// Any packets, in any order and number: totals are consistent and nothing panics.
     #[test]

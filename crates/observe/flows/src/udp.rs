@@ -19,6 +19,13 @@ use longhaul_captures::packet::Packet;
 /// Numbers that are told from duplicates, below the highest: some 40 ms of small packets at 100 Gb/s and 3 s at 1 Gb/s.
 const WINDOW: u64 = 1 << 18;
 
+/// Numbers that are looked at for a packet, in the long run: a flow that skips more of them is none of probes. Beyond 98 % of loss nothing is told.
+const LOOKED_AT: u64 = 64;
+/// Packets in a super-packet at most: `UDP_MAX_SEGMENTS` of Linux's include/linux/udp.h.
+const SEGMENTS_MOST: u64 = 128;
+/// Runs of lost packets that are kept until the flow counts as one of probes. The oldest makes room.
+const LOSSES_MOST: usize = 4096;
+
 /// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct UdpHalf {
@@ -50,6 +57,8 @@ struct Probes {
     after: u64,
     /// Runs that ended and that nobody took.
     losses: VecDeque<Loss>,
+    /// Numbers that may be looked at.
+    credit: u64,
 }
 
 impl Probes {
@@ -69,7 +78,21 @@ impl Probes {
             not_captured: VecDeque::new(),
             after: 0,
             losses: VecDeque::new(),
+            credit: WINDOW,
         }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.seen.len() * size_of::<u64>()
+            + self.not_captured.capacity() * size_of::<(u64, u64)>()
+            + self.losses.capacity() * size_of::<Loss>()
+    }
+
+    fn ended(&mut self, loss: Loss) {
+        if self.losses.len() >= LOSSES_MOST {
+            self.losses.pop_front();
+        }
+        self.losses.push_back(loss);
     }
 
     fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
@@ -104,7 +127,7 @@ impl Probes {
                 self.run += 1;
             } else if self.run > 0 {
                 self.found.loss_run_lengths[self.run.min(LOSS_RUN_LENGTHS) - 1] += 1;
-                self.losses.push_back(Loss { after_packets: self.after, packets: self.run as u64 });
+                self.ended(Loss { after_packets: self.after, packets: self.run as u64 });
                 (self.run, self.after) = (0, 1);
             } else {
                 self.after += 1;
@@ -119,7 +142,7 @@ impl Probes {
             self.found.loss_run_lengths[self.run.min(LOSS_RUN_LENGTHS) - 1] += 1;
         }
         if self.after > 0 {
-            self.losses.push_back(Loss { after_packets: self.after, packets: 0 });
+            self.ended(Loss { after_packets: self.after, packets: 0 });
         }
         (self.run, self.after) = (0, 0);
     }
@@ -145,9 +168,12 @@ impl Probes {
             }
         }
         let far = last.abs_diff(self.found.last_sequence) > WINDOW / 2;
-        if probe.cookie.0 != self.cookie || far {
+        let ahead = last.saturating_sub(self.found.last_sequence);
+        self.credit = (self.credit + LOOKED_AT).min(WINDOW);
+        if probe.cookie.0 != self.cookie || far || ahead > self.credit || count > SEGMENTS_MOST {
             return false;
         }
+        self.credit -= ahead;
         self.packets += count;
         for sequence in probe.sequence..=last {
             self.one(sequence);
@@ -256,6 +282,13 @@ impl UdpHalf {
         (ended, pace.add(packet.at_ns, payload.into(), None, lost))
     }
 
+    /// Memory beside its own place, bytes.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let pace = self.pace.as_ref().map_or(0, |pace| size_of::<Pace>() + pace.heap_bytes());
+        pace + self.probes.as_ref().map_or(0, |probes| size_of::<Probes>() + probes.heap_bytes())
+    }
+
     /// A run of lost probes that came to its end.
     #[inline]
     pub(crate) fn take_loss(&mut self) -> Option<Loss> {
@@ -333,6 +366,26 @@ mod tests {
         assert_eq!((found.unique_packets, found.reordered_packets, found.duplicate_packets), (9, 1, 0));
         assert_eq!((found.lost_packets, found.loss_runs), (1 + 4 + 1, 3), "3; 16 to 19; 5000001");
         assert_eq!(found.not_captured_packets, 9 + (5_000_000 - 21), "5 to 14 but for 7; 21 to 4999999");
+    }
+
+    /// A row of some bits can skip 130,000 numbers.
+    #[test]
+    fn a_flow_that_skips_nearly_all_numbers_is_none_of_probes() {
+        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
+        let mut probes = Probes::new(&probe(0));
+        let taken = |probes: &mut Probes| (0..10_000).filter(|n| probes.take(&probe(n * WINDOW / 2), 1, false)).count();
+        assert_eq!(taken(&mut probes), 3);
+        assert!(!probes.take(&probe(1), 65_535, false), "no datagram has so many segments");
+        assert!(probes.take(&probe(WINDOW), 64, false));
+    }
+
+    #[test]
+    fn losses_that_nobody_takes_are_bounded() {
+        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
+        let mut probes = Probes::new(&probe(0));
+        assert!((0..100_000).all(|n| probes.take(&probe(2 * n), 1, false)));
+        probes.settle(probes.found.last_sequence + 1);
+        assert_eq!((probes.losses.len(), probes.found.lost_packets), (LOSSES_MOST, 99_999));
     }
 
     proptest! {

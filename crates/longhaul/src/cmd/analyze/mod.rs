@@ -206,7 +206,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     // Whoever draws reads twice: all flows of very many are kept in the second pass, so that they are not in memory beside its own.
     let all_later = args.html.is_some() && !(1..=PAGE_FLOWS).contains(&args.top);
     let kept = Kept { series, ..Kept::of(if all_later { PAGE_FLOWS } else { args.top }, sort) };
-    let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
+    let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (mut kept, totals) = flows.finish();
@@ -254,7 +254,7 @@ fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Res
     let filter = args.selected.filter();
     let mut trace = Trace::open(&args.paths, filter)?;
     let second = Second { figures: Figures::of(&result.flows, trace.gaps()), all };
-    let mut flows = Flows::with_gaps(FlowOptions::default(), second, trace.gaps());
+    let mut flows = Flows::with_gaps(trace.flow_options(), second, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     let Second { figures, all } = flows.finish().0;
     let report = Report {
@@ -320,9 +320,14 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
     };
     let evicted = result.totals.evicted_flows;
     if evicted > 0 {
+        let FlowOptions { most_flows, most_bytes, .. } = trace.flow_options();
+        let memory = if most_bytes == u64::MAX {
+            String::new()
+        } else {
+            format!(", or took more than {} MiB", most_bytes >> 20)
+        };
         let message = format!(
-            "{evicted} flows were closed before their end, those silent for longest first: more than {} were open at once",
-            FlowOptions::default().most_flows
+            "{evicted} flows were closed before their end, those silent for longest first: more than {most_flows} were open at once{memory}"
         );
         warn(caveats::FLOWS_EVICTED, message, "analyse a part: --flow or --port");
     }

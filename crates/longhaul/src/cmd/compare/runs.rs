@@ -4,7 +4,7 @@ use longhaul_flows::compare::behaviour::{Kind, Verdict, verdict};
 use longhaul_flows::compare::equivalence::Margins;
 use longhaul_flows::compare::samples::{Losses, Samples, Thinned};
 use longhaul_flows::compare::{Compared, PathDirection};
-use longhaul_flows::{FlowOptions, FlowSummary, Flows, Sink};
+use longhaul_flows::{FlowSummary, Flows, Sink};
 use longhaul_flows::{Loss, Millisecond};
 
 use crate::captures::progress::pass;
@@ -50,7 +50,7 @@ impl Sink for Run {
 /// Whether two runs, each captured at one point, behave alike.
 pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result<Verdict, Failure> {
     let read = |trace: &mut Trace| -> Result<Run, Failure> {
-        let mut flows = Flows::with_gaps(FlowOptions::default(), Run::default(), trace.gaps());
+        let mut flows = Flows::with_gaps(trace.flow_options(), Run::default(), trace.gaps());
         pass(trace, |packet| flows.packet(packet))?;
         trace.was_readable()?;
         Ok(flows.finish().0)

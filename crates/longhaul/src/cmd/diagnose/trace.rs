@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use longhaul_diagnosis::{
     Diagnosed, DiagnosedFlow, DiagnosedFlows, Evidence, Run, captured_facts, diagnose, flow_goes_forward,
 };
-use longhaul_flows::{FlowOptions, FlowSummary, Flows, Millisecond, Protocol, Sink};
+use longhaul_flows::{FlowSummary, Flows, Millisecond, Protocol, Sink};
 use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_units::BitRate;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &args.paths));
     let folder = folder.transpose()?;
     let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
-    let mut flows = Flows::with_gaps(FlowOptions::default(), kept, trace.gaps());
+    let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use longhaul_flows::compare::{Compared, PathDirection, Reached};
-use longhaul_flows::{FlowOptions, FlowSummary, Flows, Loss, Millisecond, Sink};
+use longhaul_flows::{FlowSummary, Flows, Loss, Millisecond, Sink};
 use longhaul_profile::{LossesSeen, Passage, Probe, Probes, probes_most};
 use longhaul_units::Nanos;
 
@@ -162,7 +162,7 @@ impl Sink for OneEnd {
 pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
     let mut trace = Trace::open(&[path.to_owned()], Filter::default())?;
     let rows_most = probes_most(bytes_of(path)) / 2;
-    let mut flows = Flows::with_gaps(FlowOptions::default(), OneEnd { rows_most, ..OneEnd::default() }, trace.gaps());
+    let mut flows = Flows::with_gaps(trace.flow_options(), OneEnd { rows_most, ..OneEnd::default() }, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let found = flows.finish().0;

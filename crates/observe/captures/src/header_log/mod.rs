@@ -62,6 +62,11 @@ pub enum HeaderLogError {
     /// It has so many rows, or says so.
     #[error("the header log has {0} rows, more than longhaul reads of a file of its length")]
     Rows(u64),
+    /// Its snippets take more than a file of its length has.
+    #[error(
+        "the header log's snippets take more than 256 MiB and 1,000 times its length, which is not what captures are like"
+    )]
+    Snippets,
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.
     #[error("the header log is damaged: it cannot be read on")]
     Damaged,

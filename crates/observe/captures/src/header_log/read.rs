@@ -16,6 +16,12 @@ use crate::record::InterfaceDirection;
 
 /// Rows that are decoded together: columns of so many fit a second-level cache.
 const BATCH_ROWS: usize = 4096;
+/// Bytes of snippets that a file of any length may have, and so many times its length beyond that: a dictionary names one many times, and who writes
+/// them to a file fills a disk.
+const SNIPPETS_SURE: u64 = 256 << 20;
+const SNIPPETS_TIMES_MOST: u64 = 1_000;
+/// Letters of an Ethernet address.
+const MAC_LETTERS: usize = "00:00:00:00:00:00".len();
 /// Texts of a batch that are remembered, by where they lie.
 const REMEMBERED: usize = 256;
 
@@ -41,6 +47,8 @@ pub struct HeaderLogReader<R: ChunkReader + 'static> {
     spare_levels: Vec<i16>,
     addresses: Remembered<IpAddr>,
     macs: Remembered<[u8; 6]>,
+    /// Bytes of snippets that may yet come.
+    snippets_left: u64,
     /// An error came: what the columns' readers hold is of no use any more.
     failed: bool,
 }
@@ -57,6 +65,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// # Errors
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
+        let snippets_left = input.len().saturating_mul(SNIPPETS_TIMES_MOST).max(SNIPPETS_SURE);
         let file = ParquetFile::open(input)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
@@ -93,6 +102,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             spare_levels: Vec::new(),
             addresses: Remembered::default(),
             macs: Remembered::default(),
+            snippets_left,
             failed: false,
         })
     }
@@ -160,6 +170,12 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     ) -> Result<(), HeaderLogError> {
         self.next_batch(packets)?;
         snippets.clear();
+        let bytes = self.texts(At::Snippet).iter().map(|snippet| snippet.len() as u64).sum();
+        let Some(left) = self.snippets_left.checked_sub(bytes) else {
+            self.failed = true;
+            return Err(HeaderLogError::Snippets);
+        };
+        self.snippets_left = left;
         let mut kept = self.texts(At::Snippet).iter();
         let levels = &self.levels[Class::Snippet as usize];
         for row in 0..packets.len() {
@@ -472,7 +488,7 @@ fn parse_ip(text: &[u8]) -> Option<IpAddr> {
 }
 
 fn parse_mac(text: &[u8]) -> Option<[u8; 6]> {
-    let text = std::str::from_utf8(text).ok()?;
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAC_LETTERS)?;
     let mut mac = [0; 6];
     let mut parts = text.split(':');
     for byte in &mut mac {

@@ -22,10 +22,13 @@ const FILE_CHUNK: usize = 1 << 20;
 
 /// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
 /// longer: a few bytes could keep a command busy for hours.
-const UNPACKED_BYTES_SURE: u64 = 4 << 30;
+const UNPACKED_BYTES_SURE: u64 = 256 << 20;
 const UNPACKED_TIMES_MOST: u64 = 1_000;
 /// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
 const WINDOW_LOG_MAX: u32 = 23;
+/// Memory for a file that is open: what is read at once, and what unpacking takes at most.
+const PLAIN_BYTES: u64 = FILE_CHUNK as u64;
+const PACKED_BYTES: u64 = (1 << WINDOW_LOG_MAX) + 2 * FILE_CHUNK as u64;
 
 /// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
@@ -43,15 +46,19 @@ impl ReadProgress {
         self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
     }
 
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// What was read so far, bytes.
+    pub(super) fn counter(&self) -> &Arc<AtomicU64> {
+        &self.read_bytes
+    }
+
     fn open(&mut self, path: &Path) -> io::Result<Counted> {
         let file = File::open(path)?;
         self.total_bytes += file.metadata()?.len();
-        Ok(Counted {
-            first: io::Cursor::default(),
-            file,
-            own_bytes: Arc::default(),
-            read_bytes: self.read_bytes.clone(),
-        })
+        Ok(Counted::new(file, &self.read_bytes))
     }
 }
 
@@ -68,11 +75,16 @@ struct Counted {
 }
 
 impl Counted {
-    /// The first bytes. `read` returns them again.
-    fn peek(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
+    fn new(file: File, read_bytes: &Arc<AtomicU64>) -> Self {
+        Self { first: io::Cursor::default(), file, own_bytes: Arc::default(), read_bytes: Arc::clone(read_bytes) }
+    }
+
+    /// The first four bytes, or as many as there are. `read` returns them again.
+    fn peek(&mut self) -> io::Result<Vec<u8>> {
         let mut first = Vec::new();
-        (&self.file).take(bytes).read_to_end(&mut first)?;
+        (&self.file).take(4).read_to_end(&mut first)?;
         self.own_bytes.fetch_add(first.len() as u64, Ordering::Relaxed);
+        self.read_bytes.fetch_add(first.len() as u64, Ordering::Relaxed);
         self.first = io::Cursor::new(first.clone());
         Ok(first)
     }
@@ -105,7 +117,7 @@ impl<R: Read> Read for Unpacked<R> {
         self.bytes += read as u64;
         let packed = self.packed_bytes.load(Ordering::Relaxed);
         if self.bytes > UNPACKED_BYTES_SURE && self.bytes > packed.saturating_mul(UNPACKED_TIMES_MOST) {
-            let why = "more than 4 GiB come of it, and 1,000 times its length, which is not what captures are like; \
+            let why = "more than 256 MiB come of it, and 1,000 times its length, which is not what captures are like; \
                        if it is one, unpack it first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
@@ -150,6 +162,9 @@ enum Source {
         snippet: Vec<u8>,
         current: Option<Record<'static>>,
         read: u64,
+        /// What was read of the file, and of all files.
+        bytes: [Arc<AtomicU64>; 2],
+        held_bytes: u64,
     },
     HeaderLog {
         reader: Box<HeaderLogReader<File>>,
@@ -157,14 +172,15 @@ enum Source {
         at: usize,
         progress: LogProgress,
     },
-    /// A header log whose first packet was read, and whose turn has not come: it takes neither memory nor a descriptor.
-    ClosedLog {
+    /// A file whose first packet was read, and whose turn has not come: it takes neither memory nor a descriptor.
+    Closed {
         first_ns: i64,
         with_snippets: bool,
-        progress: LogProgress,
+        /// Of a header log.
+        progress: Option<LogProgress>,
     },
-    /// A header log that was read to its end.
-    EndedLog,
+    /// A file that was read to its end.
+    Ended,
 }
 
 /// Parquet is not read from beginning to end: the rows show the progress.
@@ -189,7 +205,7 @@ impl Capture {
         let paths = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
         let files = paths.iter().map(|path| progress.open(path)).collect::<io::Result<Vec<_>>>();
         let mut files = files.map_err(failed)?;
-        let first = if is_folder { Vec::new() } else { files[0].peek(4).map_err(failed)? };
+        let first = if is_folder { Vec::new() } else { files[0].peek().map_err(failed)? };
         let mut account = CaptureAccount::default();
         let mut gaps = Vec::new();
         let source = if is_folder || first == MAGIC {
@@ -219,23 +235,7 @@ impl Capture {
             let progress = LogProgress { bytes, read_bytes: file.read_bytes };
             Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, progress }
         } else {
-            let file = files.remove(0);
-            let packed_bytes = Arc::clone(&file.own_bytes);
-            let stream: Box<dyn Read> = match first.as_slice() {
-                [0x1f, 0x8b, ..] => {
-                    let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
-                    Box::new(Unpacked { stream, bytes: 0, packed_bytes })
-                }
-                [0x28, 0xb5, 0x2f, 0xfd] => {
-                    let mut stream = zstd::Decoder::new(file).map_err(failed)?;
-                    stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
-                    Box::new(Unpacked { stream, bytes: 0, packed_bytes })
-                }
-                _ => Box::new(file),
-            };
-            let reader =
-                CaptureReader::new(stream).map_err(|error| OpenError::new(path, Reason::NotACapture(error)))?;
-            Source::Capture { reader: Box::new(reader), snippet: Vec::new(), current: None, read: 0 }
+            open_capture(path, files.remove(0), &first)?
         };
         let mut capture = Self {
             path: path.to_owned(),
@@ -253,27 +253,43 @@ impl Capture {
     /// Lets go of what reading takes until [`Self::wake`], where the file can be opened again.
     pub(super) fn close(&mut self, with_snippets: bool) {
         let Some(first_ns) = self.next_at_ns() else { return };
-        self.source = match std::mem::replace(&mut self.source, Source::EndedLog) {
+        if is_pipe(&self.path) {
+            return;
+        }
+        self.account.meta.interfaces = self.interfaces();
+        // What was read is read once more.
+        self.source = match std::mem::replace(&mut self.source, Source::Ended) {
             Source::HeaderLog { reader, rows, at: 0, progress } => {
-                // They are read once more.
                 let read = progress.of(rows.0.len(), reader.packets());
                 progress.read_bytes.fetch_sub(read, Ordering::Relaxed);
-                Source::ClosedLog { first_ns, with_snippets, progress }
+                Source::Closed { first_ns, with_snippets, progress: Some(progress) }
+            }
+            Source::Capture { read: 1, bytes: [own, all], .. } => {
+                all.fetch_sub(own.load(Ordering::Relaxed), Ordering::Relaxed);
+                Source::Closed { first_ns, with_snippets, progress: None }
             }
             other => other,
         };
     }
 
-    /// Opens it again, if it was closed.
+    /// Opens it again, if it was closed. `read_bytes` counts what is read of all files.
     ///
     /// # Errors
     /// As [`Self::open`], and where it does not begin as it did.
-    pub(super) fn wake(&mut self) -> Result<(), OpenError> {
-        let Source::ClosedLog { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
-        let reader = Box::new(open_log(&self.path, with_snippets)?);
-        if let Source::ClosedLog { progress, .. } = std::mem::replace(&mut self.source, Source::EndedLog) {
-            self.source = Source::HeaderLog { reader, rows: Rows::default(), at: 0, progress };
-        }
+    pub(super) fn wake(&mut self, read_bytes: &Arc<AtomicU64>) -> Result<(), OpenError> {
+        let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
+        self.source = match std::mem::replace(&mut self.source, Source::Ended) {
+            Source::Closed { progress: Some(progress), .. } => {
+                let reader = Box::new(open_log(&self.path, with_snippets)?);
+                Source::HeaderLog { reader, rows: Rows::default(), at: 0, progress }
+            }
+            _ => {
+                let failed = |error| OpenError::new(&self.path, error);
+                let mut file = Counted::new(File::open(&self.path).map_err(failed)?, read_bytes);
+                let first = file.peek().map_err(failed)?;
+                open_capture(&self.path, file, &first)?
+            }
+        };
         self.fill()?;
         if self.next_at_ns() == Some(first_ns) {
             return Ok(());
@@ -285,6 +301,7 @@ impl Capture {
     pub(super) fn held_bytes(&self) -> u64 {
         match &self.source {
             Source::HeaderLog { reader, .. } => reader.held_bytes(),
+            Source::Capture { held_bytes, .. } => *held_bytes,
             _ => 0,
         }
     }
@@ -292,7 +309,7 @@ impl Capture {
     /// When its current packet was captured, in nanoseconds since 1970; `None` after the last.
     pub(super) fn next_at_ns(&self) -> Option<i64> {
         match &self.source {
-            Source::ClosedLog { first_ns, .. } => Some(*first_ns),
+            Source::Closed { first_ns, .. } => Some(*first_ns),
             _ => self.current().map(|item| item.at_ns()),
         }
     }
@@ -302,7 +319,6 @@ impl Capture {
         &mut self,
         take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.wake()?;
         while let Some(item) = self.current() {
             take(item)?;
             match &mut self.source {
@@ -321,7 +337,7 @@ impl Capture {
                         take(Item::Record(record))?;
                     }
                 }
-                Source::HeaderLog { .. } | Source::ClosedLog { .. } | Source::EndedLog => self.advance()?,
+                Source::HeaderLog { .. } | Source::Closed { .. } | Source::Ended => self.advance()?,
             }
         }
         Ok(())
@@ -367,7 +383,7 @@ impl Capture {
                     account.ledger.dropped_packets.insert(Place::KernelRing, packets);
                 }
             }
-            Source::HeaderLog { .. } | Source::ClosedLog { .. } | Source::EndedLog => {}
+            Source::HeaderLog { .. } | Source::Closed { .. } | Source::Ended => {}
         }
         account
     }
@@ -397,7 +413,7 @@ impl Capture {
                     snippet: snippet.data(),
                 }))
             }
-            Source::ClosedLog { .. } | Source::EndedLog => None,
+            Source::Closed { .. } | Source::Ended => None,
         }
     }
 
@@ -417,7 +433,7 @@ impl Capture {
                     return Ok(());
                 }
             }
-            Source::ClosedLog { .. } | Source::EndedLog => {}
+            Source::Closed { .. } | Source::Ended => {}
         }
         self.fill()
     }
@@ -429,13 +445,16 @@ impl Capture {
             Source::Spool { files, file, buffer } => {
                 fill_from_spool(files, file, buffer, &mut self.account).map_err(|error| OpenError::new(path, error))
             }
-            Source::Capture { reader, snippet, current, read } => {
+            Source::Capture { reader, snippet, current, read, .. } => {
                 if let Some(record) = reader.next().map_err(|error| OpenError::new(path, error))? {
                     snippet.clear();
                     snippet.extend_from_slice(record.snippet);
                     *current = Some(Record { snippet: &[], ..record });
                     *read += 1;
+                    return Ok(());
                 }
+                let account = self.account();
+                (self.account, self.source) = (account, Source::Ended);
                 Ok(())
             }
             Source::HeaderLog { reader, rows, at, progress } => {
@@ -449,13 +468,34 @@ impl Capture {
                 let read = progress.of(rows.0.len(), reader.packets());
                 progress.read_bytes.fetch_add(read, Ordering::Relaxed);
                 if rows.0.is_empty() {
-                    self.source = Source::EndedLog;
+                    self.source = Source::Ended;
                 }
                 Ok(())
             }
-            Source::ClosedLog { .. } | Source::EndedLog => Ok(()),
+            Source::Closed { .. } | Source::Ended => Ok(()),
         }
     }
+}
+
+/// A pcap or pcapng, which begins with `first`.
+fn open_capture(path: &Path, file: Counted, first: &[u8]) -> Result<Source, OpenError> {
+    let bytes = [&file.own_bytes, &file.read_bytes].map(Arc::clone);
+    let packed_bytes = Arc::clone(&file.own_bytes);
+    let (stream, held_bytes): (Box<dyn Read>, u64) = match first {
+        [0x1f, 0x8b, ..] => {
+            let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
+            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), PACKED_BYTES)
+        }
+        [0x28, 0xb5, 0x2f, 0xfd] => {
+            let failed = |error| OpenError::new(path, error);
+            let mut stream = zstd::Decoder::new(file).map_err(failed)?;
+            stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
+            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), PACKED_BYTES)
+        }
+        _ => (Box::new(file), PLAIN_BYTES),
+    };
+    let reader = CaptureReader::new(stream).map_err(|error| OpenError::new(path, Reason::NotACapture(error)))?;
+    Ok(Source::Capture { reader: Box::new(reader), snippet: Vec::new(), current: None, read: 0, bytes, held_bytes })
 }
 
 fn open_log(path: &Path, with_snippets: bool) -> Result<HeaderLogReader<File>, OpenError> {
@@ -529,10 +569,10 @@ mod tests {
             let packed_bytes = Arc::new(AtomicU64::new(packed));
             let mut stream = Unpacked { stream: io::repeat(0), bytes: 0, packed_bytes };
             let mut piece = vec![0; 1 << 24];
-            (0..300).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
+            (0..20).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
         };
-        assert_eq!(unpacked(1_000_000), Err(io::ErrorKind::FileTooLarge));
-        assert_eq!(unpacked(6_000_000), Ok(()), "it may be that long");
+        assert_eq!(unpacked(200_000), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(unpacked(400_000), Ok(()), "it may be that long");
     }
 
     /// A frame says how much memory reading it takes.

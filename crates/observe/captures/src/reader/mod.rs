@@ -20,7 +20,7 @@ use found::captures_at;
 pub use file::ReadProgress;
 pub use found::is_pipe;
 
-/// Memory for header logs that are read at the same time, bytes. Ours take 10 to 40 MiB each.
+/// Memory for files that are read at the same time, bytes. Our header logs take 10 to 40 MiB each.
 const HELD_BYTES_MOST: u64 = 1 << 30;
 
 /// A capture cannot be opened, or not be read to its end.
@@ -60,7 +60,7 @@ pub enum Reason {
     /// The header log comes through a pipe.
     #[error("a header log is read from its end, which a pipe does not allow")]
     HeaderLogFromPipe,
-    /// Header logs that overlap in time take too much memory together.
+    /// Captures that overlap in time take too much memory together.
     #[error(
         "it overlaps in time with so many others that they take more than 1 GiB together: give fewer at once, or `longhaul convert` some into one"
     )]
@@ -158,6 +158,12 @@ impl Captures {
         &self.progress
     }
 
+    /// The length of all files, bytes; `None` where one comes through a pipe.
+    pub fn file_bytes(&self) -> Option<u64> {
+        let has_pipe = self.captures.iter().any(|capture| is_pipe(&capture.path));
+        (!has_pipe).then(|| self.progress.total_bytes())
+    }
+
     /// When the captures dropped packets; known before any packet is read.
     pub fn gaps(&self) -> Vec<Gap> {
         self.captures.iter().flat_map(|capture| capture.gaps.iter().copied()).collect()
@@ -196,7 +202,7 @@ impl Captures {
     fn next_capture(&mut self) -> Result<Option<usize>, OpenError> {
         let Some(nth) = self.oldest() else { return Ok(None) };
         let capture = &mut self.captures[nth];
-        capture.wake()?;
+        capture.wake(self.progress.counter())?;
         let held = capture.held_bytes();
         // Where it went on to a larger row group.
         if std::mem::replace(&mut capture.counted_bytes, held) < held {
@@ -338,6 +344,31 @@ mod tests {
         captures.held_bytes_most = own * 5 / 2;
         assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(captures.captures.iter().all(|capture| capture.held_bytes() == 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Each unpacks in 8 MiB.
+    #[test]
+    fn compressed_captures_that_follow_one_another_are_open_one_at_a_time() {
+        let (folder, _) = logs("compressed", &[]);
+        let paths: Vec<PathBuf> = [3, 1, 2].iter().map(|second| folder.join(format!("{second}.pcap.zst"))).collect();
+        for (path, second) in paths.iter().zip([3_u32, 1, 2]) {
+            let header =
+                [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]].concat();
+            let packets = [0, 1].map(|micros| [second, micros, 0, 60].map(u32::to_le_bytes).concat()).concat();
+            std::fs::write(path, zstd::encode_all([header, packets].concat().as_slice(), 1).unwrap()).unwrap();
+        }
+        let mut captures = Captures::open(&paths, false).unwrap();
+        let held: Vec<u64> = captures.captures.iter().map(Capture::held_bytes).collect();
+        assert!(held[0] > 8 << 20 && held[1..] == [0, 0], "{held:?}");
+        assert_eq!(captures.interfaces().len(), 3);
+        captures.held_bytes_most = held[0] * 5 / 2;
+        let at = [1, 2, 3].map(|second| [second * 1_000_000_000, second * 1_000_000_000 + 1_000]).concat();
+        assert_eq!(times(&mut captures).unwrap(), at);
+        assert!(captures.captures.iter().all(|capture| capture.held_bytes() == 0));
+        let account = captures.account();
+        assert_eq!((account.ledger.written_packets, account.meta.interfaces.len()), (6, 3));
+        assert_eq!(captures.progress().share(), 1.0);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
