@@ -18,6 +18,9 @@ use longhaul_mesh_model::message::Message;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections at the same time. A further one closes that of a stranger, or is closed where all are of members.
 const CONNECTIONS_MOST: usize = 128;
+/// How long the next one waits for connections that were replaced and have not ended yet, and how often it looks; then it is closed.
+const CROWD_PATIENCE: Duration = Duration::from_secs(1);
+const CROWD_LOOK: Duration = Duration::from_millis(1);
 /// Those of one member: a site has a thread or two for each partner. A further one closes its oldest, so that a stolen key keeps nobody out.
 const CONNECTIONS_OF_MEMBER: usize = 8;
 /// A closed one is answered to its end all the same, in its thread. With so many of one member no further one is taken.
@@ -215,6 +218,10 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
             thread::sleep(Duration::from_millis(100));
             continue;
         };
+        let crowded = Instant::now() + CROWD_PATIENCE;
+        while locked(&places).places.is_crowded() && Instant::now() < crowded {
+            thread::sleep(CROWD_LOOK);
+        }
         let Some(place) = Place::take(&places, &stream) else { continue };
         let (answering, identity) = (Arc::clone(answering), identity.clone());
         let serve = move || {
@@ -268,6 +275,10 @@ impl Place {
         link.may_come = STRANGER_BYTES_MOST;
         while !link.channel.is_proven() {
             link.read()?;
+            // Whose key it says to have, before it proves that: what it encrypts may be long.
+            if is_member(link) {
+                link.channel.trust();
+            }
         }
         if is_member(link) {
             if let Some(member) = link.channel.peer() {

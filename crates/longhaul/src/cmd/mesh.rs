@@ -44,24 +44,28 @@ fn libexec(own: &Path) -> Option<PathBuf> {
     let folder = own.parent()?;
     let is_installed = folder.file_name().is_some_and(|name| name == "bin" || name == "sbin");
     let program = folder.parent()?.join("libexec/longhaul").join(PROGRAM);
-    let owned = std::fs::metadata(own).ok()?;
-    let is_ours = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|about| {
-            // Where users have a group each, it may write.
-            let others = if [0, owned.gid()].contains(&about.gid()) { 0o002 } else { 0o022 };
-            [0, owned.uid()].contains(&about.uid()) && about.mode() & others == 0
-        })
-    };
-    (is_installed && program.ancestors().take(3).all(is_ours)).then_some(program)
+    (is_installed && program.ancestors().take(3).all(|path| is_of_owner(path, own))).then_some(program)
+}
+
+/// The program beside this one, of the same owner: anybody may have put one into `/tmp`.
+fn beside(own: &Path) -> Option<PathBuf> {
+    let program = own.with_file_name(PROGRAM);
+    is_of_owner(&program, own).then_some(program)
+}
+
+/// Whether `path` is root's or of who owns `own`, and nobody else may change it.
+fn is_of_owner(path: &Path, own: &Path) -> bool {
+    let (Ok(about), Ok(owned)) = (std::fs::metadata(path), std::fs::metadata(own)) else { return false };
+    // Where users have a group each, it may write.
+    let others = if [0, owned.gid()].contains(&about.gid()) { 0o002 } else { 0o022 };
+    [0, owned.uid()].contains(&about.uid()) && about.mode() & others == 0
 }
 
 fn found() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    let beside = own.with_file_name(PROGRAM);
-    let libexec = libexec(&own);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
-    [Some(beside), libexec].into_iter().flatten().chain(in_path).find(|file| file.is_file())
+    [beside(&own), libexec(&own)].into_iter().flatten().chain(in_path).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -73,7 +77,7 @@ mod tests {
 
     /// A folder beside `/tmp/X`, in which an administrator unpacked it, can be anybody's.
     #[test]
-    fn libexec_is_that_of_an_installation_of_one_owner() {
+    fn the_other_program_is_one_of_the_same_owner() {
         let folder = std::env::temp_dir().join(format!("longhaul-libexec-{}", std::process::id()));
         let of_programs = folder.join("libexec/longhaul");
         fs::create_dir_all(&of_programs).unwrap();
@@ -97,9 +101,19 @@ mod tests {
             assert_eq!(libexec(&installed), None, "{}", path.display());
             set(path, 0o755);
         }
+        // Beside a program in a folder of everybody's.
+        let neighbour = unpacked.with_file_name(PROGRAM);
+        fs::write(&neighbour, "").unwrap();
+        set(&neighbour, 0o755);
+        assert_eq!(beside(&unpacked), Some(neighbour.clone()));
+        set(&neighbour, 0o757);
+        assert_eq!(beside(&unpacked), None);
+        set(&neighbour, 0o755);
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
-            assert_eq!(libexec(&installed), None);
+            for program in [&program, &neighbour] {
+                std::os::unix::fs::chown(program, Some(65_534), None).unwrap();
+            }
+            assert_eq!((libexec(&installed), beside(&unpacked)), (None, None));
         }
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -72,13 +72,19 @@ impl Folder {
     pub(crate) fn prepare_beside(path: PathBuf, overwrite: Overwrite, inputs: &[PathBuf]) -> Result<Self, Failure> {
         let folder = path.canonicalize().ok();
         let has_result = [RESULT, RUNS].iter().any(|name| path.join(name).exists());
+        let is_file_of_it = |file: &Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let above = file.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+            is_of_result(&name) && above.and_then(|above| above.canonicalize().ok()) == folder
+        };
+        // A link, and where it leads to.
+        let is_one = |file: &Path| is_file_of_it(file) || file.canonicalize().is_ok_and(|file| is_file_of_it(&file));
         let is_removed = |input: &&PathBuf| {
             let Some(folder) = &folder else { return false };
-            let name = input.file_name().unwrap_or_default().to_string_lossy();
-            let above = input.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-            let is_in_it = above.is_some_and(|above| above.canonicalize().ok().as_ref() == Some(folder));
-            let is_it = overwrite.allowed() && has_result && input.canonicalize().ok().as_ref() == Some(folder);
-            is_it || is_in_it && is_of_result(&name)
+            if input.canonicalize().ok().as_ref() == Some(folder) {
+                return overwrite.allowed() && has_result;
+            }
+            is_one(input) || input.read_dir().into_iter().flatten().flatten().any(|entry| is_one(&entry.path()))
         };
         if let Some(input) = inputs.iter().find(is_removed) {
             let why = format!("-o {}: the result would take the place of {}", path.display(), input.display());
@@ -232,7 +238,35 @@ pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::is_table;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// `--force` would remove the capture that it is to read.
+    #[test]
+    fn no_input_is_removed_through_a_link() {
+        let folder = std::env::temp_dir().join(format!("longhaul-beside-{}", std::process::id()));
+        let (result, captures) = (folder.join("result"), folder.join("captures"));
+        fs::create_dir_all(&result).unwrap();
+        fs::create_dir(&captures).unwrap();
+        for name in [RESULT, "packets.parquet", "other.parquet"] {
+            fs::write(result.join(name), "{}").unwrap();
+        }
+        let refused = |input: &Path| {
+            let prepared = Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()]);
+            prepared.map(drop).err().map(|failure| failure.message().to_owned())
+        };
+        let link = captures.join("monday.parquet");
+        symlink(result.join("other.parquet"), &link).unwrap();
+        assert_eq!((refused(&link), refused(&captures)), (None, None), "it stays");
+        fs::remove_file(&link).unwrap();
+        symlink(result.join("packets.parquet"), &link).unwrap();
+        for input in [&link, &captures, &result, &result.join("packets.parquet")] {
+            assert!(refused(input).unwrap().contains("take the place of"), "{}", input.display());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn only_tables_of_results_are_removed() {

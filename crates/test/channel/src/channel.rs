@@ -158,7 +158,15 @@ impl<M: Serialize + DeserializeOwned> Channel<M> {
     /// A server that has a key of its own; [`peer`](Self::peer) then says who the client is.
     pub fn from_known(own: &Identity, random: [u8; 32]) -> Self {
         let handshake = known_handshake(own, None, KNOWN, random).expect("constant pattern");
-        Self::new(Role::Server, KNOWN, Stage::Preamble(Some(Box::new(handshake))))
+        let mut channel = Self::new(Role::Server, KNOWN, Stage::Preamble(Some(Box::new(handshake))));
+        channel.deframer = Deframer::of_stranger();
+        channel
+    }
+
+    /// Takes long messages from now on, where this end is a server [without a key](Self::plain) or [of anybody's](Self::from_known): until then a
+    /// message has 16 KiB at most.
+    pub fn trust(&mut self) {
+        self.deframer.trust();
     }
 
     /// Who the other end is, once the handshake is over, where each end has a key of its own. A handshake can be replayed: see

@@ -19,9 +19,9 @@ use serde::de::DeserializeOwned;
 pub const PROTOCOL: &str = "longhaul/1";
 /// Longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// Longest first message of an end that has proven nothing: it says who it is and what it wants. A capture names all its interfaces.
-pub(crate) const FIRST_MESSAGE_BYTES: usize = 256 << 10;
-/// A message from this length on is long.
+/// Longest message of an end that is not trusted: it says who it is and what it wants. A capture names all its interfaces in some KiB.
+pub(crate) const STRANGER_MESSAGE_BYTES: usize = LONG_BYTES;
+/// A message of more is long.
 const LONG_BYTES: usize = 16 << 10;
 /// Longest text of a peer that is shown to people, characters.
 const MAX_SHOWN: usize = 300;
@@ -29,7 +29,7 @@ const MAX_SHOWN: usize = 300;
 /// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The length is zero or above what is allowed: [`MAX_MESSAGE_BYTES`], and less at first.
+    /// The length is zero or above what is allowed: [`MAX_MESSAGE_BYTES`], and less of strangers.
     #[error("a message has {0} bytes; 1 to {1} are allowed")]
     Length(u32, usize),
     /// Not JSON, or not a message of this protocol.
@@ -56,7 +56,7 @@ pub fn to_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, FrameError> {
 #[derive(Debug, Clone)]
 pub struct Deframer<M> {
     buffer: Vec<u8>,
-    /// Longest next message.
+    /// Longest message.
     most: usize,
     messages: PhantomData<M>,
 }
@@ -68,9 +68,14 @@ impl<M> Default for Deframer<M> {
 }
 
 impl<M> Deframer<M> {
-    /// For an end that has proven nothing: its first message is short.
+    /// For an end that has proven nothing: its messages are short.
     pub(crate) fn of_stranger() -> Self {
-        Self { most: FIRST_MESSAGE_BYTES, ..Self::default() }
+        Self { most: STRANGER_MESSAGE_BYTES, ..Self::default() }
+    }
+
+    /// Long messages may come from now on.
+    pub(crate) fn trust(&mut self) {
+        self.most = MAX_MESSAGE_BYTES;
     }
 }
 
@@ -97,7 +102,6 @@ impl<M: DeserializeOwned> Deframer<M> {
                 let message = message.map_err(|error| FrameError::Json(shown(&error.to_string())))?;
                 messages.extend([message]);
                 self.buffer.clear();
-                self.most = MAX_MESSAGE_BYTES;
             }
         }
         Ok(())
@@ -105,7 +109,7 @@ impl<M: DeserializeOwned> Deframer<M> {
 }
 
 /// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time, and who waits
-/// longest first.
+/// longest first. Strangers have no long ones: nobody waits for them.
 fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
     static LONG: FairMutex<()> = FairMutex::new(());
     let _one = (text.len() > LONG_BYTES).then(|| LONG.lock());
@@ -127,15 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_message_of_a_stranger_is_short() {
+    fn messages_of_a_stranger_are_short() {
         let long = |bytes: usize| to_frame(&"a".repeat(bytes - 2)).unwrap();
         let mut messages: Vec<String> = Vec::new();
         let mut deframer = Deframer::of_stranger();
-        assert_eq!(deframer.push(&long(FIRST_MESSAGE_BYTES), &mut messages), Ok(()));
-        assert_eq!(deframer.push(&long(MAX_MESSAGE_BYTES), &mut messages), Ok(()));
-        assert_eq!(messages.len(), 2);
+        for _ in 0..2 {
+            assert_eq!(deframer.push(&long(STRANGER_MESSAGE_BYTES), &mut messages), Ok(()));
+        }
         // Nothing of it is kept: the length alone says so.
-        let refused = Deframer::of_stranger().push(&long(FIRST_MESSAGE_BYTES + 1)[..4], &mut messages).unwrap_err();
-        assert_eq!(refused.to_string(), "a message has 262145 bytes; 1 to 262144 are allowed");
+        let refused = deframer.clone().push(&long(STRANGER_MESSAGE_BYTES + 1)[..4], &mut messages).unwrap_err();
+        assert_eq!(refused.to_string(), "a message has 16385 bytes; 1 to 16384 are allowed");
+        deframer.trust();
+        assert_eq!(deframer.push(&long(MAX_MESSAGE_BYTES), &mut messages), Ok(()));
+        assert_eq!(messages.len(), 3);
     }
 }

@@ -1,6 +1,6 @@
 //! The places of a listener: so many connections at a time, and strangers cannot keep out who proves who he is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,8 @@ pub struct Places<T> {
     most: usize,
     next: u64,
     guests: BTreeMap<u64, Guest<T>>,
+    /// Those that lost their place and have not left: each has a thread yet.
+    leaving: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -37,13 +39,16 @@ pub struct Taken<T> {
 impl<T> Places<T> {
     /// Places for `most` connections.
     pub const fn new(most: usize) -> Self {
-        Self { most, next: 0, guests: BTreeMap::new() }
+        Self { most, next: 0, guests: BTreeMap::new(), leaving: BTreeSet::new() }
     }
 
     /// A place for a connection from `address`, with what closes it. Where all are taken a stranger goes: of the network with the most
     /// strangers, the one that came first. So who floods a listener from one address closes his own connections, and who floods it from many
-    /// has to open as many as there are places before a new one is closed. `None` where all are known.
+    /// has to open as many as there are places before a new one is closed. `None` where all are known, and in a [crowd](Self::is_crowded).
     pub fn take(&mut self, address: IpAddr, handle: T) -> Option<Taken<T>> {
+        if self.is_crowded() {
+            return None;
+        }
         let displaced = if self.guests.len() < self.most { None } else { Some(self.displace()?) };
         self.next += 1;
         let is_known = Arc::<AtomicBool>::default();
@@ -59,12 +64,19 @@ impl<T> Places<T> {
         }
         // The first number of a network is its smallest: they are in order.
         let (_, first) = strangers.into_values().min_by_key(|(count, first)| (usize::MAX - count, *first))?;
+        self.leaving.insert(first);
         self.guests.remove(&first).map(|guest| guest.handle)
     }
 
-    /// Gives a place back.
+    /// Whether as many as there are places were displaced and have not [left](Self::leave): the next one has to wait for them.
+    pub fn is_crowded(&self) -> bool {
+        self.leaving.len() >= self.most
+    }
+
+    /// Gives a place back: nothing of that connection is left.
     pub fn leave(&mut self, number: u64) {
         self.guests.remove(&number);
+        self.leaving.remove(&number);
     }
 
     /// What closes each connection.
@@ -105,7 +117,10 @@ mod tests {
         let known = take(&mut places, address(1)).unwrap();
         known.is_known.store(true, Ordering::Relaxed);
         let waiting = take(&mut places, address(2)).unwrap();
-        let displaced: Vec<u64> = (0..100).filter_map(|_| take(&mut places, address(3)).unwrap().displaced).collect();
+        let mut displaced = Vec::new();
+        for _ in 0..100 {
+            displaced.extend(take(&mut places, address(3)).unwrap().displaced.inspect(|number| places.leave(*number)));
+        }
         assert_eq!(places.handles().count(), MOST);
         assert_eq!(displaced, (3..3 + 100 - (MOST as u64 - 2)).collect::<Vec<_>>());
         assert!(places.handles().any(|number| *number == known.number));
@@ -130,7 +145,8 @@ mod tests {
         let mut places = Places::new(MOST);
         let waiting = take(&mut places, address(1)).unwrap();
         for host in 0..100_u16 {
-            take(&mut places, IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, host))).unwrap();
+            let taken = take(&mut places, IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, host))).unwrap();
+            taken.displaced.into_iter().for_each(|number| places.leave(number));
         }
         assert!(places.handles().any(|number| *number == waiting.number));
         // An IPv4 address that a socket of both families shows is that address.
@@ -145,5 +161,17 @@ mod tests {
         assert!(take(&mut places, address(2)).is_none());
         places.leave(known[0].number);
         assert!(take(&mut places, address(2)).unwrap().displaced.is_none());
+    }
+
+    /// A thread may take its time to end.
+    #[test]
+    fn those_that_lost_their_place_are_not_without_number() {
+        let mut places = Places::new(MOST);
+        let taken: Vec<_> = (0..100).map_while(|_| take(&mut places, address(1))).collect();
+        assert_eq!((taken.len(), places.is_crowded()), (2 * MOST, true));
+        places.leave(taken[0].number);
+        assert!(!places.is_crowded() && take(&mut places, address(1)).is_some());
+        taken.iter().for_each(|taken| places.leave(taken.number));
+        assert_eq!(places.handles().count(), 1);
     }
 }

@@ -70,6 +70,8 @@ pub struct Control {
     left_silently: bool,
     /// Set with the first message of a peer that must have a key to send one.
     proven: Option<Arc<AtomicBool>>,
+    /// Set once this peer is no stranger any more.
+    trusted: Option<Arc<AtomicBool>>,
 }
 
 impl Control {
@@ -106,7 +108,16 @@ impl Control {
                 }
             }
         })?;
-        Ok(Self { stream, channel, go_on, patience: WRITE_PATIENCE, heard: false, left_silently: false, proven: None })
+        Ok(Self {
+            stream,
+            channel,
+            go_on,
+            patience: WRITE_PATIENCE,
+            heard: false,
+            left_silently: false,
+            proven: None,
+            trusted: None,
+        })
     }
 
     /// A peer that does not accept a message within `patience` is dead.
@@ -128,6 +139,11 @@ impl Control {
         self.proven = Some(proven);
     }
 
+    /// Takes long messages once `trusted` is set.
+    pub(crate) fn trust_once(&mut self, trusted: Arc<AtomicBool>) {
+        self.trusted = Some(trusted);
+    }
+
     /// A message that arrived.
     pub fn poll_message(&mut self) -> Option<Message> {
         let message = self.channel.poll_message()?;
@@ -143,6 +159,9 @@ impl Control {
     /// Where they do not belong to this protocol, or are not the peer's.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         self.heard = true;
+        if self.trusted.take_if(|trusted| trusted.load(Ordering::Relaxed)).is_some() {
+            self.channel.trust();
+        }
         let handled = self.channel.handle_bytes(bytes);
         // One read waits at a time, so there is room; a thread that has ended needs none.
         let _ = self.go_on.try_send(());

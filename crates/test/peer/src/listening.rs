@@ -21,8 +21,12 @@ use crate::control::{Control, ControlEvent, HasControl, random};
 /// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
 /// replaces a stranger; where all are known it is closed at once.
 const CONNECTIONS_MOST: usize = 64 + 128;
+/// How long the next one waits for connections that were replaced and have not ended yet; then it is closed.
+const CROWD_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often to look whether they have.
+const CROWD_LOOK: Duration = Duration::from_millis(1);
 /// How often to look whether the only session has ended.
 const ONCE_LOOK: Nanos = Nanos::from_millis(20);
 /// How often to look whether all have ended, once the listener stops.
@@ -106,6 +110,8 @@ impl<E: HasControl> Seat<E> {
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
         if key.is_some() {
             control.prove_to(Arc::clone(&self.is_known));
+        } else {
+            control.trust_once(Arc::clone(&self.is_known));
         }
         control.establish(&self.receiver).map_err(|error| {
             if control.left_silently() { SessionError { code: SILENT.into(), ..error } } else { error }
@@ -168,6 +174,10 @@ pub fn listen<E: HasControl>(
                 continue;
             }
         };
+        let crowded = Instant::now() + CROWD_PATIENCE;
+        while seats.places(|places| places.is_crowded()) && Instant::now() < crowded && !over() {
+            sleep(CROWD_LOOK);
+        }
         let Some(seat) = Seat::take(seats, peer.ip()) else { continue };
         let (serve, enough) = (Arc::clone(&serve), Arc::clone(&enough));
         let thread = Builder::new().name("session".into()).spawn(move || {

@@ -61,7 +61,9 @@ pub(crate) struct StateArgs {
 
 impl StateArgs {
     fn store(&self) -> Result<Store, Failure> {
-        Store::open(&self.state).map_err(|error| failure(&error))
+        // Whoever puts settings back has another working folder.
+        let folder = std::path::absolute(&self.state).unwrap_or_else(|_| self.state.clone());
+        Store::open(&folder).map_err(|error| failure(&error))
     }
 }
 

@@ -96,9 +96,12 @@ impl LinkControl {
         }
     }
 
-    /// Waits for the next message until `deadline`; `None` if none arrived.
+    /// Waits for the next message until `deadline`; `None` if none arrived. It ends in time whatever the other end floods it with.
     pub(super) fn wait(&mut self, deadline: Nanos) -> Result<Option<LinkMessage>, SessionError> {
         loop {
+            if monotonic() >= deadline {
+                return Ok(None);
+            }
             if let Some(message) = self.poll()? {
                 return Ok(Some(message));
             }

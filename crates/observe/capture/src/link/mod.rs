@@ -41,6 +41,8 @@ const SILENCE: Nanos = Nanos::from_secs(10);
 /// After the capture's last message the logging host closes its files within this time. It waits for late datagrams, then for the disk.
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
 
+/// Reads of a link before it is another one's turn, whatever the other end floods it with.
+const EVENTS_AT_ONCE: usize = 16;
 const START: &str = "start `longhaul log` there, and open its TCP and UDP port in the firewalls";
 
 /// What to do where no logging host answers at any of `addresses`.
@@ -240,9 +242,11 @@ impl LogLink {
 
     /// Reads messages of the other end; `true` if the link was lost just now.
     pub(super) fn poll(&mut self, now: Nanos) -> bool {
-        while self.is_up()
-            && let Some(taken) = self.control.take_event()
-        {
+        for _ in 0..EVENTS_AT_ONCE {
+            if !self.is_up() {
+                break;
+            }
+            let Some(taken) = self.control.take_event() else { break };
             // Messages before the end count.
             self.hear_all();
             self.note(taken);

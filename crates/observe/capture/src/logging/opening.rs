@@ -116,6 +116,9 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
     let deadline = monotonic() + OPEN_PATIENCE;
     let lost = |why: String| SessionError::new("control_lost", why, "");
     loop {
+        if monotonic() >= deadline {
+            return Err(lost("it does not describe its capture".into()));
+        }
         match control.poll_message() {
             Some(Message::LogLink { text }) => {
                 return match serde_json::from_str(&text) {
