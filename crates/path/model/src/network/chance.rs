@@ -1,12 +1,10 @@
 //! Random numbers, and which packets are lost.
 
-use std::sync::Arc;
-
 use longhaul_units::Nanos;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::spec::{LossSpec, Outage, Probability};
+use crate::spec::{LossSpec, Outage, PacketList, Probability};
 
 /// A stream of random numbers of its own for each use in each hop, so that a change in one leaves the others as they
 /// were.
@@ -73,7 +71,7 @@ enum PickLaw {
     Random(f64),
     Every(u64),
     GilbertElliott(GilbertElliott),
-    List { list: Arc<[u64]>, at: usize },
+    List { list: PacketList, range: usize },
 }
 
 impl Picker {
@@ -85,7 +83,7 @@ impl Picker {
             LossSpec::Bursts(bursts) => PickLaw::Random(bursts.otherwise.0),
             LossSpec::Every(n) => PickLaw::Every(n.get()),
             &LossSpec::GilbertElliott { p, r, h, k } => PickLaw::GilbertElliott(GilbertElliott::new(p, r, h, k)),
-            LossSpec::List(list) => PickLaw::List { list: Arc::clone(list), at: 0 },
+            LossSpec::List(list) => PickLaw::List { list: list.clone(), range: 0 },
         };
         let mut picker = Self { before, next: 0, law, chance };
         picker.step();
@@ -104,11 +102,17 @@ impl Picker {
             PickLaw::Random(p) => self.next.saturating_add(self.chance.geometric(*p)),
             PickLaw::Every(n) => self.next.saturating_add(*n),
             PickLaw::GilbertElliott(chain) => chain.next_lost(&mut self.chance),
-            PickLaw::List { list, at } => {
-                let next = list.get(*at).copied().unwrap_or(u64::MAX);
-                *at += 1;
-                next
-            }
+            PickLaw::List { list, range } => match list.ranges().get(*range) {
+                None => u64::MAX,
+                Some(&(first, last)) => {
+                    // `range` has the next packet: one within it, or its first.
+                    let next = self.next.saturating_add(1).max(first);
+                    if next >= last {
+                        *range += 1;
+                    }
+                    next
+                }
+            },
         };
     }
 }
@@ -230,7 +234,8 @@ mod tests {
     fn every_is_exact() {
         let every = LossSpec::Every(NonZeroU64::new(30_000).unwrap());
         assert_eq!(picked(&every, 100_000), [30_000, 60_000, 90_000]);
-        assert_eq!(picked(&LossSpec::List([2, 3, 7].into()), 100), [2, 3, 7]);
+        assert_eq!(picked(&LossSpec::List([2, 3, 4, 7, 9, 10].into()), 100), [2, 3, 4, 7, 9, 10]);
+        assert!(picked(&LossSpec::List(PacketList::of(Vec::new())), u64::MAX - 1).is_empty());
         assert!(picked(&LossSpec::None, u64::MAX - 1).is_empty());
     }
 

@@ -223,7 +223,7 @@ fn hop(entries: &Entries) -> Result<HopSpec, SpecError> {
         if let Some(field) = entries.field(key.name()) {
             setting(key, &field)?.put(&mut hop);
             if let (Key::Loss, LossSpec::List(list)) = (key, &hop.loss) {
-                let listed = entries.file.listed_packets.get() + list.len();
+                let listed = entries.file.listed_packets.get() + list.count();
                 entries.file.listed_packets.set(listed);
                 if listed > LIST_MAX {
                     return Err(field.error(format!("the lists of a path have at most {LIST_MAX} packets together")));

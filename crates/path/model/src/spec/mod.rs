@@ -8,13 +8,13 @@ mod derived;
 mod error;
 pub mod file;
 mod load;
+mod packets;
 mod short;
 mod validate;
 pub mod value;
 mod write;
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use longhaul_units::{BitRate, Bytes, LAYER1_OVERHEAD_BYTES, Nanos};
 
@@ -23,7 +23,8 @@ pub use error::SpecError;
 pub(crate) use error::shown;
 pub use file::ReadFile;
 pub use load::no_files;
-pub use validate::{DELAY_MAX, HOPS_MAX, HOSTS_MAX};
+pub use packets::PacketList;
+pub use validate::{DELAY_MAX, HOPS_MAX, HOSTS_MAX, LIST_MAX};
 pub use value::{Key, Setting};
 
 /// One of the two ways along a path.
@@ -157,8 +158,8 @@ pub enum LossSpec {
         /// Chance that a packet survives the good state.
         k: Probability,
     },
-    /// Exactly these, ascending.
-    List(Arc<[u64]>),
+    /// Exactly these.
+    List(PacketList),
     /// In bursts that last for a time, however many packets come.
     Bursts(BurstLoss),
 }

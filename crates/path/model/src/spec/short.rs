@@ -20,15 +20,6 @@ fn time(time: Nanos) -> String {
     exact(&time, || format!("{}ns", time.0))
 }
 
-/// Packet numbers as `1,5,9-12`.
-pub(super) fn numbers(numbers: &[u64]) -> String {
-    let run = |run: &[u64]| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => run[0].to_string(),
-    };
-    numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b)).map(run).collect::<Vec<_>>().join(",")
-}
-
 impl Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |digits| format!("{:.digits$}%", self.0 * 100.0);
@@ -54,7 +45,7 @@ impl Display for LossSpec {
                 format!("gilbert-elliott({p},{r})")
             }
             Self::GilbertElliott { p, r, h, k } => format!("gilbert-elliott({p},{r},{h},{k})"),
-            Self::List(list) => format!("list({})", numbers(list)),
+            Self::List(list) => format!("list({list})"),
             Self::Bursts(bursts) => {
                 let (lasting, every) = (time(bursts.lasting), time(bursts.every));
                 format!("bursts({lasting},{every},{},{})", bursts.lost, bursts.otherwise)

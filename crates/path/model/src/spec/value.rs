@@ -23,7 +23,7 @@ use super::error::shown;
 use super::validate::LIST_MAX;
 use super::{
     BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, JitterSpec, Law, Layer, LossSpec, MtuSpec, Order, Outage,
-    PolicerSpec, Probability, QueueLimit,
+    PacketList, PolicerSpec, Probability, QueueLimit,
 };
 
 /// A key of a hop that has a value which may change while the path runs.
@@ -223,9 +223,9 @@ pub(crate) fn bursts([lasting, every, lost, otherwise]: [&str; 4]) -> Result<Los
     Ok(LossSpec::Bursts(BurstLoss { lasting, every, lost, otherwise }))
 }
 
-/// Numbers and ranges `a-b`, in any order, as an ascending list without repetitions.
+/// Numbers and ranges `a-b`, in any order. What is written twice counts twice towards the most.
 pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> Result<LossSpec, String> {
-    let mut numbers = Vec::new();
+    let (mut ranges, mut packets) = (Vec::new(), 0usize);
     for item in items {
         let item = item.trim();
         let (first, last) = item.split_once('-').unwrap_or((item, item));
@@ -233,14 +233,13 @@ pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> Result<LossSpec,
         let (first, last) = (number(first).zip(number(last)))
             .filter(|(first, last)| first <= last)
             .ok_or_else(|| format!("{}: a list has packet numbers from 1 and ranges like 9-12", shown(item)))?;
-        if last - first >= (LIST_MAX - numbers.len()) as u64 {
+        if last - first >= (LIST_MAX - packets) as u64 {
             return Err(format!("{}: a list has at most {LIST_MAX} packets", shown(item)));
         }
-        numbers.extend(first..=last);
+        packets += (last - first) as usize + 1;
+        ranges.push((first, last));
     }
-    numbers.sort_unstable();
-    numbers.dedup();
-    Ok(LossSpec::List(numbers.into()))
+    Ok(LossSpec::List(PacketList::of(ranges)))
 }
 
 /// A list file: a number or range a line, `#` begins a comment.

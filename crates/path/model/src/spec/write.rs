@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use longhaul_units::{BitRate, Nanos};
 
-use super::short::{self, numbers};
 use super::{
     DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, Layer, LossSpec, Order, Outage, PathSpec, QueueLimit,
+    short,
 };
 
 impl PathSpec {
@@ -133,7 +133,7 @@ fn loss(loss: &LossSpec) -> String {
             bursts.lost.0,
             bursts.otherwise.0
         ),
-        LossSpec::List(list) => format!("\"list({})\"", numbers(list)),
+        LossSpec::List(list) => format!("\"list({list})\""),
     }
 }
 

@@ -131,7 +131,7 @@ fn both_is_mirrored() {
 #[test]
 fn every_form_of_loss() {
     let chance = |p| LossSpec::Random(Probability(p));
-    let list = |numbers: &[u64]| LossSpec::List(numbers.into());
+    let list = |numbers: &[u64]| LossSpec::List(numbers.iter().copied().collect());
     let every = LossSpec::Every(30_000.try_into().unwrap());
     for (text, want) in [
         (r#"{ random = "0.01%" }"#, chance(1e-4)),

@@ -15,6 +15,7 @@
 //!
 //! What is not here: running one (`run/`).
 
+mod change;
 mod error;
 pub(crate) mod finding;
 pub(crate) mod mix;
@@ -26,10 +27,11 @@ mod udp;
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
-use longhaul_path::spec::{Change, Direction, PathSpec, QueueLimit};
+use longhaul_path::spec::{Direction, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Bytes};
 use serde::Deserialize;
 
+use change::apply;
 pub use error::ExperimentError;
 pub use finding::Finding;
 pub use program::{Parser, Program};
@@ -165,8 +167,13 @@ impl Experiment {
     pub fn identity(&self) -> String {
         let mut alike = self.clone();
         let once = Repeats { count: 1, quick: Vec::new() };
-        alike.udp.iter_mut().for_each(|series| series.repeats = once.clone());
-        alike.tcp.iter_mut().for_each(|series| series.repeats = once.clone());
+        // The path of a series follows from the path of all and the changes: printed for each series, what is long would be 64 times as long.
+        for series in &mut alike.udp {
+            (series.repeats, series.path) = (once.clone(), PathSpec::default());
+        }
+        for series in &mut alike.tcp {
+            (series.repeats, series.path) = (once.clone(), PathSpec::default());
+        }
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
         format!("{alike:?}")
@@ -260,11 +267,15 @@ impl Experiment {
             let why = format!("{} of them, 1 to {SERIES_MOST}; or so many of {other}", udp + tcp);
             return Err(ExperimentError::at(key, why));
         }
-        let mut path = load_path(&written.path, folder)?;
-        apply("change", &written.change, &mut path)?;
-        let series = |(number, series)| UdpSeries::from_text(&format!("udp[{number}]"), series, &path, written.repeat);
+        let (mut path, mut listed_packets) = (load_path(&written.path, folder)?, 0);
+        apply("change", &written.change, &mut path, &mut listed_packets)?;
+        let series = |(number, series)| {
+            UdpSeries::from_text(&format!("udp[{number}]"), series, &path, written.repeat, &mut listed_packets)
+        };
         let udp: Vec<UdpSeries> = written.udp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
-        let series = |(number, series)| TcpSeries::from_text(&format!("tcp[{number}]"), series, &path, written.repeat);
+        let series = |(number, series)| {
+            TcpSeries::from_text(&format!("tcp[{number}]"), series, &path, written.repeat, &mut listed_packets)
+        };
         let tcp: Vec<TcpSeries> = written.tcp.into_iter().enumerate().map(series).collect::<Result<_, _>>()?;
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
@@ -313,14 +324,6 @@ pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
         return Err(ExperimentError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
     }
     Ok(())
-}
-
-fn apply(key: &str, changes: &[String], path: &mut PathSpec) -> Result<(), ExperimentError> {
-    let read = |(number, text): (usize, &String)| {
-        Change::parse(text).map_err(|error| ExperimentError::at(format!("{key}[{number}]"), error))
-    };
-    let changes: Vec<Change> = changes.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    Change::apply(&changes, path).map(drop).map_err(|error| ExperimentError::at(key, error))
 }
 
 fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentError> {

@@ -7,10 +7,11 @@ use longhaul_terms::{Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
+use super::change::apply;
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
 use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product};
-use super::{Repeats, TESTS_MOST, apply, check_name, times};
+use super::{Repeats, TESTS_MOST, check_name, times};
 
 /// TCP tests to the server, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +151,7 @@ impl TcpSeries {
         written: TcpText,
         path: &PathSpec,
         repeat: Option<u32>,
+        listed_packets: &mut usize,
     ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
@@ -161,7 +163,7 @@ impl TcpSeries {
             several => several.iter().copied().map(Some).collect(),
         };
         let mut path = path.clone();
-        apply(&at("change"), &written.change, &mut path)?;
+        apply(&at("change"), &written.change, &mut path, listed_packets)?;
         let clients: Vec<String> = plan::hosts(&path, DEFAULT_MTU).into_iter().map(|host| host.name).collect();
         let host = |key: &str, wanted: &Option<String>| match wanted {
             None => Ok(clients[0].clone()),

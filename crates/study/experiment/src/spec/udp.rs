@@ -8,11 +8,12 @@ use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
 
+use super::change::apply;
 use super::error::ExperimentError;
 use super::setting::{
     Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product,
 };
-use super::{Repeats, TESTS_MOST, apply, check_name, times};
+use super::{Repeats, TESTS_MOST, check_name, times};
 
 /// UDP tests from client to server.
 #[derive(Debug, Clone, PartialEq)]
@@ -226,6 +227,7 @@ impl UdpSeries {
         written: UdpText,
         path: &PathSpec,
         repeat: Option<u32>,
+        listed_packets: &mut usize,
     ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
         check_name(&at("name"), &written.name)?;
@@ -236,7 +238,7 @@ impl UdpSeries {
             (time, None) => Amount::DurationNs(time.unwrap_or(Nanos::from_secs(1)).0),
         };
         let mut path = path.clone();
-        apply(&at("change"), &written.change, &mut path)?;
+        apply(&at("change"), &written.change, &mut path, listed_packets)?;
         let pairs = written.pairs_of(place, &path)?;
         let faulty = written.faulty_of(place, &path)?;
         let UdpText { hosts, poll_interval, poll_at, softirq, ip, emulator, exact, .. } = written;
