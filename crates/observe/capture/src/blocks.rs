@@ -11,6 +11,8 @@ use longhaul_captures::spool::{Mark, PacketBlock};
 /// A block is passed on at this length. The fixed cost of a write past the page cache is then small. How much a kill loses is bounded by
 /// time, not by this.
 pub(crate) const BLOCK_BYTES: usize = 2 << 20;
+/// The shortest length at which one is passed on, where files are short or interfaces many.
+pub(crate) const BLOCK_BYTES_LEAST: usize = 64 << 10;
 /// How often a waiting thread checks that the writer still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 

@@ -18,7 +18,7 @@ use crate::spec::{CaptureError, SpoolSpec};
 /// Space reserved for the last ledgers of a capture whose disk is full.
 const RESERVE_BYTES: usize = 256 << 10;
 /// Below this length a write past the page cache is slower than one into it.
-const DIRECT_LEAST: usize = 128 << 10;
+pub(crate) const DIRECT_LEAST: usize = 128 << 10;
 
 /// The files of one capture. One thread writes them.
 #[derive(Debug)]

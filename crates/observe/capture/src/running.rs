@@ -13,7 +13,7 @@ use longhaul_kernel::link::Netlink;
 use longhaul_kernel::udp::NicStamps;
 use longhaul_units::Nanos;
 
-use crate::blocks::{BLOCK_BYTES, Pool};
+use crate::blocks::{BLOCK_BYTES, BLOCK_BYTES_LEAST, Pool};
 use crate::counters::{Counters, Gone};
 use crate::files::SpoolFiles;
 use crate::forwarding::{Forwarded, Forwarder};
@@ -24,9 +24,6 @@ use crate::spec::{CaptureError, CaptureSpec};
 use crate::streaming::Streamer;
 use crate::writing::{Writer, Written};
 use longhaul_peer::control::random;
-
-/// The shortest block, for short files.
-const BLOCK_BYTES_LEAST: usize = 64 << 10;
 
 /// The outcome of a capture.
 #[derive(Debug)]

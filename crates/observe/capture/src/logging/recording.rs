@@ -9,20 +9,34 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_captures::ledger::{Gap, Ledger, Place};
 use longhaul_captures::log_link::Payload;
 use longhaul_captures::spool::{Mark, PacketBlock};
+use longhaul_kernel::direct_file::ALIGNMENT;
 
-use crate::blocks::{BLOCK_BYTES, Pool, ToWriter};
+use crate::blocks::{BLOCK_BYTES, BLOCK_BYTES_LEAST, Pool, ToWriter};
 use crate::counters::Counters;
 use crate::files::SpoolFiles;
 use crate::writing::{Writer, Written};
 
-/// Memory of the blocks that wait for the disk.
-const WAITING_BYTES: usize = 32 << 20;
+/// Blocks of a capture on few interfaces: 32 MiB for the disk to fall behind, and their margins.
+const BLOCKS_USUAL: usize = (32 << 20) / BLOCK_BYTES;
 /// Room beyond a full block, for the snippets of the longest datagram.
 const MARGIN_BYTES: usize = 64 << 10;
+
+/// How many blocks a capture on so many interfaces has, and at which length each is passed on. The other end says how many interfaces
+/// there are: where it takes more blocks than usual these are shorter, and all of them take no more memory.
+fn blocks_of(interfaces: usize) -> (usize, usize) {
+    // One for each interface to fill, and two on their way.
+    let count = BLOCKS_USUAL.max(interfaces + 2);
+    let each = BLOCKS_USUAL * (BLOCK_BYTES + MARGIN_BYTES) / count;
+    // Whole pages, as the disk takes them.
+    let bytes = each.saturating_sub(MARGIN_BYTES) / ALIGNMENT * ALIGNMENT;
+    (count, bytes.max(BLOCK_BYTES_LEAST))
+}
 
 /// The recording of one capture.
 pub(super) struct Recording {
     blocks: Vec<Option<PacketBlock>>,
+    /// A block is passed on at this length.
+    block_bytes: usize,
     pool: Arc<Pool>,
     to_writer: SyncSender<ToWriter>,
     writer: JoinHandle<Written>,
@@ -33,21 +47,21 @@ pub(super) struct Recording {
 impl Recording {
     /// Starts the thread that writes into `spool`.
     pub(super) fn start(spool: SpoolFiles, interfaces: usize) -> io::Result<Self> {
-        let count = (WAITING_BYTES / BLOCK_BYTES).max(interfaces + 2);
+        let (count, block_bytes) = blocks_of(interfaces);
         let (to_writer, from_reader) = sync_channel(count + 1024);
-        let pool = Arc::new(Pool::new(count, BLOCK_BYTES + MARGIN_BYTES));
+        let pool = Arc::new(Pool::new(count, block_bytes + MARGIN_BYTES));
         let counters = Arc::new(Counters::default());
         let writer = Writer { from_reader, pool: pool.clone(), spool, counters: counters.clone() };
         let writer = Builder::new().name("log-write".into()).spawn(move || writer.run())?;
         let blocks = (0..interfaces).map(|_| None).collect();
-        Ok(Self { blocks, pool, to_writer, writer, counters, taken_bytes: 0 })
+        Ok(Self { blocks, block_bytes, pool, to_writer, writer, counters, taken_bytes: 0 })
     }
 
     /// Takes the snippets of a datagram. If all blocks wait for the disk, drops them and returns the gap.
     pub(super) fn put(&mut self, snippets: &Payload<'_>) -> Option<Gap> {
         let span = snippets.span;
         let own = self.blocks.get_mut(usize::from(span.interface)).filter(|_| span.count > 0)?;
-        if let Some(full) = own.take_if(|block| block.len() >= BLOCK_BYTES) {
+        if let Some(full) = own.take_if(|block| block.len() >= self.block_bytes) {
             let _ = self.to_writer.send(ToWriter::Block(full));
         }
         if own.is_none() {
@@ -130,5 +144,82 @@ impl Recorded {
             dropped_packets: counters.dropped_packets(),
             written_bytes: counters.written_bytes.load(Ordering::Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use longhaul_captures::log_link::INTERFACES_MOST;
+    use longhaul_captures::spool::{BlockReader, Kind, Meta};
+    use longhaul_captures::{InterfaceDirection, LinkType, Record};
+    use longhaul_units::Bytes;
+
+    use super::*;
+    use crate::files::DIRECT_LEAST;
+    use crate::spec::SpoolSpec;
+
+    /// 16 blocks of 2 MiB with their margins.
+    const MOST_BYTES: usize = 33 << 20;
+
+    #[test]
+    fn more_interfaces_take_no_more_memory() {
+        for interfaces in 1..=INTERFACES_MOST {
+            let (count, bytes) = blocks_of(interfaces);
+            let what = format!("{interfaces} interfaces: {count} blocks of {bytes} bytes");
+            assert!(count >= interfaces + 2 && count * (bytes + MARGIN_BYTES) <= MOST_BYTES, "{what}");
+            assert!(bytes >= DIRECT_LEAST && bytes.is_multiple_of(ALIGNMENT), "{what}");
+        }
+        assert_eq!([blocks_of(1), blocks_of(14)], [(16, 2 << 20); 2]);
+        assert_eq!(blocks_of(64), (66, 448 << 10));
+    }
+
+    /// Two of 64 interfaces have packets, some 2.4 MB each, which are passed on in blocks shorter than usual.
+    #[test]
+    fn shorter_blocks_hold_every_packet() {
+        let folder = std::env::temp_dir().join(format!("longhaul-recording-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let spec = SpoolSpec {
+            folder: folder.clone(),
+            opened: None,
+            replace: false,
+            roll_bytes: Bytes(1 << 30),
+            roll_time: None,
+            keep_bytes: None,
+        };
+        let spool = SpoolFiles::create(&spec, &Meta { file: 1, ..Meta::default() }).unwrap();
+        let mut recording = Recording::start(spool, INTERFACES_MOST).unwrap();
+        let (mut snippets, mut datagram) = (PacketBlock::with_capacity(1 << 16), Vec::new());
+        for number in 0..40 {
+            for interface in [0, 63] {
+                snippets.reset(interface);
+                snippets.push(&Record {
+                    at_ns: number,
+                    interface,
+                    direction: InterfaceDirection::Inbound,
+                    link: LinkType::Ethernet,
+                    frame_len: 60_000,
+                    gso_segs: 1,
+                    gso_size: 0,
+                    snippet: &[7; 60_000],
+                });
+                Payload::write(0, 0, number, &snippets, std::iter::empty(), &mut datagram);
+                assert!(recording.put(&Payload::parse(&datagram).unwrap()).is_none(), "the disk is too slow");
+            }
+        }
+        recording.flush(40);
+        let (written, recorded) = recording.close(false);
+        assert_eq!((recorded.written_packets, recorded.dropped_packets), (80, 0));
+        let mut reader = BlockReader::new(File::open(&written.files[0]).unwrap());
+        let mut lengths = Vec::new();
+        while let Some(block) = reader.next_block().unwrap() {
+            if block.kind == Kind::Packets {
+                lengths.push(block.body.len());
+            }
+        }
+        let (_, bytes) = blocks_of(INTERFACES_MOST);
+        assert!(lengths.len() >= 10 && lengths.iter().all(|length| *length <= bytes + MARGIN_BYTES), "{lengths:?}");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
