@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -527,6 +527,38 @@ fn it_ends_by_itself() {
         })
         .unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("already holds a capture"), "{again:?}");
+}
+
+#[test]
+fn force_replaces_a_spool_once_the_new_capture_begins() {
+    let Some(host) = Host::new("force") else { return };
+    let port = PORT.to_string();
+    let capture = host.capture(&["lo", "--port", &port]);
+    host.send(50);
+    sleep(Duration::from_millis(300));
+    assert_eq!(count(&capture.finish(), "written_packets"), 50);
+    let spool = host.path("spool");
+    let kept = || fs::read(host.path("spool/00000001.spool")).unwrap();
+    let before = kept();
+    // It accepts connections and is no logging host.
+    let listener = host.namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let refused = |words: &[&str]| {
+        let words = [&["capture", "-J", "-t", "1s", "-o", &spool, "--force"][..], words].concat();
+        let output = host.namespace.enter(|| Command::new(LONGHAUL).args(&words).output().unwrap()).unwrap();
+        assert!(!output.status.success() && kept() == before, "{words:?}: {output:?}");
+        object(&output.stdout)["error"]["message"].to_string()
+    };
+    let said = refused(&["longhaul-none"]);
+    assert!(said.contains("interface longhaul-none"), "{said}");
+    let said = refused(&["lo", "--to", &to, "--no-auth"]);
+    assert!(said.contains("logging host 127.0.0.1"), "{said}");
+
+    let capture = host.capture(&["lo", "--port", &port, "--force", "-k", "7"]);
+    host.send(7);
+    assert_eq!(count(&capture.wait(), "written_packets"), 7);
+    assert_eq!(count(&host.convert(&["spool"], "t.pcap", &[]), "packets"), 7);
 }
 
 /// With tcpdump's own words: `-i any`, a count, a snap length, a file, a filter behind them. And `-` as standard input and output.

@@ -44,7 +44,19 @@ pub(crate) struct SpoolFiles {
 }
 
 impl SpoolFiles {
-    /// Creates the folder and its first file.
+    /// Refuses a folder in which no capture can begin, before anything else is opened. Makes and removes nothing.
+    pub(crate) fn check(spec: &SpoolSpec) -> Result<(), CaptureError> {
+        let opened = spec.opened.clone().map_or_else(|| OpenFolder::open(&spec.folder), Ok);
+        match opened {
+            // It is made when the capture begins.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(CaptureError::Folder { folder: spec.folder.clone(), source }),
+            Ok(folder) => spool_before(&folder, spec).map(drop),
+        }
+    }
+
+    /// Creates the folder and its first file, and before that removes the spool that is there. Call it after all else that may refuse the
+    /// capture.
     pub(crate) fn create(spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
         let folder = spec.opened.clone().map_or_else(|| OpenFolder::make(&spec.folder), Ok).map_err(failed)?;
@@ -54,13 +66,8 @@ impl SpoolFiles {
     /// Creates the first file in `folder`, which the spec only names.
     pub(crate) fn create_in(folder: OpenFolder, spec: &SpoolSpec, meta: &Meta) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
-        let entries = fs::read_dir(folder.path()).map_err(failed)?;
-        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        for path in paths.filter(|path| path.extension().is_some_and(|end| end == EXTENSION)) {
-            if !spec.replace {
-                return Err(CaptureError::Occupied(spec.folder.clone()));
-            }
-            fs::remove_file(&path).map_err(failed)?;
+        for path in spool_before(&folder, spec)? {
+            fs::remove_file(path).map_err(failed)?;
         }
         // Without the reserve, the last ledger may be missing from a full disk. The result has it anyway.
         let reserve = reserve(&folder.path()).ok();
@@ -201,6 +208,29 @@ impl SpoolFiles {
     }
 }
 
+/// The files of a spool that is in `folder` already. All of them are such that a new capture may take their place.
+fn spool_before(folder: &OpenFolder, spec: &SpoolSpec) -> Result<Vec<PathBuf>, CaptureError> {
+    let failed = |source| CaptureError::Folder { folder: spec.folder.clone(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder.path()).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        if path.extension().is_none_or(|end| end != EXTENSION) {
+            continue;
+        }
+        if !spec.replace {
+            return Err(CaptureError::Occupied(spec.folder.clone()));
+        }
+        // Its removal would fail when that of others is done.
+        if entry.file_type().map_err(failed)?.is_dir() {
+            let why = format!("a folder in it has a name that ends in .{EXTENSION}");
+            return Err(failed(io::Error::new(ErrorKind::IsADirectory, why)));
+        }
+        files.push(path);
+    }
+    Ok(files)
+}
+
 fn reserve(folder: &Path) -> io::Result<File> {
     let mut file = without_name(folder)?;
     file.write_all(&vec![1; RESERVE_BYTES]).map(|()| file)
@@ -219,11 +249,61 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::os::unix::fs::symlink;
 
     use longhaul_units::Bytes;
 
     use super::*;
+
+    fn spec(folder: &Path, replace: bool) -> SpoolSpec {
+        SpoolSpec {
+            folder: folder.to_owned(),
+            opened: None,
+            replace,
+            roll_bytes: Bytes(4096),
+            roll_time: None,
+            keep_bytes: Some(Bytes(2 * 4096)),
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_spool_of_before_goes_when_the_new_one_begins() {
+        let folder = std::env::temp_dir().join(format!("longhaul-spool-before-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let meta = Meta { file: 1, ..Meta::default() };
+        let (stays, goes) = (spec(&folder, false), spec(&folder, true));
+        SpoolFiles::check(&stays).unwrap();
+        assert!(!folder.exists(), "it is made when the capture begins");
+
+        fs::create_dir(&folder).unwrap();
+        let all = ["00000001.spool", "00000002.spool", "notes.txt"];
+        for name in all {
+            fs::write(folder.join(name), "before").unwrap();
+        }
+        SpoolFiles::check(&goes).unwrap();
+        assert!(matches!(SpoolFiles::check(&stays), Err(CaptureError::Occupied(_))));
+        assert!(matches!(SpoolFiles::create(&stays, &meta), Err(CaptureError::Occupied(_))));
+        assert_eq!(names(&folder), all);
+        // Such as `capture -w` leaves beside its file when it is killed.
+        let other = folder.join(".x.pcap.1.spool");
+        fs::create_dir(&other).unwrap();
+        assert!(matches!(SpoolFiles::check(&goes), Err(CaptureError::Folder { .. })));
+        assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::Folder { .. })));
+        fs::remove_dir(&other).unwrap();
+        assert_eq!(names(&folder), all);
+
+        SpoolFiles::create(&goes, &meta).unwrap();
+        assert_eq!(names(&folder), ["00000001.spool", "notes.txt"]);
+        assert_ne!(fs::read(folder.join("00000001.spool")).unwrap(), b"before");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     /// Who owns the folder's parent puts a link in its place between two files.
     #[test]
@@ -232,15 +312,7 @@ mod tests {
         let _ = fs::remove_dir_all(&base);
         let (named, moved, other) = (base.join("named"), base.join("moved"), base.join("other"));
         fs::create_dir_all(&other).unwrap();
-        let spec = SpoolSpec {
-            folder: named.clone(),
-            opened: None,
-            replace: false,
-            roll_bytes: Bytes(4096),
-            roll_time: None,
-            keep_bytes: Some(Bytes(2 * 4096)),
-        };
-        let mut files = SpoolFiles::create(&spec, &Meta { file: 1, ..Meta::default() }).unwrap();
+        let mut files = SpoolFiles::create(&spec(&named, false), &Meta { file: 1, ..Meta::default() }).unwrap();
         fs::rename(&named, &moved).unwrap();
         symlink(&other, &named).unwrap();
         // One of the same name, which shall not be removed as the oldest.
@@ -250,11 +322,6 @@ mod tests {
             files.append(&pad_block(4096)).unwrap();
             files.roll().unwrap();
         }
-        let names = |folder: &Path| {
-            let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-            all.sort();
-            all
-        };
         assert_eq!(names(&other), [oldest.file_name().unwrap()]);
         assert!(names(&moved).contains(&format!("00000004.{EXTENSION}").into()), "{:?}", names(&moved));
         assert!(files.files().1 > 0 && !names(&moved).contains(&oldest.file_name().unwrap().to_owned()));

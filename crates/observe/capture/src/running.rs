@@ -80,6 +80,9 @@ impl Running {
     /// # Errors
     /// Any [`CaptureError`].
     pub fn start(spec: &CaptureSpec) -> Result<Self, CaptureError> {
+        if let Some(spool) = &spec.spool {
+            SpoolFiles::check(spool)?;
+        }
         let started_ns = realtime().0 as i64;
         let counters = Arc::new(Counters::default());
         let mut opened = open_rings(spec)?;
@@ -104,6 +107,7 @@ impl Running {
         }
         let Opened { rings, stamps, nic_refusals, .. } = opened;
         let rings_count = rings.len();
+        // After all that may refuse the capture: it removes the spool that it replaces.
         let spool = spec.spool.as_ref().map(|spool| SpoolFiles::create(spool, &meta)).transpose()?;
 
         // A file has at least a few blocks, or its length would differ from the requested one.
@@ -284,5 +288,57 @@ fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters
                 "datagrams to {name} leave through {interface} and are captured too; a filter \"not port {port}\" leaves them out"
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use longhaul_kernel::socket_filter::SocketFilter;
+    use longhaul_units::Bytes;
+
+    use super::*;
+    use crate::spec::SpoolSpec;
+
+    #[test]
+    fn a_capture_that_does_not_begin_leaves_the_spool_of_before() {
+        let folder = std::env::temp_dir().join(format!("longhaul-capture-before-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let before = folder.join("00000001.spool");
+        fs::write(&before, "before").unwrap();
+        let spec = |replace| CaptureSpec {
+            interfaces: vec!["longhaul-none".into()],
+            snap_bytes: 96,
+            filter: SocketFilter::all(96),
+            filter_text: String::new(),
+            ring_bytes: 1 << 20,
+            rings: Some(1),
+            waiting_bytes: 1 << 20,
+            promiscuous: false,
+            nic_stamps: false,
+            packets_most: None,
+            bytes_most: None,
+            stream: None,
+            spool: Some(SpoolSpec {
+                folder: folder.clone(),
+                opened: None,
+                replace,
+                roll_bytes: Bytes(1 << 30),
+                roll_time: None,
+                keep_bytes: None,
+            }),
+            logging: LogTargets::default(),
+            captured_by: "test".into(),
+            host: "test".into(),
+        };
+        let error = Running::start(&spec(true)).unwrap_err();
+        assert!(matches!(error, CaptureError::Link { .. }), "{error}");
+        // Where it may not be replaced, no interface is opened and no logging host asked.
+        let error = Running::start(&spec(false)).unwrap_err();
+        assert!(matches!(error, CaptureError::Occupied(_)), "{error}");
+        assert_eq!(fs::read(&before).unwrap(), b"before");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -58,7 +58,7 @@ pub struct SpoolSpec {
     pub folder: PathBuf,
     /// The folder itself, where it is open already; `folder` then only names it.
     pub opened: Option<OpenFolder>,
-    /// A spool that is there is removed; else its folder is [`CaptureError::Occupied`].
+    /// A spool that is there is removed when this one begins; else its folder is [`CaptureError::Occupied`].
     pub replace: bool,
     /// A new file begins at this length.
     pub roll_bytes: Bytes,
