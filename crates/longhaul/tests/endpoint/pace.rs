@@ -1,6 +1,7 @@
 //! `longhaul pace`: connections of any program send at a rate at most, as `ss` and the receiver see.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{TestLab, longhaul};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::cgroup::root;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 #[test]
@@ -61,6 +63,30 @@ fn a_group_that_is_still_held_when_its_command_is_killed_goes_later() {
     assert!(group.exists(), "it is held");
     fs::remove_dir(&within).unwrap();
     until("the group to go", || !group.exists());
+}
+
+/// As a shell's `kill -9 %1` and Ctrl-C do it. What puts things back is out of the group before there is anything to put back.
+#[test]
+fn a_signal_to_the_whole_process_group_leaves_nothing() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+    let groups = root().unwrap().join(own);
+    for (round, signal) in [Signal::KILL, Signal::INT].into_iter().cycle().take(60).enumerate() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        let mut pacing = command.args(["pace", "1G", "--", "sleep", "3"]).process_group(0).spawn().unwrap();
+        let group = groups.join(format!("longhaul-pace-{}", pacing.id()));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !group.exists() {
+            assert!(Instant::now() < deadline, "the group");
+        }
+        kill_process_group(Pid::from_child(&pacing), signal).unwrap();
+        pacing.wait().unwrap();
+        until(&format!("the group of round {round} to go"), || !group.exists());
+    }
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::fs::{self, File};
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -265,21 +265,27 @@ struct Guard {
 }
 
 impl Guard {
+    /// It returns once signals to this process' group do not reach the guard any more: nothing may be changed before.
     fn start(settings: &mut [Setting], claims: &[Claim]) -> io::Result<Self> {
         let (end, line) = io::pipe()?;
+        let (mut stands, ready) = io::pipe()?;
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
         let restore: Vec<(RawFd, Undo<'_>)> = settings.iter_mut().map(Setting::undo).collect();
         let files = restore.iter().map(|(fd, _)| *fd);
         let mut keep: Vec<RawFd> = files.chain(claims.iter().map(|claim| claim.0.as_raw_fd())).collect();
         keep.push(end.as_raw_fd());
+        let ready_fd = ready.as_raw_fd();
         keep.sort_unstable();
         // SAFETY: the child calls only what signal-safety(7) allows, takes no memory and no lock, and ends by `_exit`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
-            0 => guard(end.as_raw_fd(), &keep, &restore),
+            0 => guard(end.as_raw_fd(), ready_fd, &keep, &restore),
             pid => {
                 let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork"))?;
-                Ok(Self { line: Some(line), pid })
+                let guard = Self { line: Some(line), pid };
+                drop(ready);
+                stands.read_exact(&mut [0])?;
+                Ok(guard)
             }
         }
     }
@@ -307,7 +313,7 @@ impl Drop for Guard {
 }
 
 /// The guard's life. It is in a session of its own, as the terminal's signals are not for it.
-fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
+fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
     // SAFETY: system calls on integers and on memory that lives through them; nothing else of the process is touched.
     unsafe {
         libc::setsid();
@@ -315,6 +321,7 @@ fn guard(end: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGUSR1] {
             libc::signal(signal, libc::SIG_IGN);
         }
+        libc::write(ready, [0_u8].as_ptr().cast(), 1);
         let mut from: c_int = 0;
         for &fd in keep {
             if fd > from {
