@@ -161,6 +161,11 @@ impl Trace {
         self.captures.file_bytes().map_or_else(FlowOptions::default, FlowOptions::for_bytes)
     }
 
+    /// The length of its files, bytes; 0 where one is a pipe.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.captures.file_bytes().unwrap_or(0)
+    }
+
     /// When the captures dropped packets, by their own accounts.
     pub(crate) fn gaps(&self) -> Gaps {
         Gaps::of(&self.captures.gaps())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use longhaul_flows::compare::{
-    CompareError, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, recognition,
+    Bounds, CompareError, Compared, FirstLook, MatchOptions, Matching, Plan, Reached, Sampler, recognition,
 };
 
 use crate::captures::progress::{Progress, pass};
@@ -22,21 +22,24 @@ pub(crate) fn matched(
     each: impl FnMut(&Reached),
 ) -> Result<Compared, Failure> {
     let gaps = [first[0].gaps(), first[1].gaps()];
-    let mut looks = [FirstLook::default(), FirstLook::default()];
+    let bytes = first.iter().map(|trace| trace.file_bytes()).fold(0, u64::saturating_add);
+    let bounds = Bounds::for_bytes(bytes);
+    let mut looks = [FirstLook::new(bounds), FirstLook::new(bounds)];
     for (trace, look) in first.into_iter().zip(&mut looks) {
         pass(trace, |packet| look.packet(packet))?;
         trace.was_readable()?;
     }
-    let looks = [&looks[0], &looks[1]];
     let known = recognition(looks);
     let mut samplers = [Sampler::new(&known), Sampler::new(&known)];
     for (path, sampler) in paths.into_iter().zip(&mut samplers) {
         pass(&mut again(path)?, |packet| sampler.packet(packet))?;
     }
-    let plan = Plan::of(looks, samplers, MatchOptions { same_clock }).map_err(|error| match error {
+    let plan = Plan::of(samplers, MatchOptions { same_clock }).map_err(|error| match error {
         CompareError::NothingInCommon => Failure::new("nothing_in_common", error)
             .remedy("for two different runs, test with compare --behaviour whether they are alike"),
         CompareError::AllAlike => Failure::new("all_alike", error).remedy(LONGER_SNIPPETS),
+        CompareError::TooManyWirePackets(_) => Failure::new("too_many_wire_packets", error)
+            .remedy("no host sends such super-packets: capture again, or compare a part (--flow, --port)"),
     })?;
     let mut matching = Matching::new(plan, &known, gaps, each);
     match_up(&mut again(paths[0])?, &mut again(paths[1])?, &mut matching)?;

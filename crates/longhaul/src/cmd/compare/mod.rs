@@ -280,6 +280,14 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
             );
             warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
         }
+        if points.left_out_packets > 0 {
+            let message = format!(
+                "{} captured packets are of flows that came after the first {} directions: nothing is told of them",
+                points.left_out_packets,
+                points.paths.len()
+            );
+            warn(caveats::FLOWS_LEFT_OUT, message, "compare a part: --flow or --port, or shorter captures");
+        }
         // Of two clocks that were laid over each other, it is drift that is not one line.
         if shifted && !points.clock.corrected {
             let message = "packets arrive before they were sent: the clocks differ".into();

@@ -80,6 +80,10 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     if gaps_a.0 + gaps_b.0 > 0 {
         notes.push("what passed while a capture dropped packets: that time is left out".into());
     }
+    if compared.left_out_packets > 0 {
+        let (packets, kept) = (compared.left_out_packets, compared.paths.len());
+        notes.push(format!("{packets} packets of flows that came after the first {kept} directions"));
+    }
     probes.notes = notes;
     let name = name_of(near);
     Ok(Measured { probes, source: format!("captures {name} and {}", name_of(far)), name })

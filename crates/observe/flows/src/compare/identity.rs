@@ -13,6 +13,8 @@ use longhaul_captures::packet::{Packet, Transport};
 use longhaul_wire::probe::Probe;
 use serde::{Deserialize, Serialize};
 
+use super::bounds::Bounds;
+
 /// A direction of a flow: addresses, ports, protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
@@ -51,8 +53,11 @@ pub struct Identity {
 }
 
 /// What must be known of directions of flow to know their packets again.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Recognition {
+    pub(super) bounds: Bounds,
+    /// From first to last packet of A and of B, each by its own clock; `None` without packets.
+    pub(super) spans_ns: [Option<(i64, i64)>; 2],
     /// Payload bytes of a full segment of TCP: what super-packets are cut by where the capture does not say.
     pub(super) segment_bytes: HashMap<Path, u32>,
     /// How the datagrams of a path are recognised. A path that is missing here has IP's identification alone.

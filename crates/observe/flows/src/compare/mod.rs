@@ -8,6 +8,7 @@
 //! question of a real path and a pseudo one. What is tested are [`samples`], by [`equivalence`].
 
 pub mod behaviour;
+mod bounds;
 pub mod clocks;
 pub mod equivalence;
 pub mod identity;
@@ -17,6 +18,7 @@ mod result;
 pub mod samples;
 mod sides;
 
+pub use bounds::Bounds;
 pub use identity::PathDirection;
 pub use plan::{CompareError, FirstLook, MatchOptions, Plan, Sampler, recognition};
 pub use points::{Between, Compared, Delay, LostRun, Matching, NotObservable, Reached};

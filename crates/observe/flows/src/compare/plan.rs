@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::bounds::Bounds;
 use super::clocks::{ClockFit, fit};
 use super::identity::{Datagrams, Path, PathDirection, Recognition, identities, path};
 use super::sides::{Passed, Sides};
@@ -15,8 +16,6 @@ use longhaul_wire::probe::{FIRST_RESERVED, HEADER_LEN, Probe};
 
 /// Wire packets of a capture that are sampled: 16 MB, and every packet of captures with fewer.
 const MOST_SAMPLES: usize = 1 << 19;
-/// Flows whose segment size is learned; super-packets of later ones are not cut, unless the capture says how.
-const MOST_SIZES: usize = 1 << 20;
 /// Numbers of a flow's probes are so near to each other.
 const NEAR: u64 = 1 << 17;
 /// A packet is waited for so long beyond four times the longest delay among the samples.
@@ -40,16 +39,28 @@ pub enum CompareError {
     /// Packets of the one may be those of the other, and all of them look alike.
     #[error("all packets look alike, so none can be told from another")]
     AllAlike,
+    /// The super-packets of one of them stand for more wire packets than this, see [`Bounds`].
+    #[error("the super-packets of one stand for more than {0} packets, which files of this length do not hold")]
+    TooManyWirePackets(u64),
 }
 
 /// What one reading of a capture tells.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct FirstLook {
-    offered: HashMap<Path, u32>,
-    largest: HashMap<Path, u32>,
+    bounds: Bounds,
+    segments: HashMap<Path, Segments>,
     datagrams: HashMap<Path, Heads>,
     /// The first packet's time and the last one's.
     span_ns: Option<(i64, i64)>,
+}
+
+/// What TCP's packets of one direction tell of segments: payload bytes, 0 where they tell none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Segments {
+    /// Its longest.
+    largest: u32,
+    /// What its handshake lets the other direction send.
+    offered: u32,
 }
 
 /// What the payloads of one direction's datagrams begin with.
@@ -85,47 +96,66 @@ impl Heads {
     }
 }
 
+/// What is known of `path`; `None` where it is new and there is no room for it.
+fn known_of<T: Default>(all: &mut HashMap<Path, T>, path: Path, is_full: bool) -> Option<&mut T> {
+    if is_full { all.get_mut(&path) } else { Some(all.entry(path).or_default()) }
+}
+
 impl FirstLook {
+    /// Nothing yet. Of directions beyond `bounds` nothing is learned, as their packets are not matched.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, segments: HashMap::new(), datagrams: HashMap::new(), span_ns: None }
+    }
+
     /// The next packet of the capture. What is neither TCP nor UDP takes no part.
     pub fn packet(&mut self, packet: &Packet) {
         let Some(path) = path(packet) else { return };
         let (start, end) = self.span_ns.unwrap_or((packet.at_ns, packet.at_ns));
         self.span_ns = Some((start.min(packet.at_ns), end.max(packet.at_ns)));
+        let is_full = self.segments.len() + self.datagrams.len() >= self.bounds.paths;
         if let Transport::Udp { payload_len, probe, .. } = &packet.transport {
-            if self.datagrams.len() < MOST_SIZES || self.datagrams.contains_key(&path) {
-                self.datagrams.entry(path).or_default().take(packet, *payload_len, probe.as_ref());
+            if let Some(heads) = known_of(&mut self.datagrams, path, is_full) {
+                heads.take(packet, *payload_len, probe.as_ref());
             }
             return;
         }
         let Transport::Tcp(tcp) = &packet.transport else { return };
-        if let Some(mss) = tcp.options.mss.filter(|_| self.offered.len() < MOST_SIZES) {
-            let reverse = Path { src: path.dst, dst: path.src, ..path };
-            let stamps = if tcp.options.timestamps.is_some() { 12 } else { 0 };
-            self.offered.insert(reverse, u32::from(mss).saturating_sub(stamps).max(1));
+        let is_one = packet.gso_size == 0 && packet.gso_segs < 2 && tcp.payload_len > 0;
+        if !is_one && tcp.options.mss.is_none() {
+            return;
         }
-        if packet.gso_size == 0 && packet.gso_segs < 2 && tcp.payload_len > 0 {
-            let is_full = self.largest.len() >= MOST_SIZES;
-            match self.largest.get_mut(&path) {
-                Some(size) => *size = tcp.payload_len.max(*size),
-                None if is_full => {}
-                None => drop(self.largest.insert(path, tcp.payload_len)),
-            }
+        let Some(segments) = known_of(&mut self.segments, path, is_full) else { return };
+        if let Some(mss) = tcp.options.mss {
+            let stamps = if tcp.options.timestamps.is_some() { 12 } else { 0 };
+            segments.offered = u32::from(mss).saturating_sub(stamps).max(1);
+        }
+        if is_one {
+            segments.largest = tcp.payload_len.max(segments.largest);
         }
     }
 }
 
 /// What both looks tell. Full segments of each direction are what its handshake says, else its largest packet; the capture nearer to the
 /// wire has the smaller ones. Datagrams are known by what both captures have of them.
-pub fn recognition(looks: [&FirstLook; 2]) -> Recognition {
-    let mut known = Recognition::default();
-    let each = looks.iter().flat_map(|look| look.largest.iter().chain(&look.offered));
-    for (path, size) in each {
-        let segment_bytes = known.segment_bytes.entry(*path).or_insert(*size);
-        *segment_bytes = (*size).min(*segment_bytes);
+pub fn recognition(looks: [FirstLook; 2]) -> Recognition {
+    let mut known = Recognition {
+        bounds: looks[0].bounds,
+        spans_ns: looks.each_ref().map(|look| look.span_ns),
+        segment_bytes: HashMap::new(),
+        datagrams: HashMap::new(),
+    };
+    let all = looks.iter().flat_map(|look| look.segments.iter());
+    for (path, segments) in all.filter(|(_, segments)| segments.largest > 0) {
+        let reverse = Path { src: path.dst, dst: path.src, ..*path };
+        let others = looks.iter().filter_map(|look| look.segments.get(&reverse));
+        let offered = others.map(|other| other.offered).filter(|offered| *offered > 0);
+        let least = offered.fold(segments.largest, u32::min);
+        let segment_bytes = known.segment_bytes.entry(*path).or_insert(least);
+        *segment_bytes = least.min(*segment_bytes);
     }
-    let [a, b] = looks.map(|look| &look.datagrams);
-    for (path, heads) in a {
-        let Some(others) = b.get(path) else { continue };
+    let [a, b] = &looks;
+    for (path, heads) in &a.datagrams {
+        let Some(others) = b.datagrams.get(path) else { continue };
         if let (Some(by), true) = (heads.known_by(), heads.known_by() == others.known_by()) {
             known.datagrams.insert(*path, by);
         }
@@ -151,12 +181,14 @@ pub struct Sampler<'a> {
     zeros: u32,
     most: usize,
     numbers: HashMap<Path, u32>,
+    /// How many the capture stands for.
+    wire_packets: u64,
 }
 
 impl<'a> Sampler<'a> {
     /// Nothing yet.
     pub fn new(known: &'a Recognition) -> Self {
-        Self { known, samples: Vec::new(), zeros: 0, most: MOST_SAMPLES, numbers: HashMap::new() }
+        Self { known, samples: Vec::new(), zeros: 0, most: MOST_SAMPLES, numbers: HashMap::new(), wire_packets: 0 }
     }
 
     #[cfg(test)]
@@ -164,17 +196,28 @@ impl<'a> Sampler<'a> {
         Self { most, ..self }
     }
 
-    /// The next packet.
+    /// The next packet. Those behind as many wire packets as a capture may stand for are passed over: [`Plan::of`] refuses it.
     pub fn packet(&mut self, packet: &Packet) {
         let Some(path) = path(packet) else { return };
+        let bounds = self.known.bounds;
+        if self.wire_packets > bounds.wire_packets {
+            return;
+        }
         let (samples, numbers, zeros) = (&mut self.samples, &mut self.numbers, self.zeros);
+        let wire_packets = &mut self.wire_packets;
         let ttl = packet.ip.map_or(0, |ip| ip.ttl);
         identities(packet, &path, self.known, |identity| {
+            *wire_packets += 1;
             if identity.loose.trailing_zeros() < zeros {
                 return;
             }
-            let next = numbers.len() as u32;
-            let number = *numbers.entry(path).or_insert(next);
+            let next = numbers.len();
+            let known = if next < bounds.paths {
+                Some(*numbers.entry(path).or_insert(next as u32))
+            } else {
+                numbers.get(&path).copied()
+            };
+            let Some(number) = known else { return };
             let (strict, loose) = (identity.strict, identity.loose);
             samples.push(Sample { strict, loose, at_ns: packet.at_ns, path: number, ttl });
         });
@@ -255,9 +298,13 @@ impl Plan {
     /// Lays the two over each other.
     ///
     /// # Errors
-    /// Where they have nothing in common, or nothing by which packets can be told apart.
-    pub fn of(looks: [&FirstLook; 2], samplers: [Sampler<'_>; 2], options: MatchOptions) -> Result<Self, CompareError> {
+    /// Where they have nothing in common, nothing by which packets can be told apart, or stand for too many wire packets.
+    pub fn of(samplers: [Sampler<'_>; 2], options: MatchOptions) -> Result<Self, CompareError> {
         let [mut a, mut b] = samplers;
+        let known = a.known;
+        if a.wire_packets.max(b.wire_packets) > known.bounds.wire_packets {
+            return Err(CompareError::TooManyWirePackets(known.bounds.wire_packets));
+        }
         let zeros = a.zeros.max(b.zeros);
         for sampler in [&mut a, &mut b] {
             sampler.samples.retain(|sample| sample.loose.trailing_zeros() >= zeros);
@@ -271,7 +318,7 @@ impl Plan {
         // Where a router or an offload writes identifications anew, few are the same.
         let by_identification = strict.len() * 2 > loose.len();
         let pairs = if by_identification { strict } else { loose };
-        let [Some(first), Some(second)] = looks.map(|look| look.span_ns) else {
+        let [Some(first), Some(second)] = known.spans_ns else {
             return Err(CompareError::NothingInCommon);
         };
         if pairs.is_empty() {
@@ -344,5 +391,65 @@ impl Plan {
                 at_ns.saturating_sub(self.clock.offset_at(at_ns.saturating_sub(offset)) as i64)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use longhaul_captures::packet::{Ip, Options, Tcp};
+
+    use super::*;
+
+    /// Of one host with itself, so that ports tell directions.
+    fn packet(src_port: u16, dst_port: u16, transport: Transport) -> Packet {
+        let host = IpAddr::from([10, 0, 0, 1]);
+        let (protocol, ttl, traffic_class, id, len) = (6, 64, 0, None, 40);
+        let (fragment_offset, more_fragments) = (0, false);
+        let ip = Ip { src: host, dst: host, protocol, ttl, traffic_class, id, len, fragment_offset, more_fragments };
+        let transport = match transport {
+            Transport::Tcp(tcp) => Transport::Tcp(Tcp { src_port, dst_port, ..tcp }),
+            _ => Transport::Udp { src_port, dst_port, payload_len: 100, probe: None },
+        };
+        Packet { ip: Some(ip), transport, ..Packet::default() }
+    }
+
+    fn tcp(src_port: u16, dst_port: u16, mss: Option<u16>, payload_len: u32) -> Packet {
+        let options = Options { mss, ..Options::default() };
+        let tcp = Tcp { src_port, dst_port, seq: 1, ack: 1, flags: 16, window: 9, payload_len, options };
+        packet(src_port, dst_port, Transport::Tcp(tcp))
+    }
+
+    /// What a handshake offers counts for the other direction, and only there where that sends data.
+    #[test]
+    fn of_more_directions_than_are_kept_nothing_is_learned() {
+        let bounds = Bounds { paths: 3, ..Bounds::for_bytes(0) };
+        let mut look = FirstLook::new(bounds);
+        for one in [tcp(1, 9, Some(1_460), 0), tcp(9, 1, None, 5_000), packet(5, 9, Transport::Other)] {
+            look.packet(&one);
+        }
+        for port in 100..200 {
+            look.packet(&tcp(port, 9, Some(1_000), 700));
+            look.packet(&packet(port, 9, Transport::Other));
+        }
+        // Those that are known are learned of still.
+        look.packet(&tcp(9, 1, Some(536), 6_000));
+        assert_eq!((look.segments.len(), look.datagrams.len()), (2, 1));
+        let known = recognition([look.clone(), look]);
+        let sizes: Vec<(u16, u32)> = known.segment_bytes.iter().map(|(path, size)| (path.src.1, *size)).collect();
+        assert_eq!(sizes, [(9, 1_460)]);
+        assert!(known.datagrams.is_empty(), "without their first bytes");
+    }
+
+    #[test]
+    fn samples_are_of_as_many_directions_as_are_kept() {
+        let bounds = Bounds { paths: 3, wire_packets: 150 };
+        let known = recognition([FirstLook::new(bounds), FirstLook::new(bounds)]);
+        let mut sampler = Sampler::new(&known);
+        (1..=100).for_each(|port| sampler.packet(&tcp(port, 9, None, 700)));
+        assert_eq!((sampler.numbers.len(), sampler.samples.len(), sampler.wire_packets), (3, 3, 100));
+        (1..=100).for_each(|port| sampler.packet(&tcp(port, 9, None, 700)));
+        assert_eq!((sampler.samples.len(), sampler.wire_packets), (6, 151), "what follows is passed over");
     }
 }

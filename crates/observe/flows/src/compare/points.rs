@@ -2,7 +2,8 @@
 //!
 //! Both captures come in the order of time, laid over each other by the [`Plan`]. Of each point those packets are held that may yet be
 //! matched, and those behind them, as accounts are kept in the order of passing: at most what passes in the plan's window, and at most
-//! [`MOST_HELD`]. So memory follows rate × delay, not the captures' length.
+//! [`MOST_HELD`]. So memory follows rate × delay, not the captures' length. Each direction of a flow is kept to the end, as many as
+//! [`super::Bounds`] has room for.
 
 mod account;
 mod held;
@@ -161,6 +162,8 @@ pub struct Compared {
     pub window_ns: i64,
     /// Packets that were given up before they were due at the other point, as too many passed; not observable.
     pub given_up_packets: u64,
+    /// Captured packets of directions that came after as many as are kept, see [`super::Bounds`]; not observable.
+    pub left_out_packets: u64,
 }
 
 /// The packets of two captures, matched as they come.
@@ -176,6 +179,7 @@ pub struct Matching<'a, F> {
     points: [Point; 2],
     accounts: [Account; 2],
     given_up_packets: u64,
+    left_out_packets: u64,
     now_ns: i64,
     each: F,
 }
@@ -194,6 +198,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
             points: Default::default(),
             accounts: [Account::new(PathDirection::AToB), Account::new(PathDirection::BToA)],
             given_up_packets: 0,
+            left_out_packets: 0,
             now_ns: i64::MIN,
             each,
         }
@@ -221,27 +226,34 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
 
     fn packet(&mut self, packet: &Packet, from: PathDirection) {
         let Some(path) = path(packet) else { return };
-        let number = self.number(path);
-        let (known, by_identification) = (self.known, self.plan.by_identification);
-        let mut follows = false;
-        identities(packet, &path, known, |identity| {
-            self.wire_packet(packet.at_ns, from, number, identity, by_identification, follows);
-            follows = true;
-        });
+        if let Some(number) = self.number(path) {
+            let (known, by_identification) = (self.known, self.plan.by_identification);
+            let mut follows = false;
+            identities(packet, &path, known, |identity| {
+                self.wire_packet(packet.at_ns, from, number, identity, by_identification, follows);
+                follows = true;
+            });
+        } else {
+            self.left_out_packets += 1;
+        }
         self.now_ns = self.now_ns.max(self.plan.by_a(from, packet.at_ns));
         self.settle(self.now_ns.saturating_sub(self.plan.window_ns));
     }
 
-    fn number(&mut self, path: Path) -> u32 {
+    /// The place of `path` among all; `None` where it is new and there is no room for it. It comes to that at both points alike.
+    fn number(&mut self, path: Path) -> Option<u32> {
         if let Some(number) = self.numbers.get(&path) {
-            return *number;
+            return Some(*number);
+        }
+        if self.paths.len() >= self.known.bounds.paths {
+            return None;
         }
         let number = self.paths.len() as u32;
         self.numbers.insert(path, number);
         self.paths.push(path);
         self.flows.push(OfPath::default());
         self.directions.push(self.plan.sides.direction(&path));
-        number
+        Some(number)
     }
 
     fn wire_packet(
@@ -400,6 +412,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
             gaps: self.gaps.each_ref().map(Gaps::sum),
             window_ns: self.plan.window_ns,
             given_up_packets: self.given_up_packets,
+            left_out_packets: self.left_out_packets,
         }
     }
 }

@@ -38,6 +38,9 @@ pub struct Points {
     /// Packets that were given up before they were due at the other point, as too many passed to hold them all; counted as not
     /// observable.
     pub given_up_packets: u64,
+    /// Captured packets of directions that came after as many as are kept: nothing is told of them.
+    #[serde(default)]
+    pub left_out_packets: u64,
     /// When A and B lost packets by their own accounts: that time is left out.
     pub gaps: [GapsOf; 2],
     /// Directions of flows; a path elsewhere is an index into this list.
@@ -97,8 +100,17 @@ pub struct IntervalBin {
 
 impl From<&Compared> for Points {
     fn from(compared: &Compared) -> Self {
-        let Compared { paths, clock, by_identification, directions, gaps, window_ns, given_up_packets, samples: _ } =
-            compared;
+        let Compared {
+            paths,
+            clock,
+            by_identification,
+            directions,
+            gaps,
+            window_ns,
+            given_up_packets,
+            left_out_packets,
+            samples: _,
+        } = compared;
         let paths = paths.iter().map(|path| PathEnds {
             protocol: if path.protocol == 6 { Protocol::Tcp } else { Protocol::Udp },
             src: path.src.into(),
@@ -116,6 +128,7 @@ impl From<&Compared> for Points {
             by_identification: *by_identification,
             window_ns: *window_ns,
             given_up_packets: *given_up_packets,
+            left_out_packets: *left_out_packets,
             gaps,
             paths,
             directions,

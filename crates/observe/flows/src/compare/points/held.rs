@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::MOST_HELD;
+
 /// Not the first of its super-packet.
 const FOLLOWS: u32 = 1 << 31;
 /// It passed the other point as well.
@@ -78,7 +80,7 @@ pub(super) struct Point {
     pub(super) recent: Recent,
 }
 
-/// Keys of plain datagrams that passed lately.
+/// Keys of plain datagrams that passed lately: in the window, and no more than are held.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     passed: VecDeque<(u64, i64)>,
@@ -88,8 +90,11 @@ pub(super) struct Recent {
 impl Recent {
     /// One with `key` passes; those from before `window_ns` are forgotten.
     pub(super) fn add(&mut self, key: u64, at_ns: i64, window_ns: i64) {
-        while let Some((old, _)) = self.passed.front().copied().filter(|(_, passed_ns)| *passed_ns < at_ns - window_ns)
-        {
+        let since_ns = at_ns.saturating_sub(window_ns);
+        while let Some((old, passed_ns)) = self.passed.front().copied() {
+            if passed_ns >= since_ns && self.passed.len() < MOST_HELD {
+                break;
+            }
             self.passed.pop_front();
             match self.counts.get_mut(&old) {
                 Some(count) if *count > 1 => *count -= 1,
@@ -199,6 +204,17 @@ mod tests {
         assert_eq!(size_of::<Held>(), 40);
         let held = Held::new(5, 7, 9, 1_448, true);
         assert_eq!((held.payload_len(), held.follows(), held.partner()), (1_448, true, None));
+    }
+
+    /// All have one time, so that none is too old.
+    #[test]
+    fn no_more_keys_are_remembered_than_packets_are_held() {
+        let mut recent = Recent::default();
+        (0..2).for_each(|_| recent.add(7, 5, 1_000));
+        assert!(recent.is_alike(7));
+        (100..100 + MOST_HELD as u64).for_each(|key| recent.add(key, 5, i64::MAX));
+        assert_eq!((recent.passed.len(), recent.counts.len()), (MOST_HELD, MOST_HELD));
+        assert!(!recent.is_alike(7));
     }
 
     /// Two with one key and another; the other half of each comes in the same order.

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use longhaul_wire::probe::{Cookie, Probe};
 
 use super::*;
+use crate::compare::bounds::Bounds;
 use crate::compare::plan::{CompareError, FirstLook, MatchOptions, Sampler, recognition};
 use longhaul_captures::ledger::{Gap, Place};
 use longhaul_captures::packet::{Ip, Options, Tcp, Transport};
@@ -47,19 +48,29 @@ fn compare_in(
     most_samples: usize,
     gaps: [Gaps; 2],
 ) -> Result<(Compared, Vec<Reached>, usize), CompareError> {
+    compare_within(Bounds::for_bytes(0), a, b, options, most_samples, gaps)
+}
+
+fn compare_within(
+    bounds: Bounds,
+    a: &[Packet],
+    b: &[Packet],
+    options: MatchOptions,
+    most_samples: usize,
+    gaps: [Gaps; 2],
+) -> Result<(Compared, Vec<Reached>, usize), CompareError> {
     let looks = [a, b].map(|packets| {
-        let mut look = FirstLook::default();
+        let mut look = FirstLook::new(bounds);
         packets.iter().for_each(|packet| look.packet(packet));
         look
     });
-    let looks = [&looks[0], &looks[1]];
     let known = recognition(looks);
     let samplers = [a, b].map(|packets| {
         let mut sampler = Sampler::new(&known).keeping(most_samples);
         packets.iter().for_each(|packet| sampler.packet(packet));
         sampler
     });
-    let plan = Plan::of(looks, samplers, options)?;
+    let plan = Plan::of(samplers, options)?;
     let (mut reached, mut most_held) = (Vec::new(), 0);
     let mut matching = Matching::new(plan, &known, gaps, |one: &Reached| reached.push(*one));
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
@@ -428,4 +439,42 @@ fn one_way_flows_of_both_directions_are_not_merged() {
     assert_eq!(told, [(PathDirection::AToB, 1_000), (PathDirection::BToA, 499)]);
     let clock = compared.clock;
     assert!(clock.drift_ppb.abs() < 1_000.0 && (clock.offset_ns - 25e6).abs() < 1e3, "{clock:?}");
+}
+
+/// Directions that come when there is no room are left out at both points: they are neither lost nor unknown, and the others stay exact.
+#[test]
+fn more_directions_than_are_kept_are_counted_and_left_out() {
+    let both = |n: i64| {
+        let number = n as u32;
+        [tcp(n * MS, true, number + 1, number * 100, 1, 100), datagram(n * MS + 2, true, Some(number + 1), None)]
+    };
+    let a: Vec<Packet> = (0..20).flat_map(both).collect();
+    let later = |packet: &Packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet };
+    let b: Vec<Packet> = a.iter().map(later).filter(|packet| packet.at_ns != 12 * MS).collect();
+    let options = MatchOptions { same_clock: true };
+    for (paths, reached, left_out) in [(1, 19, 40), (2, 39, 0)] {
+        let bounds = Bounds { paths, ..Bounds::for_bytes(0) };
+        let (compared, ..) = compare_within(bounds, &a, &b, options, usize::MAX, Default::default()).unwrap();
+        let [forward] = compared.directions.as_slice() else { panic!() };
+        assert_eq!((compared.paths.len(), compared.left_out_packets), (paths, left_out));
+        assert_eq!((forward.reached_packets, forward.lost_packets, forward.unknown_packets), (reached, 1, 0));
+    }
+}
+
+/// Ten super-packets of 200 segments, as short as Linux sends them: each segment is matched, as long as there may be so many.
+#[test]
+fn more_wire_packets_than_files_of_their_length_hold_are_refused() {
+    let big = |n: u32| {
+        let big = tcp(i64::from(n) * MS, true, n * 200 + 1, n * 7_200, 1, 7_200);
+        Packet { gso_size: 36, gso_segs: 200, ..big }
+    };
+    let a: Vec<Packet> = (0..10).map(big).collect();
+    let b: Vec<Packet> = a.iter().map(|packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet }).collect();
+    let reached = |wire_packets: u64| {
+        let (bounds, options) = (Bounds { paths: 9, wire_packets }, MatchOptions { same_clock: true });
+        let compared = compare_within(bounds, &a, &b, options, usize::MAX, Default::default());
+        compared.map(|(compared, ..)| compared.directions[0].reached_packets)
+    };
+    assert_eq!(reached(2_000), Ok(2_000));
+    assert_eq!(reached(1_999), Err(CompareError::TooManyWirePackets(1_999)));
 }
