@@ -59,6 +59,14 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
+    /// Memory for what it says of its interfaces, bytes.
+    pub(crate) fn interface_bytes(&self) -> u64 {
+        match self {
+            Self::Pcap(_) => 0,
+            Self::Pcapng(reader) => reader.interface_bytes(),
+        }
+    }
+
     /// Packets that the capture lost by its own account, where the file has one.
     pub fn dropped_packets(&self) -> u64 {
         let Self::Pcapng(reader) = self else { return 0 };

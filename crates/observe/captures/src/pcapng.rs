@@ -33,6 +33,9 @@ const MOST_BLOCK: u32 = MOST_CAPTURED + (1 << 17);
 const MOST_INTERFACES: usize = 1 << 16;
 /// Bytes of an interface's name that are kept.
 const MOST_NAME: usize = 128;
+/// Bytes of all names of a file that are kept: 1,024 of the longest. Interfaces whose names have no room have their numbers alone; files of
+/// real captures describe few, or, put together of many files, some thousands of short names.
+const MOST_NAMES: usize = 1_024 * MOST_NAME;
 
 /// Options by their codes.
 mod option {
@@ -114,6 +117,8 @@ pub struct Reader<R> {
     input: Input<R>,
     order: Order,
     interfaces: Vec<Interface>,
+    /// Of all their names.
+    name_bytes: usize,
     /// The number of the section's first interface.
     section_base: usize,
     /// Of the packet before: a simple packet has none.
@@ -151,6 +156,7 @@ impl<R: Read> Reader<R> {
             input,
             order: Order::Little,
             interfaces: Vec::new(),
+            name_bytes: 0,
             section_base: 0,
             last_ns: 0,
             dropped_packets: 0,
@@ -161,6 +167,11 @@ impl<R: Read> Reader<R> {
     /// The interfaces that were described so far, in the order of their numbers.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
+    }
+
+    /// Memory for the interfaces, beside their names, bytes.
+    pub(crate) fn interface_bytes(&self) -> u64 {
+        (self.interfaces.capacity() * size_of::<Interface>()) as u64
     }
 
     /// Packets that the packets themselves say were lost before them (`epb_dropcount`, and the obsolete packet's field).
@@ -337,7 +348,9 @@ impl<R: Read> Reader<R> {
             match (code, value.len()) {
                 (option::NAME, _) => {
                     let name = String::from_utf8_lossy(&value[..value.len().min(MOST_NAME)]);
-                    interface.name = Some(name.trim_end_matches('\0').to_owned());
+                    let name = name.trim_end_matches('\0');
+                    let has_room = self.name_bytes + name.len() <= MOST_NAMES;
+                    interface.name = has_room.then(|| name.to_owned());
                 }
                 (option::RESOLUTION, 1) => match Resolution::from_option(value[0]) {
                     Some(resolution) => interface.resolution = resolution,
@@ -348,6 +361,7 @@ impl<R: Read> Reader<R> {
                 _ => {}
             }
         }
+        self.name_bytes += interface.name.as_ref().map_or(0, String::len);
         self.interfaces.push(interface);
         Ok(())
     }

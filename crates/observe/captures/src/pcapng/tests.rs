@@ -85,6 +85,18 @@ fn sections_of_either_order_with_clocks_of_their_own() {
 }
 
 #[test]
+fn names_of_interfaces_take_no_more_than_1024_of_the_longest() {
+    let mut bytes = section(false);
+    (0..1_100).for_each(|_| bytes.extend(interface(false, &[option(false, 2, &[b'x'; 200]), option(false, 9, &[9])])));
+    bytes.extend(packet(false, 1_099, 5, 9, b"abcd", &[]));
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let found = reader.next().unwrap().unwrap();
+    assert_eq!((found.interface, found.at_ns), (1_099, 5));
+    let named = reader.interfaces().iter().filter(|interface| interface.name.is_some()).count();
+    assert_eq!((reader.interfaces().len(), named, reader.name_bytes), (1_100, 1_024, MOST_NAMES));
+}
+
+#[test]
 fn the_obsolete_packet_tells_drops() {
     let mut bytes = [section(false), interface(false, &[])].concat();
     bytes.extend(block(false, OBSOLETE_PACKET, &[&words(false, &[7 << 16, 0, 5, 3, 90])[..], b"abc"].concat()));

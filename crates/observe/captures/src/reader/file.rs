@@ -145,6 +145,8 @@ pub(super) struct Capture {
     account: CaptureAccount,
     /// What is added to its interface numbers.
     pub(super) first_interface: u16,
+    /// Of its interfaces so many are kept, the first ones.
+    pub(super) interfaces_most: usize,
     /// Another logging host's part of an earlier capture, with the same interfaces.
     pub(super) is_further_part: bool,
     /// [`Self::held_bytes`] as it was last looked at.
@@ -243,6 +245,7 @@ impl Capture {
             source,
             account,
             first_interface: 0,
+            interfaces_most: usize::MAX,
             is_further_part: false,
             counted_bytes: 0,
         };
@@ -301,7 +304,7 @@ impl Capture {
     pub(super) fn held_bytes(&self) -> u64 {
         match &self.source {
             Source::HeaderLog { reader, .. } => reader.held_bytes(),
-            Source::Capture { held_bytes, .. } => *held_bytes,
+            Source::Capture { held_bytes, reader, .. } => held_bytes.saturating_add(reader.interface_bytes()),
             _ => 0,
         }
     }
@@ -346,7 +349,8 @@ impl Capture {
     /// The interfaces that are known so far.
     pub(super) fn interfaces(&self) -> Vec<Interface> {
         let Source::Capture { reader, current, .. } = &self.source else { return self.account.meta.interfaces.clone() };
-        let known = reader.interfaces().iter().enumerate().map(|(nth, interface)| Interface {
+        let described = reader.interfaces().iter().take(self.interfaces_most);
+        let known = described.enumerate().map(|(nth, interface)| Interface {
             name: interface.name.clone().unwrap_or_else(|| format!("{nth}")),
             link: interface.link,
             mtu_bytes: 0,

@@ -23,6 +23,10 @@ pub use found::is_pipe;
 /// Memory for files that are read at the same time, bytes. Our header logs take 10 to 40 MiB each.
 const HELD_BYTES_MOST: u64 = 1 << 30;
 
+/// Interfaces of a pcapng file, one among several captures, that are kept in any case, also where it describes them behind its first packet.
+/// Of those before it as many are kept as still have numbers of their own.
+const INTERFACES_SURE: usize = 64;
+
 /// A capture cannot be opened, or not be read to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}", path = .path.display())]
@@ -136,14 +140,17 @@ impl Captures {
                 let mut opened = Capture::open(&path, with_snippets, &mut progress)?;
                 let of = |capture: &Capture| capture.share().map(|share| share.capture.clone());
                 let id = of(&opened);
+                let described = opened.interfaces().len().max(1);
                 match captures.iter().find(|known| id.is_some() && of(known) == id) {
                     Some(known) => (opened.first_interface, opened.is_further_part) = (known.first_interface, true),
                     None => {
                         opened.first_interface = first;
-                        first = first.saturating_add(opened.interfaces().len().max(1) as u16);
+                        first = first.saturating_add(u16::try_from(described).unwrap_or(u16::MAX));
                     }
                 }
                 if !captures.is_empty() {
+                    let numbers = usize::from(u16::MAX - opened.first_interface) + 1;
+                    opened.interfaces_most = described.min(numbers).max(INTERFACES_SURE);
                     // Of those that follow one another only one is open.
                     opened.close(with_snippets);
                 }
@@ -310,6 +317,8 @@ impl Captures {
 mod tests {
     use super::*;
     use crate::header_log::{About, HeaderLogWriter, WriterOptions};
+    use crate::pcapng;
+    use crate::record::{InterfaceDirection, LinkType};
 
     /// Header logs of packets at these times.
     fn logs(name: &str, all: &[&[i64]]) -> (PathBuf, Vec<PathBuf>) {
@@ -369,6 +378,49 @@ mod tests {
         let account = captures.account();
         assert_eq!((account.ledger.written_packets, account.meta.interfaces.len()), (6, 3));
         assert_eq!(captures.progress().share(), 1.0);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A section of a pcapng file: so many interfaces with long names, and a packet of the last.
+    fn section(at_ns: i64, interfaces: usize) -> Vec<u8> {
+        let mut described = pcapng::Interface::default();
+        described.name = Some("x".repeat(128));
+        let mut writer = pcapng::Writer::new(Vec::new(), "a test", &vec![described; interfaces]).unwrap();
+        let record = Record {
+            at_ns,
+            interface: (interfaces - 1) as u16,
+            direction: InterfaceDirection::Unknown,
+            link: LinkType::Ethernet,
+            frame_len: 60,
+            gso_segs: 0,
+            gso_size: 0,
+            snippet: &[0; 60],
+        };
+        writer.write(&record, "").unwrap();
+        writer.into_inner()
+    }
+
+    /// Numbers tell 65,536 apart. Of the third file most are described behind its first packet.
+    #[test]
+    fn captures_keep_no_more_interfaces_than_have_numbers() {
+        let (folder, _) = logs("interfaces", &[]);
+        let files = [section(1, 1 << 16), section(2, 200), [section(3, 2), section(4, 200)].concat()];
+        let paths: Vec<PathBuf> = (0..files.len()).map(|nth| folder.join(format!("{nth}.pcapng"))).collect();
+        for (path, file) in paths.iter().zip(files) {
+            std::fs::write(path, file).unwrap();
+        }
+        let mut captures = Captures::open(&paths, false).unwrap();
+        let first: Vec<u16> = captures.captures.iter().map(|capture| capture.first_interface).collect();
+        assert_eq!(first, [0, u16::MAX, u16::MAX]);
+        let held: Vec<u64> = captures.captures.iter().map(Capture::held_bytes).collect();
+        assert!(held[0] > 64 << 16 && held[1..] == [0, 0], "{held:?}");
+        let known = captures.interfaces();
+        assert_eq!((known.len(), known[1_023].name.len(), known[1_024].name.as_str()), (65_536 + 64 + 2, 128, "1024"));
+        assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4]);
+        assert_eq!(captures.account().meta.interfaces.len(), 65_536 + 64 + 64);
+        // One alone keeps all.
+        let mut one = Captures::open(&paths[2..], false).unwrap();
+        assert_eq!((times(&mut one).unwrap(), one.interfaces().len()), (vec![3, 4], 202));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
