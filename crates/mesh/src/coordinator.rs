@@ -18,7 +18,7 @@ use longhaul_units::Nanos;
 use crate::delivery::{Delivered, most_of_hour};
 use crate::error::Failure;
 use crate::files::{KeepOptions, KeptFiles};
-use crate::folder::{Folder, site_of};
+use crate::folder::{Folder, Tokens, site_of};
 use crate::link::{self, Answering};
 use crate::store::{Archive, Measured, Measurement, TestFile, TestResult};
 use crate::view::Views;
@@ -27,6 +27,7 @@ use longhaul_mesh_model::message::Message;
 /// What the coordinator answers with.
 struct Coordinator {
     folder: Folder,
+    tokens: Tokens,
     views: Views,
     /// One at a time: a join must not use a token twice, and a store has one writer.
     archive: Mutex<Archive>,
@@ -104,6 +105,7 @@ pub(crate) fn answering(folder: &Folder, files: Arc<KeptFiles>) -> Result<impl A
     let (delivering, leases) = (Mutex::default(), Mutex::default());
     Ok(Coordinator {
         folder: folder.clone(),
+        tokens: Tokens::default(),
         views: Views::default(),
         archive,
         delivering,
@@ -362,8 +364,8 @@ impl Answering for Coordinator {
         or_refused(self.member(peer, question))
     }
 
-    fn tokens(&self) -> Vec<(String, Key)> {
-        self.folder.tokens()
+    fn tokens(&self) -> Arc<Vec<(String, Key)>> {
+        self.tokens.of(&self.folder)
     }
 
     fn answer_token(&self, site: &str, question: Message) -> Message {

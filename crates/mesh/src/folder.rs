@@ -17,6 +17,8 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use longhaul_channel::{Identity, Key, PublicKey};
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
@@ -188,7 +190,7 @@ impl Folder {
     }
 
     /// Tokens that nobody has used, by site.
-    pub(crate) fn tokens(&self) -> Vec<(String, Key)> {
+    fn tokens(&self) -> Vec<(String, Key)> {
         let Ok(entries) = fs::read_dir(self.file("tokens")) else { return Vec::new() };
         let token = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
@@ -196,6 +198,26 @@ impl Folder {
             Some((name, key))
         };
         entries.filter_map(Result::ok).filter_map(token).collect()
+    }
+}
+
+/// A change of the tokens' folder that long ago has a time of its own.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Tokens that nobody has used, by site, and when their folder was changed as they were read: a stranger's connection costs no reading.
+#[derive(Default)]
+pub(crate) struct Tokens(Mutex<(Option<SystemTime>, Arc<Vec<(String, Key)>>)>);
+
+impl Tokens {
+    pub(crate) fn of(&self, folder: &Folder) -> Arc<Vec<(String, Key)>> {
+        let changed = fs::metadata(folder.file("tokens")).and_then(|about| about.modified()).ok();
+        // Two changes of one moment have one time.
+        let is_settled = changed.is_some_and(|time| time.elapsed().is_ok_and(|since| since > SETTLED));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != changed || !is_settled {
+            *known = (changed, Arc::new(folder.tokens()));
+        }
+        Arc::clone(&known.1)
     }
 }
 
@@ -222,6 +244,29 @@ mod tests {
         let path = std::env::temp_dir().join(format!("longhaul-mesh-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         (path.clone(), Folder::new(&path))
+    }
+
+    #[test]
+    fn tokens_are_read_when_their_folder_changed() {
+        let (path, folder) = folder("tokens");
+        Folder::new(&folder.file("tokens")).make().unwrap();
+        let tokens = Tokens::default();
+        let sites = || tokens.of(&folder).iter().map(|(site, _)| site.clone()).collect::<BTreeSet<_>>();
+        let put = |site: &str| {
+            let key = Key::from_random(random().unwrap()).unwrap();
+            folder.write(&format!("tokens/{site}"), &key.to_text()).unwrap();
+        };
+        assert_eq!(sites(), BTreeSet::new());
+        put("geneva");
+        assert_eq!(sites(), ["geneva".to_owned()].into());
+        put("ithaca");
+        assert_eq!(sites().len(), 2, "within one tick of the file system's clock");
+        std::thread::sleep(SETTLED + Duration::from_millis(100));
+        let read = tokens.of(&folder);
+        assert!(Arc::ptr_eq(&read, &tokens.of(&folder)), "nothing is read again");
+        folder.remove("tokens/geneva");
+        assert_eq!(sites(), ["ithaca".to_owned()].into());
+        fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Taken, shown};
 
+use parking_lot::FairMutex;
+use rustix::net::{RecvFlags, recv};
+
 use crate::error::Failure;
 use crate::folder::random;
 use longhaul_mesh_model::message::Message;
@@ -200,8 +203,8 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// A member's question, or that of a host with a key that may be no member's.
     fn answer(&self, peer: PublicKey, question: Message) -> Message;
     /// Tokens that may be used, each with its site.
-    fn tokens(&self) -> Vec<(String, Key)> {
-        Vec::new()
+    fn tokens(&self) -> Arc<Vec<(String, Key)>> {
+        Arc::default()
     }
     /// The question of somebody with that site's token.
     fn answer_token(&self, _site: &str, _question: Message) -> Message {
@@ -343,6 +346,11 @@ fn serve(mut stream: TcpStream, identity: &Identity, answering: &impl Answering,
     link.send(&answer)
 }
 
+/// Whether it was closed, by either end; what arrived stays.
+fn is_closed(stream: &TcpStream) -> bool {
+    matches!(recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)))
+}
+
 /// Answers a client with a token. The client does not say which one it has: each unused token is tried on its first message.
 fn serve_token(
     mut stream: TcpStream,
@@ -350,19 +358,26 @@ fn serve_token(
     answering: &impl Answering,
     place: &Place,
 ) -> Result<(), Failure> {
+    static TRIES: FairMutex<()> = FairMutex::new(());
     let ends = place.taken + STRANGER_LASTS;
     // Length, ephemeral key, tag.
     let mut first = [0; 2 + 32 + 16];
     read_all(&mut stream, &mut first, ends).map_err(failure)?;
-    for (site, token) in answering.tokens() {
-        let mut channel = Channel::keyed(Role::Server, &token, random()?);
+    // One at a time: strangers take one processor at most, and members have the others.
+    let tries = TRIES.lock();
+    if is_closed(&stream) {
+        return Err(Failure::new("closed meanwhile"));
+    }
+    for (site, token) in answering.tokens().iter() {
+        let mut channel = Channel::keyed(Role::Server, token, random()?);
         channel.handle_bytes(preamble).map_err(Failure::new)?;
         if channel.handle_bytes(&first).is_ok() {
+            drop(tries);
             let mut link = Link::new(stream, channel, ends).map_err(Failure::new)?;
             link.flush().map_err(failure)?;
             // Until the site has joined it is nobody.
             let question = place.question(&mut link, |_| false)?;
-            let answer = answering.answer_token(&site, question);
+            let answer = answering.answer_token(site, question);
             return link.send(&answer);
         }
     }

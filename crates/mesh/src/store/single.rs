@@ -30,11 +30,15 @@ macro_rules! select {
                 "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver FROM ", $table,
                 " JOIN flows ON flows.flow = ", $table, ".flow WHERE hour >= $1 AND hour < $2 AND id = $3"
             ),
+            // The keys of those that are wanted, and then their rows: a diagnosis is long, and there may be many more than are wanted.
             by_unit!(
-                "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver \
+                "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver FROM ", $table,
+                " JOIN flows ON flows.flow = ", $table, ".flow WHERE (hour, ", $table, ".flow, after_ns, id) IN (\
+                 SELECT hour, flow, after_ns, id FROM (SELECT hour, ", $table, ".flow AS flow, after_ns, id \
                  FROM units CROSS JOIN flows CROSS JOIN ", $table,
                 " WHERE flows.sender = $3 AND flows.receiver = $4 AND hour = unit AND ", $table, ".flow = flows.flow \
-                 AND hour * $5 + after_ns >= $6 AND hour * $5 + after_ns < $7 ORDER BY hour DESC, after_ns DESC, id LIMIT $8"
+                 AND hour * $5 + after_ns >= $6 AND hour * $5 + after_ns < $7 ORDER BY hour DESC, after_ns DESC, id LIMIT $8) AS latest) \
+                 ORDER BY hour DESC, after_ns DESC, id"
             ),
         )
     };
