@@ -4,6 +4,7 @@ use crate::caveats;
 use std::net::SocketAddr;
 
 use longhaul_capture::{LogResult, Logged, LoggedEnd};
+use longhaul_captures::spool::Meta;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::SessionError;
 use longhaul_units::Bytes;
@@ -14,6 +15,10 @@ const CAPTURES_MOST: usize = 10_000;
 /// Gaps and marks that the account keeps of all captures together. The captures' own files have them, too.
 const MOMENTS_MOST: usize = 200_000;
 
+/// Bytes of interfaces and names of files that the account keeps of all captures together: twice what 10,000 captures of an interface and ten
+/// files have.
+const LISTED_BYTES_MOST: usize = 16 << 20;
+
 /// All captures so far.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
@@ -21,6 +26,9 @@ pub(crate) struct Account {
     /// Gaps and marks of them.
     moments: usize,
     moments_left_out: usize,
+    /// Bytes of their interfaces and names of files.
+    listed_bytes: usize,
+    entries_left_out: usize,
     more_captures: u64,
     refused_connections: u64,
 }
@@ -36,7 +44,8 @@ impl Account {
             Ok(mut logged) => {
                 let line = line(peer, &logged);
                 if self.captures.len() < CAPTURES_MOST {
-                    self.bound(&mut logged);
+                    self.bound_moments(&mut logged);
+                    self.bound_lists(&mut logged);
                     self.captures.push((peer, logged));
                 } else {
                     self.more_captures += 1;
@@ -47,7 +56,7 @@ impl Account {
     }
 
     /// A client says how many gaps it has: they may not fill this host's memory.
-    fn bound(&mut self, logged: &mut Logged) {
+    fn bound_moments(&mut self, logged: &mut Logged) {
         let all = logged.ledger.gaps.len() + logged.marks.len();
         logged.ledger.gaps.truncate(MOMENTS_MOST - self.moments);
         logged.marks.truncate(MOMENTS_MOST - self.moments - logged.ledger.gaps.len());
@@ -56,6 +65,18 @@ impl Account {
         let kept = logged.ledger.gaps.len() + logged.marks.len();
         self.moments += kept;
         self.moments_left_out += all - kept;
+    }
+
+    /// Nor may what it says of itself: of that the account keeps what the result shows. How many files there are follows from what it sends.
+    fn bound_lists(&mut self, logged: &mut Logged) {
+        let Meta { host, share, mut interfaces, .. } = std::mem::take(&mut logged.meta);
+        let all = interfaces.len() + logged.files.len();
+        let mut room = LISTED_BYTES_MOST - self.listed_bytes;
+        keep_within(&mut room, &mut interfaces, |interface| interface.name.len() + interface.clock.len());
+        keep_within(&mut room, &mut logged.files, |file| file.as_os_str().len());
+        self.listed_bytes = LISTED_BYTES_MOST - room;
+        self.entries_left_out += all - interfaces.len() - logged.files.len();
+        logged.meta = Meta { host, share, interfaces, ..Meta::default() };
     }
 
     pub(crate) fn result(&self) -> LogResult {
@@ -85,6 +106,10 @@ impl Account {
         if self.moments_left_out > 0 {
             let message = format!("{} gaps and marks are not in this result", self.moments_left_out);
             warn(caveats::MOMENTS_LEFT_OUT, message, "the files of the captures have them");
+        }
+        if self.entries_left_out > 0 {
+            let message = format!("{} interfaces and files are not in this result", self.entries_left_out);
+            warn(caveats::ENTRIES_LEFT_OUT, message, "the folders of the captures have them");
         }
         for (peer, logged) in &self.captures {
             if let LoggedEnd::Vanished(why) = &logged.end {
@@ -118,6 +143,18 @@ impl Account {
     }
 }
 
+/// Cuts `list` to the first entries that `room` has bytes for, each with its `texts`.
+fn keep_within<T>(room: &mut usize, list: &mut Vec<T>, texts: impl Fn(&T) -> usize) {
+    let fits = |entry: &T| {
+        let rest = room.checked_sub(size_of::<T>() + texts(entry));
+        *room = rest.unwrap_or(*room);
+        rest.is_some()
+    };
+    let kept = list.iter().map(fits).take_while(|fits| *fits).count();
+    list.truncate(kept);
+    list.shrink_to_fit();
+}
+
 fn line(peer: SocketAddr, logged: &Logged) -> String {
     let end = match &logged.end {
         LoggedEnd::Finished => "done",
@@ -143,7 +180,7 @@ fn line(peer: SocketAddr, logged: &Logged) -> String {
 #[cfg(test)]
 mod tests {
     use longhaul_captures::ledger::{Gap, Ledger, Place};
-    use longhaul_captures::spool::{Mark, Meta};
+    use longhaul_captures::spool::{Interface, Mark};
     use longhaul_units::Nanos;
 
     use super::*;
@@ -180,5 +217,41 @@ mod tests {
         let raised = account.caveats();
         let told = raised.iter().find(|caveat| caveat.is(caveats::MOMENTS_LEFT_OUT)).unwrap();
         assert!(told.message.starts_with("30 gaps and marks"), "{}", told.message);
+    }
+
+    /// A capture says by itself what it was captured on. Of what it says the account has what the result shows.
+    #[test]
+    fn interfaces_and_files_of_all_captures_together_have_a_bound() {
+        let mut account = Account::default();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        let interface = Interface { name: "n".repeat(128), clock: "c".repeat(64), ..Interface::default() };
+        let each = size_of::<Interface>() + 128 + 64;
+        let captures = LISTED_BYTES_MOST / each / 64 + 3;
+        for _ in 0..captures {
+            let mut logged = ended(0, 0);
+            logged.meta.host = "site".into();
+            logged.meta.filter = "f".repeat(4096);
+            logged.meta.interfaces = vec![interface.clone(); 64];
+            account.enter(peer, Ok(logged));
+        }
+        let kept: usize = account.captures.iter().map(|(_, one)| one.meta.interfaces.len()).sum();
+        assert_eq!((kept, account.captures.len()), (LISTED_BYTES_MOST / each, captures));
+        assert!(account.captures.iter().all(|(_, one)| one.meta.host == "site" && one.meta.filter.is_empty()));
+        let raised = account.caveats();
+        let told = raised.iter().find(|caveat| caveat.is(caveats::ENTRIES_LEFT_OUT)).unwrap();
+        let left_out = captures * 64 - kept;
+        assert!(told.message.starts_with(&format!("{left_out} interfaces and files")), "{}", told.message);
+    }
+
+    /// Captures as they are keep all of it.
+    #[test]
+    fn a_capture_keeps_its_interfaces_and_files() {
+        let mut account = Account::default();
+        let mut logged = ended(0, 0);
+        logged.meta.interfaces = vec![Interface { name: "eth0".into(), ..Interface::default() }; 2];
+        logged.files = (1..=10).map(|number| format!("capture/{number:08}.spool").into()).collect();
+        account.enter("192.0.2.1:7".parse().unwrap(), Ok(logged));
+        let kept = &account.captures[0].1;
+        assert_eq!((kept.meta.interfaces.len(), kept.files.len(), account.caveats().len()), (2, 10, 0));
     }
 }

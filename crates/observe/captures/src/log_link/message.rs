@@ -27,8 +27,13 @@ use super::INTERFACES_MOST;
 use crate::ledger::Ledger;
 use crate::spool::{Mark, Meta, Share};
 
-/// Longest text of a peer that is kept, characters: an expression of a filter may be long.
-const TEXT_MOST: usize = 1000;
+/// Bytes of a peer's texts that are kept, whatever their letters. The kernel's names have 15, its alternative names 127.
+const NAME_BYTES_MOST: usize = 128;
+/// Of what a clock is called, of the program, and of what parts of a capture have alike.
+const WORD_BYTES_MOST: usize = 64;
+const HOST_BYTES_MOST: usize = 256;
+/// An expression may be long.
+const FILTER_BYTES_MOST: usize = 4096;
 
 /// A message of the log link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +95,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// The description as it may be kept: texts of bounded length without control characters.
+    /// The description as it may be kept: texts of bounded length without control characters, some 20 KiB together.
     ///
     /// # Errors
     /// What of it cannot be.
@@ -100,22 +105,30 @@ impl Open {
             return Err("a capture is of 1 to 64 interfaces");
         }
         for interface in &mut meta.interfaces {
-            tame(&mut interface.name);
-            tame(&mut interface.clock);
+            tame(&mut interface.name, NAME_BYTES_MOST);
+            tame(&mut interface.clock, WORD_BYTES_MOST);
         }
-        tame(&mut meta.captured_by);
-        tame(&mut meta.host);
-        tame(&mut meta.filter);
+        tame(&mut meta.captured_by, WORD_BYTES_MOST);
+        tame(&mut meta.host, HOST_BYTES_MOST);
+        tame(&mut meta.filter, FILTER_BYTES_MOST);
         meta.file = 1;
         if let Some(Share { capture, .. }) = &mut meta.share {
-            tame(capture);
+            tame(capture, WORD_BYTES_MOST);
         }
         Ok(meta)
     }
 }
 
-fn tame(text: &mut String) {
-    *text = text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).take(TEXT_MOST).collect();
+/// Cuts `text` to `most` bytes, with a space for each letter that a terminal obeys.
+fn tame(text: &mut String, most: usize) {
+    let mut tame = String::with_capacity(text.len().min(most));
+    for letter in text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }) {
+        if tame.len() + letter.len_utf8() > most {
+            break;
+        }
+        tame.push(letter);
+    }
+    *text = tame;
 }
 
 /// What a logging host has done for one capture so far.

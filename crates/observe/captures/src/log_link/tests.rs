@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ledger::{Ledger, Place};
 use crate::record::{InterfaceDirection, LinkType, Record};
-use crate::spool::{PacketBlock, Packets};
+use crate::spool::{Interface, Meta, PacketBlock, Packets, Share};
 use longhaul_units::Nanos;
 
 const STARTED_NS: i64 = 1_700_000_000_000_000_000;
@@ -53,6 +53,45 @@ fn numbers(payload: &Payload<'_>) -> Vec<u64> {
         numbers.push(u64::from_be_bytes(record.snippet.try_into().unwrap()));
     }
     numbers
+}
+
+/// A capture says by itself what it is: each text is short in bytes, whatever its letters, and a terminal obeys none.
+#[test]
+fn what_a_capture_says_of_itself_is_short() {
+    let long = "\u{1f30d}".repeat(5_000);
+    let clock = format!("a\n\u{202e}{long}");
+    let interface = Interface { name: long.clone(), clock, ..Interface::default() };
+    let share = Share { capture: long.clone(), part: 1, parts: 1 };
+    let meta = Meta {
+        captured_by: long.clone(),
+        host: long.clone(),
+        filter: long,
+        interfaces: vec![interface; INTERFACES_MOST],
+        share: Some(share),
+        ..Meta::default()
+    };
+    let meta = Open { meta, offer: None }.checked_meta().unwrap();
+    let Interface { name, clock, .. } = &meta.interfaces[INTERFACES_MOST - 1];
+    let texts = [name, clock, &meta.captured_by, &meta.host, &meta.filter, &meta.share.as_ref().unwrap().capture];
+    assert_eq!(texts.map(String::len), [128, 63, 64, 256, 4096, 64]);
+    assert!(clock.starts_with("a  \u{1f30d}"), "{clock:?}");
+    assert!(serde_json::to_string(&meta).unwrap().len() < 32 << 10);
+}
+
+/// What captures say is kept as it is.
+#[test]
+fn a_capture_keeps_its_words() {
+    let clock = "received: NIC ptp12; sent: kernel CLOCK_REALTIME".to_owned();
+    let meta = Meta {
+        captured_by: "longhaul 0.1.0".into(),
+        host: "ångström.example.org".into(),
+        file: 1,
+        filter: "tcp port 5201 or ".repeat(200),
+        interfaces: vec![Interface { name: "enp65s0f0np0".into(), clock, ..Interface::default() }],
+        share: Some(Share { capture: "0123456789abcdef".into(), part: 1, parts: 2 }),
+        ..Meta::default()
+    };
+    assert_eq!(Open { meta: meta.clone(), offer: None }.checked_meta(), Ok(meta));
 }
 
 #[test]
