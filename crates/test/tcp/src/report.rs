@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::handshake::SynReceived;
 use super::loss::TcpDrop;
 use super::receiving::ReceiverSummary;
+use super::series::MAX_SAMPLES;
 use super::summary::{CountedRetransmits, FlowSummary};
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
@@ -24,6 +25,10 @@ const MOST_NAME: usize = 64;
 const MOST_FAILURE: usize = 1024;
 /// Most changes of the congestion control.
 const MOST_CHANGES: usize = 256;
+/// Time by which an end may sample longer than the other, beside twice its time: as long as a report may take.
+const OTHER_END_NS: u64 = 60_000_000_000;
+/// The shortest time between two samples that can be asked for.
+const LEAST_INTERVAL_NS: u64 = 1_000_000;
 
 /// What one end knows of a TCP test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -145,6 +150,16 @@ pub struct SamplingCost {
     pub elapsed_ns: u64,
 }
 
+impl SamplingCost {
+    /// Samples of a flow that the other end of this end's test can have. It may begin earlier, end later and sample at each change of the
+    /// congestion control: twice the time, a minute and some more, but no more than [`MAX_SAMPLES`].
+    pub fn most_of_other_end(&self) -> usize {
+        let time_ns = self.elapsed_ns.saturating_mul(2).saturating_add(OTHER_END_NS);
+        let samples = time_ns / self.interval_ns.max(LEAST_INTERVAL_NS);
+        usize::try_from(samples).map_or(MAX_SAMPLES, |samples| samples.saturating_add(MOST_CHANGES).min(MAX_SAMPLES))
+    }
+}
+
 impl TcpStreamReport {
     /// Which stream it is.
     pub fn id(&self) -> TcpStreamId {
@@ -159,5 +174,23 @@ impl TcpEndReport {
             self.streams.iter().filter(|stream| stream.backward == backward && stream.sends == sends).collect();
         streams.sort_by_key(|stream| stream.stream);
         streams.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each 10 ms of 0.5 s is 50 samples; this end knows nothing of the other's time.
+    #[test]
+    fn the_other_end_has_few_samples_of_a_short_test() {
+        let most = |interval_ns, elapsed_ns| {
+            SamplingCost { interval_ns, elapsed_ns, ..SamplingCost::default() }.most_of_other_end()
+        };
+        assert_eq!(most(10_000_000, 500_000_000), 2 * 50 + 6_000 + 256);
+        // A test of a day, and an end that took no samples itself.
+        assert_eq!(most(1_000_000, 86_400_000_000_000), MAX_SAMPLES);
+        assert_eq!(most(1_000_000, u64::MAX), MAX_SAMPLES);
+        assert_eq!(most(0, 0), 60_000 + 256);
     }
 }

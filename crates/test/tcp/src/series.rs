@@ -101,7 +101,7 @@ impl Series {
         STANDARD.encode(out)
     }
 
-    /// Reads the text of [`Self::to_text`], of at most `most` samples.
+    /// Reads the text of [`Self::to_text`], of at most `most` samples. Memory and time for it follow its length: it may be another host's.
     ///
     /// # Errors
     /// [`SeriesError`].
@@ -111,6 +111,10 @@ impl Series {
         let count = usize::try_from(get(&mut rest)?).map_err(|_| SeriesError::TooMany)?;
         if count > most.min(MAX_SAMPLES) {
             return Err(SeriesError::TooMany);
+        }
+        // Samples have times of their own, each a byte or more. Runs of zeros would be any number of samples in two bytes a column.
+        if count > rest.len() {
+            return Err(SeriesError::Damaged);
         }
         let length = get(&mut rest)?.try_into().map_err(|_| SeriesError::Damaged)?;
         let stride = get(&mut rest)?.try_into().map_err(|_| SeriesError::Damaged)?;
@@ -227,6 +231,23 @@ mod tests {
         assert_eq!(Series::from_text(&text, 6_000).unwrap().samples(), series.samples());
         assert_eq!(Series::from_text(&text, 5_999), Err(SeriesError::TooMany));
         assert!(Series::from_text(&text[..text.len() / 8 * 4], 6_000).is_err());
+    }
+
+    /// What another host sends: each column a run of zeros.
+    #[test]
+    fn few_bytes_are_few_samples() {
+        let text = |count: u64| {
+            let mut bytes = Vec::new();
+            [count, 232, 1].into_iter().for_each(|value| put(&mut bytes, value));
+            for _ in 0..FIELDS.len() + 2 {
+                put(&mut bytes, 0);
+                put(&mut bytes, count - 1);
+            }
+            STANDARD.encode(bytes)
+        };
+        assert!(text(399_999).len() < 1_000);
+        assert_eq!(Series::from_text(&text(399_999), MAX_SAMPLES), Err(SeriesError::Damaged));
+        assert_eq!(Series::from_text(&text(50), MAX_SAMPLES).unwrap().samples().len(), 50);
     }
 
     proptest! {

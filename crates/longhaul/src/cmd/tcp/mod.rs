@@ -11,7 +11,7 @@ use longhaul_report::saved::{TCP_SCHEMA, TcpAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_session::{TestEnd, kind};
-use longhaul_tcp::{CongestionStep, TcpParameters, WindowAuto};
+use longhaul_tcp::{CongestionStep, MAX_SAMPLES, TcpParameters, WindowAuto};
 use longhaul_terms::{Affinity, Amount};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
@@ -219,10 +219,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-/// All samples of both ends.
+/// All samples of both ends: of the server no more than the test can have.
 fn samples(end: &TestEnd) -> Result<Vec<End<'_>>, String> {
-    let reports = [Some(&end.local), end.remote.as_ref()];
-    reports.into_iter().flatten().filter_map(|report| report.tcp.as_ref()).map(End::of_test).collect()
+    let own = end.local.tcp.as_ref();
+    let other = end.remote.as_ref().and_then(|remote| remote.tcp.as_ref());
+    let most = own.map_or(MAX_SAMPLES, |own| own.sampling.most_of_other_end());
+    let reports = [(own, MAX_SAMPLES), (other, most)];
+    reports.into_iter().filter_map(|(report, most)| Some(End::of_test(report?, most))).collect()
 }
 
 fn save_samples(folder: &Folder, end: &TestEnd) -> Result<(), String> {

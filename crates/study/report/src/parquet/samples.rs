@@ -34,13 +34,13 @@ pub struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// Those of one end's report.
+    /// Those of one end's report, of at most `most` samples of a flow.
     ///
     /// # Errors
-    /// Where the samples are damaged.
-    pub fn of_test(report: &'a TcpEndReport) -> Result<Self, String> {
+    /// Where the samples are damaged, or more.
+    pub fn of_test(report: &'a TcpEndReport, most: usize) -> Result<Self, String> {
         let streams = &report.streams;
-        let most = MAX_SAMPLES / streams.len().max(1);
+        let most = most.min(MAX_SAMPLES / streams.len().max(1));
         let flow = |report: &'a TcpStreamReport| {
             let series = Series::from_text(report.samples.as_deref()?, most);
             Some(series.map(|series| FlowSamples {
@@ -212,6 +212,19 @@ mod tests {
             row["time"]
         );
         assert_eq!(row.len(), FIELDS.len() + 6);
+    }
+
+    /// Another host's report says any number; who reads it knows how many there can be.
+    #[test]
+    fn an_end_has_no_more_samples_than_the_test_can_have() {
+        let mut series = Series::new(100);
+        for at_ns in 0..10 {
+            series.push(Sample { at_ns, congestion: 0, info: TcpInfo::parse(&[0; 168]) });
+        }
+        let stream = TcpStreamReport { samples: Some(series.to_text()), ..TcpStreamReport::default() };
+        let report = TcpEndReport { streams: vec![stream], ..TcpEndReport::default() };
+        assert_eq!(End::of_test(&report, 10).unwrap().flows[0].series.samples().len(), 10);
+        assert_eq!(End::of_test(&report, 9).unwrap_err(), "more samples than allowed");
     }
 
     trait Named {
