@@ -5,9 +5,9 @@ use longhaul_units::Nanos;
 use super::chance::Chance;
 use crate::spec::BurstLoss;
 
-/// A stay in the bad state begins anew after this many mean periods without a packet: the chain has forgotten by then, and no long pause
-/// costs a draw for each burst in it.
-const FORGOTTEN_PERIODS: f64 = 1_000.0;
+/// The state is drawn anew after this many mean periods without a packet: no long pause costs a draw for each burst in it. What the state was
+/// before then changes the chances by e⁻²⁰ at most.
+const FORGOTTEN_PERIODS: f64 = 20.0;
 
 /// A chain of two states whose stays are exponential in time (Gilbert's, in continuous time).
 #[derive(Debug, Clone)]
@@ -131,6 +131,34 @@ mod tests {
         }
         let share = f64::from(3 * lost) / f64::from(in_burst);
         assert!((share - 0.25).abs() < 0.01, "{share}");
+    }
+
+    /// After a pause the chain is in either state by its share of the time; it takes a draw for the state and two for its stays at most.
+    #[test]
+    fn a_pause_is_forgotten() {
+        let (mut bursts, mut lost) = (bursts(1.0), 0);
+        for n in 0..100_000 {
+            let mut draws = bursts.stays.clone();
+            lost += u32::from(bursts.lose(Nanos::from_secs(n * 100)));
+            let after = bursts.stays.clone().bits();
+            assert!((0..=3).any(|_| draws.bits() == after), "more than three draws in pause {n}");
+        }
+        // A standard error of √(0.04 · 0.96 / 100,000).
+        let share = f64::from(lost) / 1e5;
+        assert!((share - 0.04).abs() < 4.0 * 0.0006, "{share}");
+    }
+
+    /// Bursts that come 20 mean periods apart and less are those that traffic without a pause meets.
+    #[test]
+    fn a_short_pause_is_no_pause() {
+        let (mut all, mut some) = (bursts(1.0), bursts(1.0));
+        for n in 0..2_000_000 {
+            let time = Nanos::from_millis(n * 10);
+            let bad = all.lose(time);
+            if n % 1_900 == 0 {
+                assert_eq!(some.lose(time), bad, "a pause of 19 s moved the bursts at {time}");
+            }
+        }
     }
 
     /// A pause of years costs nothing, and `touch` never misses what `lose` loses.

@@ -5,8 +5,9 @@ use longhaul_units::Nanos;
 use super::chance::Chance;
 use crate::spec::{DelayStep, DelaySteps};
 
-/// A random route is drawn anew after this many mean stays without a packet: no long pause costs a draw for each stay in it.
-const FORGOTTEN_STAYS: f64 = 1_000.0;
+/// A random route is drawn anew after this many mean stays without a packet: no long pause costs a draw for each stay in it. What the route was
+/// before then changes the chances by e⁻²⁰ at most.
+const FORGOTTEN_STAYS: f64 = 20.0;
 
 /// Which delay a hop has, as a function of time that traffic does not move.
 #[derive(Debug, Clone)]
@@ -77,11 +78,16 @@ impl Steps {
             StepLaw::Random { every, delays, route, chance } => {
                 while time >= self.now.until {
                     let pause = (time - self.now.until).0 as f64;
-                    let forgotten = pause > FORGOTTEN_STAYS * every.0 as f64;
                     self.before = self.now;
-                    let from = if forgotten { time } else { self.now.until };
-                    let other = (chance.unit() * delays.len() as f64) as usize;
-                    *route = if other < *route { other } else { other + 1 };
+                    let from = if pause > FORGOTTEN_STAYS * every.0 as f64 {
+                        // Any route, that of before, too.
+                        *route = (chance.unit() * (delays.len() + 1) as f64) as usize;
+                        time
+                    } else {
+                        let other = (chance.unit() * delays.len() as f64) as usize;
+                        *route = if other < *route { other } else { other + 1 };
+                        self.now.until
+                    };
                     let delay = route.checked_sub(1).and_then(|index| delays.get(index).copied());
                     self.now = Stay { from, until: from.saturating_add(stay(chance, *every)), delay };
                 }
@@ -182,5 +188,45 @@ mod tests {
         assert!((19_300..20_500).contains(&changes), "{changes}");
         assert!(share.iter().all(|&n| (f64::from(n) / 2e6 - 1.0 / 3.0).abs() < 0.02), "{share:?}");
         all.at(Nanos::from_secs(4_000_000_000));
+    }
+
+    /// After a pause each route is as likely as another, that of before, too; it takes a draw for the route and one for its stay.
+    #[test]
+    fn a_pause_is_forgotten() {
+        let spec = DelaySteps::Random { every: Nanos::from_secs(1), delays: vec![Nanos::from_millis(80)] };
+        let mut steps = Steps::new(&spec, Chance::new(1, 8)).unwrap();
+        let chance = |steps: &Steps| match &steps.law {
+            StepLaw::Random { chance, .. } => chance.clone(),
+            StepLaw::At(_) => unreachable!("routes are random"),
+        };
+        let (mut other, mut changes, mut before) = (0, 0, None);
+        for n in 1..=100_000 {
+            let mut draws = chance(&steps);
+            let delay = steps.at(Nanos::from_secs(n * 100));
+            let after = chance(&steps).bits();
+            assert!((0..=2).any(|_| draws.bits() == after), "more than two draws in pause {n}");
+            other += u32::from(delay.is_some());
+            changes += u32::from(delay != before);
+            before = delay;
+        }
+        for count in [other, changes] {
+            // A standard error of √(0.25 / 100,000).
+            assert!((f64::from(count) / 1e5 - 0.5).abs() < 4.0 * 0.0016, "{other} and {changes}");
+        }
+    }
+
+    /// Routes that come 20 mean stays apart and less are those that traffic without a pause meets.
+    #[test]
+    fn a_short_pause_is_no_pause() {
+        let spec = DelaySteps::Random { every: Nanos::from_secs(1), delays: vec![Nanos::from_millis(80)] };
+        let make = || Steps::new(&spec, Chance::new(2, 8)).unwrap();
+        let (mut all, mut some) = (make(), make());
+        for n in 0..200_000 {
+            let time = Nanos::from_millis(n * 100);
+            let delay = all.at(time);
+            if n % 190 == 0 {
+                assert_eq!(some.at(time), delay, "a pause of 19 s moved the route at {time}");
+            }
+        }
     }
 }
