@@ -14,6 +14,7 @@
 use std::fmt;
 use std::path::Path;
 
+use longhaul_units::{TOML_CROWDED, toml_crowded_at};
 use serde::Deserialize;
 
 use crate::kind::Kind;
@@ -99,6 +100,14 @@ impl MixError {
         Self::new(format!("{key}: {why}"))
     }
 
+    /// The same with line and column of a byte of `text`.
+    fn at_byte(mut self, byte: usize, text: &str) -> Self {
+        let before = text.get(..byte).unwrap_or(text);
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        self.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+        self
+    }
+
     fn in_file(mut self, file: &str) -> Self {
         self.place = format!("{}:{} ", file.escape_debug(), self.place);
         self
@@ -167,14 +176,15 @@ impl MixSpec {
     /// # Errors
     /// The text is no TOML, a required key is missing, a key is unknown, or a value is not allowed.
     pub fn parse(text: &str) -> Result<Self, MixError> {
+        if let Some(at) = toml_crowded_at(text) {
+            return Err(MixError::new(TOML_CROWDED).at_byte(at, text));
+        }
         let written: Text = toml::from_str(text).map_err(|error| {
-            let mut refused = MixError::new(error.message());
-            if let Some(span) = error.span() {
-                let before = text.get(..span.start).unwrap_or(text);
-                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-                refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+            let refused = MixError::new(error.message());
+            match error.span() {
+                Some(span) => refused.at_byte(span.start, text),
+                None => refused,
             }
-            refused
         })?;
         check_name("name", &written.name)?;
         let sizes = match (written.size, written.sizes) {
@@ -321,6 +331,9 @@ mod tests {
             assert!(error.contains(said), "{to}: {error}");
             assert!(error.starts_with("x.toml:") && error.lines().count() == 1, "{error}");
         }
+        // Two bytes of a key are a table.
+        let error = MixSpec::parse(&"a.b.b.b.b.b.b.b.b = 1\n".repeat(50_000)).unwrap_err().to_string();
+        assert_eq!(error, "9844:16:more tables, lists and dots in keys than a file of this length has");
         let error = MixSpec::load("/nonexistent").unwrap_err().to_string();
         assert!(error.contains("give a file, or one of nima"), "{error}");
     }

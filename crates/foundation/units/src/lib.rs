@@ -1,5 +1,5 @@
 //! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound;
-//! a schedule of packets; values thinned to a bounded number; and what a terminal obeys in texts of others.
+//! a schedule of packets; values thinned to a bounded number; and what a terminal obeys in texts of others, and how many tables such a text has.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 
@@ -15,6 +15,7 @@ mod size;
 mod terminal;
 mod thinned;
 mod time;
+mod toml_tables;
 
 pub use histogram::{Quantiles, TimeHistogram};
 pub use nearest::nearest;
@@ -27,3 +28,4 @@ pub use size::Bytes;
 pub use terminal::{escaped_controls, is_obeyed, without_controls};
 pub use thinned::Thinned;
 pub use time::{Nanos, utc};
+pub use toml_tables::{TOML_CROWDED, toml_crowded_at};

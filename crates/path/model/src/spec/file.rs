@@ -33,6 +33,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
+use longhaul_units::{TOML_CROWDED, toml_crowded_at};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -62,6 +63,10 @@ impl PathSpec {
             return Err(SpecError { message: format!("longer than {TEXT_BYTES_MAX} bytes"), ..SpecError::default() });
         }
         let file = File { text, read, listed_packets: Cell::new(0) };
+        if let Some(at) = toml_crowded_at(text) {
+            let position = Some(file.position(at));
+            return Err(SpecError { position, message: TOML_CROWDED.into(), ..SpecError::default() });
+        }
         let document = DeTable::parse(text).map_err(|error| SpecError {
             position: error.span().map(|span| file.position(span.start)),
             message: super::error::one_line(error.message(), 400),

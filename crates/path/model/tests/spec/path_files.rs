@@ -333,6 +333,20 @@ fn what_is_refused_and_how() {
         "line 6, column 8: forward[2].loss: the lists of a path have at most 10000000 packets together"
     );
     assert_eq!(refusal(&"[[server]]\n".repeat(65)), "line 1, column 1: server: 65 of them, at most 64");
+    // Nor when they name tables of tables.
+    assert_eq!(
+        refusal(&"a.b.b.b.b.b.b.b.b = 1\n".repeat(50_000)),
+        "line 9844, column 16: more tables, lists and dots in keys than a file of this length has"
+    );
+}
+
+/// As many outages as a direction may have, each as short as it gets.
+#[test]
+fn many_short_tables_are_read() {
+    let outages = "{at=\"1s\",for=\"1s\"},".repeat(1_000);
+    let path = parse(&format!("[[forward]]\noutages=[{outages}]\n").repeat(64)).unwrap();
+    assert_eq!((path.forward.len(), path.forward[63].outages.len()), (64, 1_000));
+    assert_eq!(parse(&path.to_toml()).unwrap(), path);
 }
 
 #[test]

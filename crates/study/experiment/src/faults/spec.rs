@@ -20,7 +20,7 @@ use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{ExperimentError, check_name};
+use crate::spec::{ExperimentError, check_name, read_toml};
 
 /// Mending a fault must multiply the goodput by this before a diagnosis has to name it as a cause: below it, the spread of TCP tests over
 /// one path is no smaller than what the fault costs.
@@ -250,7 +250,7 @@ impl Fault {
     /// # Errors
     /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
     pub fn parse(name: &str, text: &str, find: &dyn Fn(&str) -> Option<&'static str>) -> Result<Self, ExperimentError> {
-        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        let written: Text = read_toml(text)?;
         let pair = written.pair.clone();
         let mut fault = Self::of_text(name, written)?;
         for single in pair.into_iter().flatten() {

@@ -56,14 +56,20 @@ impl ExperimentError {
     }
 
     /// What the reader of TOML says of `text`, and where.
-    pub(crate) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
-        let mut refused = Self::new(error.message());
-        if let Some(span) = error.span() {
-            let before = text.get(..span.start).unwrap_or(text);
-            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            refused.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+    pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
+        let refused = Self::new(error.message());
+        match error.span() {
+            Some(span) => refused.at_byte(span.start, text),
+            None => refused,
         }
-        refused
+    }
+
+    /// The same with line and column of a byte of `text`.
+    pub(super) fn at_byte(mut self, byte: usize, text: &str) -> Self {
+        let before = text.get(..byte).unwrap_or(text);
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        self.place = format!("{}:{column}:", before.matches('\n').count() + 1);
+        self
     }
 
     pub(crate) fn in_file(mut self, file: &str) -> Self {

@@ -18,7 +18,7 @@ use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, FindingText, Subjects};
-use super::{ExperimentError, FILE_BYTES_MOST, check_name, is_toml_below};
+use super::{ExperimentError, FILE_BYTES_MOST, check_name, is_toml_below, read_toml};
 
 const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
@@ -136,7 +136,7 @@ impl MixExperiment {
                 Err(_) => return Ok(None),
             },
         };
-        if !toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("mix")) {
+        if !read_toml::<toml::Table>(&text).is_ok_and(|table| table.contains_key("mix")) {
             return Ok(None);
         }
         let folder = Path::new(name_or_file).parent().unwrap_or(Path::new(""));
@@ -148,7 +148,7 @@ impl MixExperiment {
     /// # Errors
     /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        let written: Text = read_toml(text)?;
         check_name("title", &written.title)?;
         let mix = load_mix(&written.mix, folder)?;
         for (key, count, most) in

@@ -28,8 +28,9 @@ use std::path::{Component, Path};
 
 use longhaul_path::preset;
 use longhaul_path::spec::{Direction, PathSpec, QueueLimit};
-use longhaul_units::{BitRate, Bytes};
+use longhaul_units::{BitRate, Bytes, TOML_CROWDED, toml_crowded_at};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use change::apply;
 pub use error::ExperimentError;
@@ -252,7 +253,7 @@ impl Experiment {
     /// # Errors
     /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let written: Text = toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text))?;
+        let written: Text = read_toml(text)?;
         Self::from_text(written, folder).map_err(|error| error.located(text))
     }
 
@@ -282,6 +283,14 @@ impl Experiment {
         let findings = finding::Subjects::of(&udp, &tcp).findings(written.finding)?;
         let Text { title, source, note, calibrate, .. } = written;
         Ok(Self { title, source, note, calibrate, path, udp, tcp, findings })
+    }
+}
+
+/// Reads a text of TOML. It has no more tables and lists than a file of its length has: each takes a kilobyte of memory.
+pub(crate) fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, ExperimentError> {
+    match toml_crowded_at(text) {
+        Some(at) => Err(ExperimentError::new(TOML_CROWDED).at_byte(at, text)),
+        None => toml::from_str(text).map_err(|error| ExperimentError::of_toml(&error, text)),
     }
 }
 
@@ -481,6 +490,10 @@ change = ["rate=1Gbit"]
             assert!(error.contains(said), "{to}: {error}");
             assert!(error.starts_with("x.toml:") && error.lines().count() == 1, "{error}");
         }
+        // Two bytes of a key are a table.
+        let dotted = "a.b.b.b.b.b.b.b.b = 1\n".repeat(50_000);
+        let error = Experiment::parse(&dotted, Path::new("")).unwrap_err().to_string();
+        assert_eq!(error, "9844:16:more tables, lists and dots in keys than a file of this length has");
         let twice = format!("{GOOD}{}", GOOD.split_once("[[udp]]").map(|(_, rest)| format!("[[udp]]{rest}")).unwrap());
         let error = Experiment::parse(&twice, Path::new("")).unwrap_err().to_string();
         assert_eq!(error, "13:udp[1].name: `small` is another's name already");

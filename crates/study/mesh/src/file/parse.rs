@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Nanos, TOML_CROWDED, toml_crowded_at};
 use toml::de::DeTable;
 
 use super::error::{MeshError, one_of, shown};
@@ -50,6 +50,9 @@ impl Mesh {
     pub fn parse(text: &str) -> Result<Self, MeshError> {
         if text.len() > TEXT_BYTES_MOST {
             return Err(MeshError::new("mesh", format!("longer than {TEXT_BYTES_MOST} bytes")));
+        }
+        if let Some(at) = toml_crowded_at(text) {
+            return Err(MeshError { position: Some(position(text, at)), ..MeshError::new("", TOML_CROWDED) });
         }
         let document = DeTable::parse(text).map_err(|error| MeshError {
             position: error.span().map(|span| position(text, span.start)),

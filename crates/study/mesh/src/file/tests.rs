@@ -196,3 +196,10 @@ fn what_takes_long_to_schedule_is_refused() {
     assert!(pairs.contains("4995000 pairs of sites: 4000000 at most"), "{pairs}");
     assert_eq!(mesh(1000, 0, 4), Ok(4));
 }
+
+/// Two bytes of a key are a table, which takes a kilobyte.
+#[test]
+fn more_tables_than_a_file_has_are_refused() {
+    let error = Mesh::parse(&"a.b.b.b.b.b.b.b.b = 1\n".repeat(45_000)).unwrap_err().to_string();
+    assert!(error.ends_with(": more tables, lists and dots in keys than a file of this length has"), "{error}");
+}
