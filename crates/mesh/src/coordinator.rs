@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use longhaul_channel::{Key, PublicKey};
+use longhaul_channel::PublicKey;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::admission::{Leases, MARGIN, PATIENCE, RequestId};
@@ -18,7 +18,7 @@ use longhaul_units::Nanos;
 use crate::delivery::{Delivered, most_of_hour};
 use crate::error::Failure;
 use crate::files::{KeepOptions, KeptFiles};
-use crate::folder::{Folder, Tokens, site_of};
+use crate::folder::{Folder, SiteTokens, Tokens, site_of};
 use crate::link::{self, Answering};
 use crate::store::{Archive, Measured, Measurement, TestFile, TestResult};
 use crate::view::Views;
@@ -364,7 +364,7 @@ impl Answering for Coordinator {
         or_refused(self.member(peer, question))
     }
 
-    fn tokens(&self) -> Arc<Vec<(String, Key)>> {
+    fn tokens(&self) -> Arc<SiteTokens> {
         self.tokens.of(&self.folder)
     }
 

@@ -190,7 +190,7 @@ impl Folder {
     }
 
     /// Tokens that nobody has used, by site.
-    fn tokens(&self) -> Vec<(String, Key)> {
+    fn tokens(&self) -> SiteTokens {
         let Ok(entries) = fs::read_dir(self.file("tokens")) else { return Vec::new() };
         let token = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
@@ -206,10 +206,13 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// Tokens that nobody has used, by site, and when their folder was changed as they were read: a stranger's connection costs no reading.
 #[derive(Default)]
-pub(crate) struct Tokens(Mutex<(Option<SystemTime>, Arc<Vec<(String, Key)>>)>);
+pub(crate) struct Tokens(Mutex<(Option<SystemTime>, Arc<SiteTokens>)>);
+
+/// Tokens, each with its site.
+pub(crate) type SiteTokens = Vec<(String, Key)>;
 
 impl Tokens {
-    pub(crate) fn of(&self, folder: &Folder) -> Arc<Vec<(String, Key)>> {
+    pub(crate) fn of(&self, folder: &Folder) -> Arc<SiteTokens> {
         let changed = fs::metadata(folder.file("tokens")).and_then(|about| about.modified()).ok();
         // Two changes of one moment have one time.
         let is_settled = changed.is_some_and(|time| time.elapsed().is_ok_and(|since| since > SETTLED));

@@ -14,7 +14,7 @@ use parking_lot::FairMutex;
 use rustix::net::{RecvFlags, recv};
 
 use crate::error::Failure;
-use crate::folder::random;
+use crate::folder::{SiteTokens, random};
 use longhaul_mesh_model::message::Message;
 
 /// Whoever says nothing for so long is gone.
@@ -203,7 +203,7 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// A member's question, or that of a host with a key that may be no member's.
     fn answer(&self, peer: PublicKey, question: Message) -> Message;
     /// Tokens that may be used, each with its site.
-    fn tokens(&self) -> Arc<Vec<(String, Key)>> {
+    fn tokens(&self) -> Arc<SiteTokens> {
         Arc::default()
     }
     /// The question of somebody with that site's token.
