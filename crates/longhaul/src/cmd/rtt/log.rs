@@ -1,8 +1,10 @@
 //! The log of probes in the result's folder: segments that are closed while the measurement runs.
 
+use std::fs::File;
+
 use longhaul_result::Caveat;
 use longhaul_rtt::probe_log::{
-    About, EndStamps, ProbeKind, ProbeRow, SCHEMA, SEGMENT_NS, SEGMENT_ROWS, segment_name, write_segment,
+    About, EndStamps, ProbeKind, ProbeRow, SCHEMA, SEGMENT_NS, SEGMENT_ROWS, SEGMENTS_MOST, segment_name, write_segment,
 };
 use longhaul_rtt::{Gap, GapReason, PathChange, RttParameters};
 use parquet::errors::ParquetError;
@@ -108,9 +110,14 @@ impl SegmentLog {
     fn close(&mut self) {
         while !self.rows.is_empty() {
             let part = &self.rows[..self.rows.len().min(SEGMENT_ROWS)];
-            let written = self.folder.write(&segment_name(self.number), |file| {
+            let write = |file: File| {
                 write_segment(file, &self.about, part).map_err(|error| ParquetError::General(root_of(&error)))
-            });
+            };
+            let written = if self.number < SEGMENTS_MOST {
+                self.folder.write(&segment_name(self.number), write)
+            } else {
+                Err("no number is left for another segment".to_owned())
+            };
             if let Err(error) = written {
                 self.failed_at_ns = self.rows.last().map(|row| row.sent_ns);
                 if self.failure.is_none() {
@@ -144,4 +151,24 @@ fn root_of(error: &dyn std::error::Error) -> String {
         root = source;
     }
     root.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_log_without_a_number_left_is_incomplete() {
+        let folder = std::env::temp_dir().join(format!("longhaul-rtt-last-{}", std::process::id()));
+        let row = |at: i64| ProbeRow { sequence: at as u64, sent_ns: at * SEGMENT_NS, ..ProbeRow::default() };
+        let mut log = SegmentLog::at(Folder::open(folder.clone()).unwrap(), About::default(), SEGMENTS_MOST - 1);
+        log.take(&[row(0), row(1), row(2)]);
+        let caveat = log.finish().unwrap();
+        assert!(caveat.message.contains("lacks 1 probes: no number is left"), "{}", caveat.message);
+        let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, ["probes-4294967294.parquet"]);
+    }
 }

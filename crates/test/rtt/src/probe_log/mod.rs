@@ -24,6 +24,8 @@ pub const SCHEMA: &str = "longhaul.rtt.probes/1";
 pub const SEGMENT_ROWS: usize = 65_536;
 /// Longest time that a segment covers, nanoseconds.
 pub const SEGMENT_NS: i64 = 60_000_000_000;
+/// Numbers of segments that longhaul writes are below this: thousands of years of them.
+pub const SEGMENTS_MOST: u32 = u32::MAX;
 /// When probes were sent is rounded to so many nanoseconds, 2¹⁴: it orders and spaces rows, and no delay is computed from it.
 pub const SENT_QUANTUM_NS: i64 = 1 << 14;
 
@@ -163,6 +165,9 @@ pub enum ProbeLogError {
     /// A segment belongs to another measurement than the one before.
     #[error("{0}: this segment belongs to another measurement than those before it")]
     Foreign(String),
+    /// The log cannot go on: its last segment has the highest number.
+    #[error("{0}: after {1} no number is left for another segment")]
+    Full(String, String),
 }
 
 impl From<parquet::errors::ParquetError> for ProbeLogError {

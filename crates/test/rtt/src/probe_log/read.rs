@@ -17,7 +17,7 @@ use parquet::file::reader::ChunkReader;
 use crate::clocks::Gap;
 use crate::path_change::PathChange;
 
-use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, segment_number};
+use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, SEGMENTS_MOST, segment_name, segment_number};
 
 /// Rows that are decoded together.
 const BATCH_ROWS: usize = 4096;
@@ -141,15 +141,19 @@ impl Iterator for ProbeLogReader {
 /// The number that the next segment of this folder has.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The folder cannot be read, or no number is left.
 pub fn next_segment(folder: &Path) -> Result<u32, ProbeLogError> {
     let failed = |error| ProbeLogError::File(folder.display().to_string(), error);
-    let mut next = 0;
+    let mut last = None;
     for entry in fs::read_dir(folder).map_err(failed)? {
-        let number = entry.map_err(failed)?.file_name().to_str().and_then(segment_number);
-        next = number.map_or(next, |number| next.max(number.saturating_add(1)));
+        last = last.max(entry.map_err(failed)?.file_name().to_str().and_then(segment_number));
     }
-    Ok(next)
+    match last {
+        None => Ok(0),
+        Some(last) if last < SEGMENTS_MOST - 1 => Ok(last + 1),
+        // Another one would take its place.
+        Some(last) => Err(ProbeLogError::Full(folder.display().to_string(), segment_name(last))),
+    }
 }
 
 fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {

@@ -250,6 +250,21 @@ fn gaps_stand_before_the_first_row_of_their_segment() {
     assert_eq!(found, [(100, gap), (100, gap)]);
 }
 
+/// What is there is not written over.
+#[test]
+fn a_log_goes_on_as_long_as_there_are_numbers() {
+    let folder = Folder::new("numbers");
+    assert_eq!(next_segment(&folder.0).unwrap(), 0);
+    let last = SEGMENTS_MOST - 1;
+    for (number, next) in [(0, Some(1)), (last - 1, Some(last)), (last, None), (u32::MAX, None)] {
+        fs::write(folder.0.join(segment_name(number)), "").unwrap();
+        let said = next_segment(&folder.0);
+        assert_eq!(said.as_ref().ok(), next.as_ref(), "{said:?}");
+    }
+    let said = next_segment(&folder.0).unwrap_err().to_string();
+    assert!(said.contains("after probes-4294967295.parquet no number is left"), "{said}");
+}
+
 /// A log that is resumed counts on from its last probe.
 #[test]
 fn a_number_that_nobody_reaches_is_refused() {
