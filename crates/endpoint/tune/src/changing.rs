@@ -42,7 +42,7 @@ pub fn apply<'a>(
         return Err(TuneError::NotFirst);
     }
     let (store, _lock) = &store.lock()?;
-    let earlier = store.load()?;
+    let earlier = load(store)?;
     let boot_id = boot_id()?;
     if earlier.as_ref().is_some_and(|state| state.boot_id == boot_id && !(state.confirmed && state.is_complete())) {
         return Err(TuneError::Pending);
@@ -151,6 +151,18 @@ pub fn apply<'a>(
     Ok(refused)
 }
 
+/// The state, if its files are such as longhaul writes.
+fn load(store: &Store) -> Result<Option<State>, TuneError> {
+    let state = store.load()?;
+    let drop_ins = state.iter().flat_map(|state| &state.drop_ins);
+    let unknown = drop_ins.map(|one| &one.path).find(|path| !drop_ins::is_known(&store.etc, path));
+    if let Some(path) = unknown {
+        let why = format!("{} is no file that longhaul writes", path.display());
+        return Err(TuneError::Broken { path: store.file(), why });
+    }
+    Ok(state)
+}
+
 /// Keeps the settings, and writes the drop-ins that were asked for.
 fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
     if state.persist {
@@ -176,7 +188,7 @@ fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
 /// [`TuneError::Nothing`]; [`TuneError::Pending`] where the command was killed while it changed them; [`TuneError::Store`], [`TuneError::DropIn`].
 pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
     let (store, _lock) = &store.lock()?;
-    let state = store.load()?.ok_or(TuneError::Nothing)?;
+    let state = load(store)?.ok_or(TuneError::Nothing)?;
     if state.boot_id != boot_id()? || !state.is_complete() {
         return Err(TuneError::Pending);
     }
@@ -190,7 +202,7 @@ pub fn confirm(store: &Store) -> Result<Vec<String>, TuneError> {
 /// [`TuneError::Nothing`], [`TuneError::Store`]. What could not be put back is in the result.
 pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneError> {
     let (store, _lock) = &store.lock()?;
-    let state = store.load()?.ok_or(TuneError::Nothing)?;
+    let state = load(store)?.ok_or(TuneError::Nothing)?;
     put_back(store, state, TESTS_PATIENCE, step)
 }
 
@@ -200,7 +212,7 @@ pub fn undo(store: &Store, step: &mut dyn FnMut()) -> Result<Vec<PutBack>, TuneE
 /// [`TuneError::Store`].
 pub fn undo_unconfirmed(store: &Store, pid: u32) -> Result<Option<Vec<PutBack>>, TuneError> {
     let (store, _lock) = &store.lock()?;
-    match store.load()? {
+    match load(store)? {
         Some(state) if state.pid == pid && !state.confirmed => {
             put_back(store, state, Nanos::ZERO, &mut || {}).map(Some)
         }
@@ -300,7 +312,7 @@ fn put_one_back(saved: &Saved, may_be_partial: bool) -> PutBack {
 /// # Errors
 /// [`TuneError::Store`], [`TuneError::Broken`], [`TuneError::Boot`].
 pub fn status(store: &Store) -> Result<Option<Status>, TuneError> {
-    let Some(state) = store.load()? else { return Ok(None) };
+    let Some(state) = load(store)? else { return Ok(None) };
     let settings = state.settings.iter().map(|saved| {
         let now = setting::read(&saved.place).ok();
         let owner = match &now {
@@ -320,4 +332,33 @@ pub fn status(store: &Store) -> Result<Option<Status>, TuneError> {
         settings: settings.collect(),
         drop_ins: state.drop_ins.iter().map(drop_ins::now).collect(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::state::DropIn;
+
+    /// Who could write the state would have any file removed whose text he knows.
+    #[test]
+    fn a_state_has_no_file_removed_that_longhaul_does_not_write() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-drop-ins-{}", std::process::id()));
+        let store = Store::open(&folder.join("states")).unwrap().with_etc(&folder.join("etc"));
+        let theirs = folder.join("etc/sysctl.d/10-site.conf");
+        fs::create_dir_all(folder.join("etc/sysctl.d")).unwrap();
+        fs::write(&theirs, "theirs").unwrap();
+        {
+            let (locked, _lock) = store.lock().unwrap();
+            let mut state = State::new(boot_id().unwrap());
+            state.drop_ins.push(DropIn { path: theirs.clone(), ours: vec!["theirs".into()] });
+            locked.save(&state).unwrap();
+        }
+        let refused = undo(&store, &mut || {}).unwrap_err().to_string();
+        assert!(refused.contains("10-site.conf is no file that longhaul writes"), "{refused}");
+        assert!(matches!(status(&store), Err(TuneError::Broken { .. })));
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

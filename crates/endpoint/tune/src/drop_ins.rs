@@ -80,9 +80,21 @@ fn link_file(link: &str) -> String {
 /// Of udev's lines: `E:ID_NET_LINK_FILE=/run/systemd/network/10-netplan-eth0.link`.
 fn link_file_of(known: &str) -> Option<&str> {
     let path = known.lines().find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE="))?;
-    let name = path.rsplit('/').next()?;
+    path.rsplit('/').next().filter(|name| is_link_file(name))
+}
+
+fn is_link_file(name: &str) -> bool {
     let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.@:".contains(letter));
-    (name.ends_with(".link") && is_plain && name.len() < 200).then_some(name)
+    name.ends_with(".link") && is_plain && name.len() < 200
+}
+
+/// It is one of those that [`texts`] names: a stored state may have been written by anybody who could write there, and has files removed.
+pub(crate) fn is_known(etc: &Path, path: &Path) -> bool {
+    let link_file = || {
+        let below = path.strip_prefix(etc.join(LINK)).ok()?.to_str()?;
+        below.strip_suffix(LINK_DROP_IN)?.strip_suffix(".d/")
+    };
+    path == etc.join(SYSCTL) || link_file().is_some_and(is_link_file)
 }
 
 /// Where systemd-sysctl looks for files beside `/etc/sysctl.d` (sysctl.d(5)).
@@ -203,6 +215,31 @@ mod tests {
                 ("/etc/systemd/network/99-default.link.d/50-longhaul.conf", "[Link]\nGenericReceiveOffload=yes\n"),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_written_is_known_and_nothing_else() {
+        let etc = Path::new("/etc");
+        let settings =
+            [saved(Place::sysctl("net.core.rmem_max"), "1"), saved(Place::QueueLength { link: "e0".into() }, "1")];
+        for file in [DEFAULT_LINK, "10-netplan-e0.link"] {
+            let texts = texts_with(etc, &settings, &|_: &str| file.to_owned());
+            assert_eq!(texts.len(), 2, "{texts:?}");
+            assert!(texts.iter().all(|(path, _)| is_known(etc, path)), "{texts:?}");
+            assert!(!texts.iter().any(|(path, _)| is_known(Path::new("/other"), path)), "{texts:?}");
+        }
+        for path in [
+            "/etc/passwd",
+            "/etc/sysctl.d/10-site.conf",
+            "/etc/sysctl.d/../sysctl.d/99-zz-longhaul.conf",
+            "/etc/systemd/network/10-eth0.link",
+            "/etc/systemd/network/10-eth0.network.d/50-longhaul.conf",
+            "/etc/systemd/network/10-eth0.link.d/other.conf",
+            "/etc/systemd/network/../../tmp/10-eth0.link.d/50-longhaul.conf",
+            "etc/sysctl.d/99-zz-longhaul.conf",
+        ] {
+            assert!(!is_known(etc, Path::new(path)), "{path}");
+        }
     }
 
     #[test]

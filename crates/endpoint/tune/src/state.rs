@@ -362,9 +362,10 @@ mod tests {
     #[test]
     fn an_undo_ends_in_the_folder_that_it_locked() {
         let folder = std::env::temp_dir().join(format!("longhaul-tune-undo-{}", std::process::id()));
-        let store = Store::open(&folder.join("states")).unwrap();
-        let drop_in = folder.join("90-longhaul.conf");
+        let store = Store::open(&folder.join("states")).unwrap().with_etc(&folder.join("etc"));
+        let drop_in = folder.join("etc/sysctl.d/99-zz-longhaul.conf");
         {
+            fs::create_dir_all(folder.join("etc/sysctl.d")).unwrap();
             let (locked, _lock) = store.lock().unwrap();
             fs::write(&drop_in, "ours").unwrap();
             let mut state = State::new(boot_id().unwrap());
