@@ -3,14 +3,17 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_kernel::new_file::{self, NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
+use longhaul_report::saved::{ANALYZE_SCHEMA, COMPARE_SCHEMA, RTT_SCHEMA};
+use longhaul_units::read_text;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::output::Failure;
 use crate::output::overwrite::{Overwrite, there_already};
@@ -19,6 +22,10 @@ use crate::output::overwrite::{Overwrite, there_already};
 const RESULT: &str = "result.json";
 /// The runs of an experiment, beside its result.
 pub(crate) const RUNS: &str = "runs.jsonl";
+/// The table of an analysis.
+pub(crate) const SERIES: &str = "series.parquet";
+/// The table of a comparison.
+pub(crate) const DELAYS: &str = "delays.parquet";
 /// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -27,8 +34,8 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Folder {
     name: PathBuf,
     open: OpenFolder,
-    /// It has a result of before, which goes when the new one begins. Clones share it.
-    replaces: Arc<Mutex<bool>>,
+    /// The files of a result of before, which go when the new one begins, the last one first. Clones share them.
+    replaces: Arc<Mutex<Vec<String>>>,
 }
 
 impl Folder {
@@ -52,68 +59,75 @@ impl Folder {
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
     /// goes with all its files as soon as the first of the new one is written: a test that fails before leaves it.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
+        Self::prepare_beside(path, overwrite, &[], &[])
+    }
+
+    /// The same for a result with these `tables` that is made of `inputs`: none of them is removed, or written over.
+    pub(crate) fn prepare_beside(
+        path: PathBuf,
+        overwrite: Overwrite,
+        inputs: &[PathBuf],
+        tables: &[&str],
+    ) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         let unusable = |error: io::Error| failed(error.to_string()).remedy("give a folder that you can write to");
         let folder = Self::at(&path).map_err(unusable)?;
         let has_runs = folder.has(RUNS);
+        let mut replaced = Vec::new();
         if has_runs || folder.has(RESULT) {
             if !overwrite.allowed() {
                 let refused = there_already(&path, "the folder has a result already");
                 let remedy = "give another name, go on by --resume, or replace it by --force";
                 return Err(if has_runs { refused.remedy(remedy) } else { refused });
             }
-            *folder.replaces.lock() = true;
+            replaced = files_of_result(&folder.path()).map_err(unusable)?;
+        }
+        let inputs = files_of(inputs);
+        let written = tables.iter().copied().chain([RESULT]);
+        for name in replaced.iter().map(String::as_str).chain(written) {
+            let there = identity(&folder.path().join(name));
+            if let Some((_, input)) = inputs.iter().find(|(file, _)| Some(*file) == there) {
+                let why = format!("the result would take the place of {}", input.display());
+                return Err(failed(why).remedy("give another folder"));
+            }
         }
         without_name(&folder.path()).map_err(unusable)?;
+        *folder.replaces.lock() = replaced;
         Ok(folder)
-    }
-
-    /// The same for what is made of `inputs`: a result that is removed may not be one of them.
-    pub(crate) fn prepare_beside(path: PathBuf, overwrite: Overwrite, inputs: &[PathBuf]) -> Result<Self, Failure> {
-        let folder = path.canonicalize().ok();
-        let has_result = [RESULT, RUNS].iter().any(|name| path.join(name).exists());
-        let is_file_of_it = |file: &Path| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            let above = file.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-            is_of_result(&name) && above.and_then(|above| above.canonicalize().ok()) == folder
-        };
-        // A link, and where it leads to.
-        let is_one = |file: &Path| is_file_of_it(file) || file.canonicalize().is_ok_and(|file| is_file_of_it(&file));
-        let is_removed = |input: &&PathBuf| {
-            let Some(folder) = &folder else { return false };
-            if input.canonicalize().ok().as_ref() == Some(folder) {
-                return overwrite.allowed() && has_result;
-            }
-            is_one(input) || input.read_dir().into_iter().flatten().flatten().any(|entry| is_one(&entry.path()))
-        };
-        if let Some(input) = inputs.iter().find(is_removed) {
-            let why = format!("-o {}: the result would take the place of {}", path.display(), input.display());
-            return Err(Failure::new("not_written", why).remedy("give another folder"));
-        }
-        Self::prepare(path, overwrite)
     }
 
     /// Whether it has a file of this name that stays.
     pub(crate) fn has(&self, name: &str) -> bool {
-        !(self.replaces() && is_of_result(name)) && self.path().join(name).exists()
+        !self.replaces.lock().iter().any(|old| old == name) && self.path().join(name).exists()
     }
 
     /// Whether the result of before is still there.
     pub(crate) fn replaces(&self) -> bool {
-        *self.replaces.lock()
+        !self.replaces.lock().is_empty()
     }
 
-    /// Removes the result of before, if it is still there. Whoever writes files into the folder by himself calls it first.
+    /// Removes the result of before, if it is still there. Whoever writes files into the folder by himself calls it before the first of them gets
+    /// its name.
     ///
     /// # Errors
     /// A file of it cannot be removed.
     pub(crate) fn begin(&self) -> io::Result<()> {
         let mut replaces = self.replaces.lock();
-        if *replaces {
-            remove_result(&self.path())?;
-            *replaces = false;
+        while let Some(name) = replaces.last() {
+            match fs::remove_file(self.path().join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => replaces.pop(),
+            };
         }
         Ok(())
+    }
+
+    /// Begins the table `name`, which is written before the result is known.
+    pub(crate) fn table(&self, name: &str) -> Result<Table, Failure> {
+        let named = self.name.join(name);
+        let new = NewFile::create(&self.path().join(name), PUBLIC);
+        let new = new.map_err(|error| Failure::unwritable(&named, error))?;
+        Ok(Table { folder: self.clone(), new, named })
     }
 
     /// Saves `envelope` as it is printed. A reader never sees a partial file.
@@ -147,36 +161,108 @@ impl Folder {
     }
 }
 
+/// A table that is being written. The result of before stays until it is whole.
+#[derive(Debug)]
+pub(crate) struct Table {
+    folder: Folder,
+    new: NewFile,
+    named: PathBuf,
+}
+
+impl Table {
+    /// What to write to.
+    pub(crate) fn file(&self) -> Result<File, Failure> {
+        self.new.file().try_clone().map_err(|error| self.unwritable(error))
+    }
+
+    /// Gives it its name.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let Self { folder, new, named } = self;
+        folder.begin().and_then(|()| new.finish()).map_err(|error| Failure::unwritable(&named, error))
+    }
+
+    /// The failure to write it.
+    pub(crate) fn unwritable(&self, error: impl Display) -> Failure {
+        Failure::unwritable(&self.named, error)
+    }
+}
+
+/// What tells a file from all others, whatever its names: its device and its inode.
+type Identity = (u64, u64);
+
+/// That of the file that `path` leads to.
+fn identity(path: &Path) -> Option<Identity> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// The files that `inputs` lead to, those in folders among them, each with the input.
+fn files_of(inputs: &[PathBuf]) -> Vec<(Identity, &Path)> {
+    let mut files = Vec::new();
+    for input in inputs {
+        let path: &Path = if input.as_os_str() == "-" { Path::new("/dev/stdin") } else { input };
+        files.extend(identity(path).map(|file| (file, input.as_path())));
+        for entry in path.read_dir().into_iter().flatten().flatten() {
+            files.extend(identity(&entry.path()).map(|file| (file, input.as_path())));
+        }
+    }
+    files
+}
+
 /// What the names of a direction's tables end in.
 const ENDINGS: [&str; 2] = ["forward", "backward"];
 
-/// Whether longhaul gives this name to a table of a result: `losses.parquet`, `losses-backward.parquet`, `losses-1-2-3-try2.parquet`,
-/// `probes-00001.parquet`. What is not one is somebody else's file.
+/// Whether a command gives this name to a table of its result: `losses.parquet` and `packets-backward.parquet` (`udp`),
+/// `losses-1-2-3-try2.parquet` (`lab run`), `samples.parquet` (`tcp`, `watch`), `probes-00001.parquet` (`rtt`), [`SERIES`], [`DELAYS`]. What is
+/// not one is somebody else's file.
 fn is_table(name: &str) -> bool {
     let Some(stem) = name.strip_suffix(".parquet") else { return false };
-    let mut parts = stem.split('-');
-    let is_known = |part: &str| ["losses", "packets", "samples", "series", "delays", "probes"].contains(&part);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_ending =
         |part: &str| is_number(part) || part.strip_prefix("try").is_some_and(is_number) || ENDINGS.contains(&part);
-    parts.next().is_some_and(is_known) && parts.all(is_ending)
+    match stem.split_once('-') {
+        None => ["losses", "packets", "samples"].contains(&stem) || [SERIES, DELAYS].contains(&name),
+        Some(("losses", endings)) => endings.split('-').all(is_ending),
+        Some(("packets", ending)) => ENDINGS.contains(&ending),
+        Some(("probes", number)) => is_number(number),
+        Some(_) => false,
+    }
 }
 
-fn is_of_result(name: &str) -> bool {
-    name == RESULT || name == RUNS || is_table(name)
+/// What tells one form of result from another.
+#[derive(Deserialize)]
+struct Form {
+    schema: String,
 }
 
-/// Removes the result in `folder`, and the tables that belong to one.
-fn remove_result(folder: &Path) -> io::Result<()> {
+/// The files of the result in `folder`: itself, and its tables. A table that it does not have is somebody else's: what `convert` made of a capture
+/// may be called `packets.parquet`, too.
+fn files_of_result(folder: &Path) -> io::Result<Vec<String>> {
+    let text = read_text(&folder.join(RESULT), MOST_BYTES).unwrap_or_default();
+    let form = serde_json::from_str::<Form>(&text).map_or_else(|_| String::new(), |form| form.schema);
+    let has_runs = folder.join(RUNS).exists();
+    let has_table = |name: &str| match form.as_str() {
+        ANALYZE_SCHEMA => name == SERIES,
+        COMPARE_SCHEMA => name == DELAYS,
+        RTT_SCHEMA => name.starts_with("probes-"),
+        // Others name theirs; of an experiment that was killed there may be no result yet.
+        _ => text.contains(&format!("\"{name}\"")) || has_runs && name.starts_with("losses-"),
+    };
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if is_of_result(&name) {
-            fs::remove_file(entry.path())?;
+        if let Ok(name) = entry?.file_name().into_string()
+            && is_table(&name)
+            && has_table(&name)
+        {
+            files.push(name);
         }
     }
-    Ok(())
+    // A result without its tables would be taken for a whole one: it goes before them.
+    for name in [RUNS, RESULT] {
+        if folder.join(name).exists() {
+            files.push(name.to_owned());
+        }
+    }
+    Ok(files)
 }
 
 /// The folder that the user names, made if it is missing, and open.
@@ -238,7 +324,7 @@ pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -250,11 +336,12 @@ mod tests {
         let (result, captures) = (folder.join("result"), folder.join("captures"));
         fs::create_dir_all(&result).unwrap();
         fs::create_dir(&captures).unwrap();
-        for name in [RESULT, "packets.parquet", "other.parquet"] {
-            fs::write(result.join(name), "{}").unwrap();
+        for name in ["packets.parquet", "other.parquet", SERIES] {
+            fs::write(result.join(name), "").unwrap();
         }
+        fs::write(result.join(RESULT), r#"{"schema":"longhaul.udp/1","packets_file":"packets.parquet"}"#).unwrap();
         let refused = |input: &Path| {
-            let prepared = Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()]);
+            let prepared = Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()], &[SERIES]);
             prepared.map(drop).err().map(|failure| failure.message().to_owned())
         };
         let link = captures.join("monday.parquet");
@@ -262,10 +349,51 @@ mod tests {
         assert_eq!((refused(&link), refused(&captures)), (None, None), "it stays");
         fs::remove_file(&link).unwrap();
         symlink(result.join("packets.parquet"), &link).unwrap();
-        for input in [&link, &captures, &result, &result.join("packets.parquet")] {
+        // Another name of the file, also one that an open file has, and what the new result has itself.
+        let (hard, opened) = (folder.join("hard.parquet"), File::open(result.join("packets.parquet")).unwrap());
+        fs::hard_link(result.join("packets.parquet"), &hard).unwrap();
+        let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+        for input in
+            [&link, &captures, &result, &result.join("packets.parquet"), &hard, &by_descriptor, &result.join(SERIES)]
+        {
             assert!(refused(input).unwrap().contains("take the place of"), "{}", input.display());
         }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// `convert` may have made a table of the same name of a capture.
+    #[test]
+    fn only_tables_of_this_result_are_removed() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tables-{}", std::process::id()));
+        for (files, gone) in [
+            (&[(RESULT, r#"{"schema":"longhaul.analyze/1"}"#)][..], &[SERIES][..]),
+            (&[(RESULT, r#"{"schema":"longhaul.compare/1"}"#)], &[DELAYS]),
+            (&[(RESULT, r#"{"schema":"longhaul.rtt/1"}"#)], &["probes-00000.parquet"]),
+            (&[(RESULT, r#"{"schema":"longhaul.udp/1","losses_file":"losses.parquet"}"#)], &["losses.parquet"]),
+            (&[(RESULT, r#"{"samples_file":"samples.parquet","host":"mine.parquet"}"#)], &["samples.parquet"]),
+            (&[(RESULT, "cut")], &[]),
+            (&[(RUNS, "")], &["losses-1-1-1.parquet"]),
+        ] {
+            fs::create_dir_all(&folder).unwrap();
+            let tables = [SERIES, DELAYS, "packets.parquet", "losses.parquet", "losses-1-1-1.parquet"];
+            let tables = [&tables[..], &["samples.parquet", "probes-00000.parquet", "mine.parquet"]].concat();
+            tables.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
+            files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
+            let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
+            assert!(prepared.replaces() && !prepared.has(files[0].0) && prepared.has("packets.parquet"));
+            // A table that is written meanwhile has its name when those of before are gone.
+            let table = prepared.table(SERIES).unwrap();
+            io::Write::write_all(&mut table.file().unwrap(), b"new").unwrap();
+            assert!(tables.iter().all(|name| folder.join(name).exists()), "{files:?}");
+            table.finish().unwrap();
+            assert_eq!(fs::read(folder.join(SERIES)).unwrap(), b"new");
+            let left = |name: &&str| **name == *SERIES || !gone.contains(name);
+            for name in &tables {
+                assert_eq!(folder.join(name).exists(), left(name), "{name} of {files:?}");
+            }
+            assert!(!prepared.replaces() && files.iter().all(|(name, _)| !folder.join(name).exists()), "{files:?}");
+            fs::remove_dir_all(&folder).unwrap();
+        }
     }
 
     #[test]

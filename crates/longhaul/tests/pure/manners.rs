@@ -90,8 +90,10 @@ fn what_was_measured_stays_until_there_is_something_new() {
     fs::create_dir(&kept).unwrap();
     let old = ["result.json", "losses.parquet", "samples.parquet", "mine.parquet"];
     let there = || old.map(|name| fs::read_to_string(format!("{kept}/{name}")).ok());
+    // A result names its tables.
+    let text = r#"{"losses_file":"losses.parquet","samples_file":"samples.parquet"}"#;
     for name in old {
-        fs::write(format!("{kept}/{name}"), "old").unwrap();
+        fs::write(format!("{kept}/{name}"), text).unwrap();
     }
     fs::write(&figures, "old").unwrap();
     // Nobody answers there: nothing listens on a port that was just given back.
@@ -100,12 +102,12 @@ fn what_was_measured_stays_until_there_is_something_new() {
         let words = [command, "127.0.0.1", "-p", &port, "-t", "1s", "-o", &kept, "--force", "--prometheus", &figures];
         let failed = longhaul(&words);
         assert!(!failed.status.success(), "{failed:?}");
-        assert_eq!(there(), old.map(|_| Some("old".to_owned())), "{command}");
+        assert_eq!(there(), old.map(|_| Some(text.to_owned())), "{command}");
         assert_eq!(fs::read_to_string(&figures).unwrap(), "old", "{command}");
     }
     let refused = longhaul(&["lab", "run", "nlr-tcp", "--only", "no such series", "-o", &kept, "--force"]);
     assert!(!refused.status.success(), "{refused:?}");
-    assert_eq!(there(), old.map(|_| Some("old".to_owned())), "{refused:?}");
+    assert_eq!(there(), old.map(|_| Some(text.to_owned())), "{refused:?}");
     // What is new takes the place of all that belongs to the old one, and of nothing else.
     let empty = folder.file("empty.pcap");
     fs::write(&empty, [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]].concat())
@@ -113,7 +115,30 @@ fn what_was_measured_stays_until_there_is_something_new() {
     printed(&["analyze", &empty, "-o", &kept, "--force"]);
     let [result, losses, samples, mine] = there();
     assert!(result.unwrap().contains("longhaul.analyze"));
-    assert_eq!((losses, samples, mine.as_deref()), (None, None, Some("old")));
+    assert_eq!((losses, samples, mine.as_deref()), (None, None, Some(text)));
+}
+
+/// The table has its name before the result has: what goes for the new one goes before both. What `convert` wrote there is no part of it.
+#[test]
+fn a_result_that_is_replaced_has_a_table_again() {
+    let folder = Folder::new("tables");
+    let capture = root().join("fuzz/corpus/header_log/tcp_and_udp");
+    let capture = capture.to_str().unwrap();
+    for (words, table) in
+        [(&["analyze", capture][..], "series.parquet"), (&["compare", capture, capture], "delays.parquet")]
+    {
+        let kept = folder.file(words[0]);
+        for force in [&[][..], &["--force"]] {
+            printed(&[words, &["-o", &kept], force].concat());
+            for name in [table, "result.json"] {
+                assert!(fs::metadata(format!("{kept}/{name}")).is_ok(), "{name} of {words:?} {force:?}");
+            }
+        }
+        let packets = format!("{kept}/packets.parquet");
+        printed(&["convert", capture, &packets]);
+        printed(&[words, &["-o", &kept, "--force"]].concat());
+        assert!(fs::metadata(&packets).is_ok() && fs::metadata(format!("{kept}/{table}")).is_ok(), "{words:?}");
+    }
 }
 
 /// Each way to keep packets is told, not one of them; and the key that was meant.

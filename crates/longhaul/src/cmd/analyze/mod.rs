@@ -6,25 +6,22 @@ use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt::Display;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_flows::{AnalyzeResult, DirectionSummary, FlowOptions, FlowSummary, Flows, Millisecond, Sink};
-use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_report::html::capture::Report;
 use longhaul_report::parquet::SeriesFile;
 use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
-use parquet::errors::ParquetError;
 use serde::Serialize;
 
 use crate::captures::progress::pass;
 use crate::captures::selected::Selected;
 use crate::captures::source::{End, Trace};
 use crate::cmd::analyze::figures::Figures;
-use crate::output::saved::Folder;
+use crate::output::saved::{Folder, SERIES};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
 
 const EXAMPLES: &str = "\
@@ -198,10 +195,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut trace = Trace::open(&args.paths, filter)?;
     args.overwrite.file(args.html.as_deref())?;
-    let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &args.paths));
-    let folder = folder.transpose()?;
-    let file = args.output.as_deref().map(series_in).transpose()?;
-    let series = file.as_ref().map(series).transpose().map_err(unwritable_series)?;
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, &[SERIES]);
+    let folder = args.output.clone().map(beside).transpose()?;
+    let table = folder.as_ref().map(|folder| folder.table(SERIES)).transpose()?;
+    let series = match &table {
+        Some(table) => Some(SeriesFile::new(table.file()?).map_err(|error| table.unwritable(error))?),
+        None => None,
+    };
     let sort = if args.worst { Sort::Loss } else { args.sort };
     // Whoever draws reads twice: all flows of very many are kept in the second pass, so that they are not in memory beside its own.
     let all_later = args.html.is_some() && !(1..=PAGE_FLOWS).contains(&args.top);
@@ -210,11 +210,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     pass(&mut trace, |packet| flows.packet(packet))?;
     trace.was_readable()?;
     let (mut kept, totals) = flows.finish();
-    if let Some(series) = kept.series.take() {
-        series.finish().map_err(unwritable_series)?;
-    }
-    if let Some(file) = file {
-        file.finish().map_err(unwritable_series)?;
+    if let (Some(series), Some(table)) = (kept.series.take(), &table) {
+        series.finish().map_err(|error| table.unwritable(error))?;
     }
     let mut result = AnalyzeResult { totals, flows_total: kept.flows_total, flows: kept.flows() };
     let mut page = None;
@@ -235,7 +232,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         to_ns: trace.span().map(|span| span.end).filter(|ns| *ns < i64::MAX),
     };
     let envelope = Envelope::new(ANALYZE_SCHEMA, started_at, parameters, result, caveats);
-    if let Some(folder) = &folder {
+    if let (Some(folder), Some(table)) = (folder, table) {
+        table.finish()?;
         folder.save(&envelope)?;
     }
     if let (Some(file), Some(page)) = (&args.html, page) {
@@ -296,21 +294,6 @@ impl Sink for Second {
 
 /// Flows that a page has in words, however many were asked for: it is held in memory several times, and 100,000 lines are no page.
 const PAGE_FLOWS: usize = 1_000;
-
-/// The file of all flows' series.
-const SERIES: &str = "series.parquet";
-
-fn series_in(folder: &Path) -> Result<NewFile, Failure> {
-    NewFile::create(&folder.join(SERIES), PUBLIC).map_err(unwritable_series)
-}
-
-fn series(new: &NewFile) -> Result<SeriesFile<File>, ParquetError> {
-    SeriesFile::new(new.file().try_clone()?)
-}
-
-fn unwritable_series(error: impl Display) -> Failure {
-    Failure::unwritable(Path::new(SERIES), error)
-}
 
 fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
     let mut caveats =

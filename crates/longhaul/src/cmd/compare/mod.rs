@@ -7,14 +7,13 @@ pub(crate) mod udp;
 
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_flows::Gaps;
 use longhaul_flows::compare::behaviour::Verdict;
 use longhaul_flows::compare::equivalence::{Margin, Margins};
 use longhaul_flows::compare::{CompareResult, Compared, Reached};
-use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_report::html::compared::{Direction, Report};
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
@@ -26,7 +25,7 @@ use crate::captures::source::{End, Filter, Trace};
 use crate::cmd::compare::figures::Delays;
 use crate::cmd::compare::matched::{LONGER_SNIPPETS, matched};
 use crate::cmd::compare::runs::{of_points, of_runs};
-use crate::output::saved::Folder;
+use crate::output::saved::{DELAYS, Folder, Table};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
 
 const EXAMPLES: &str = "\
@@ -119,8 +118,8 @@ pub(crate) struct CompareParameters {
 pub(crate) fn run(args: Args) -> Outcome {
     if udp::is_result(&args.a) && udp::is_result(&args.b) {
         let inputs = [args.a.clone(), args.b.clone()];
-        let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &inputs));
-        let folder = folder.transpose()?;
+        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, &[]);
+        let folder = args.output.clone().map(beside).transpose()?;
         return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
     }
     let started_at = jiff::Timestamp::now().to_string();
@@ -138,11 +137,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     args.overwrite.file(args.html.as_deref())?;
     let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.second_run).cloned().collect();
-    let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &inputs));
-    let folder = folder.transpose()?;
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, &[DELAYS]);
+    let folder = args.output.clone().map(beside).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());
     let (mut a, mut b) = (open(&args.a)?, open(&args.b)?);
+    let table = folder.as_ref().filter(|_| of_two_points).map(|folder| folder.table(DELAYS)).transpose()?;
     let margins = Margins { asked: args.margin.clone(), least_ns: args.tolerance.0 as f64, least_loss: LEAST_LOSS };
     let mut delays = [Delays::default(), Delays::default()];
     let mut drawn: Vec<(Compared, [Gaps; 2])> = Vec::new();
@@ -150,8 +150,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (result, caveats) = match args.second_run.as_slice() {
         [c, d] => {
             let (mut c, mut d) = (open(c)?, open(d)?);
-            let delays_in = args.output.as_deref();
-            let first = lay_over(&args, [&args.a, &args.b], delays_in, open, [&mut a, &mut b], &mut delays[0])?;
+            let first = lay_over(&args, [&args.a, &args.b], table.as_ref(), open, [&mut a, &mut b], &mut delays[0])?;
             let other = [&args.second_run[0], &args.second_run[1]];
             let second = lay_over(&args, other, None, open, [&mut c, &mut d], &mut delays[1])?;
             let behaviour = of_points([&first, &second], args.same_clock, &margins);
@@ -168,8 +167,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             (result, said)
         }
         _ => {
-            let compared =
-                lay_over(&args, [&args.a, &args.b], args.output.as_deref(), open, [&mut a, &mut b], &mut delays[0])?;
+            let compared = lay_over(&args, [&args.a, &args.b], table.as_ref(), open, [&mut a, &mut b], &mut delays[0])?;
             let result = CompareResult { points: Some((&compared).into()), second_points: None, behaviour: None };
             drawn = vec![(compared, gaps)];
             let said = caveats(&[&a, &b], &result);
@@ -188,6 +186,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let text = longhaul_report::text::compare::report(&result);
     let envelope = Envelope::new(COMPARE_SCHEMA, started_at, parameters, result, caveats);
+    if let Some(table) = table {
+        table.finish()?;
+    }
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }
@@ -221,33 +222,27 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lays both captures over each other, and writes the delay of each packet into `delays_in`.
+/// Lays both captures over each other, and writes the delay of each packet into `table`.
 fn lay_over(
     args: &Args,
     paths: [&PathBuf; 2],
-    delays_in: Option<&Path>,
+    table: Option<&Table>,
     again: impl Fn(&PathBuf) -> Result<Trace, Failure>,
     first: [&mut Trace; 2],
     drawn: &mut Delays,
 ) -> Result<Compared, Failure> {
-    let delays_file = delays_in.map(|folder| folder.join("delays.parquet"));
-    let unwritable =
-        |error: &dyn std::fmt::Display| Failure::unwritable(delays_file.as_deref().unwrap_or(Path::new("")), error);
-    let create = |path: &PathBuf| NewFile::create(path, PUBLIC);
-    let new = delays_file.as_ref().map(create).transpose().map_err(|error| unwritable(&error))?;
-    let file = new.as_ref().map(|new| new.file().try_clone()).transpose().map_err(|error| unwritable(&error))?;
-    let mut delays = file.map(DelayFile::new).transpose().map_err(|error| unwritable(&error))?;
+    let mut delays = match table {
+        Some(table) => Some(DelayFile::new(table.file()?).map_err(|error| table.unwritable(error))?),
+        None => None,
+    };
     let compared = matched(paths, args.same_clock, again, first, |reached: &Reached| {
         drawn.add(reached);
         if let Some(delays) = &mut delays {
             delays.push(*reached);
         }
     })?;
-    if let Some(delays) = delays {
-        delays.finish().map_err(|error| unwritable(&error))?;
-    }
-    if let Some(new) = new {
-        new.finish().map_err(|error| unwritable(&error))?;
+    if let (Some(delays), Some(table)) = (delays, table) {
+        delays.finish().map_err(|error| table.unwritable(error))?;
     }
     Ok(compared)
 }

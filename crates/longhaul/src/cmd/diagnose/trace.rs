@@ -75,8 +75,8 @@ impl Sink for Kept {
 pub(super) fn run(args: &Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let mut trace = Trace::open(&args.paths, args.selected.filter())?;
-    let folder = args.output.clone().map(|folder| Folder::prepare_beside(folder, args.overwrite, &args.paths));
-    let folder = folder.transpose()?;
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, &[]);
+    let folder = args.output.clone().map(beside).transpose()?;
     let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
     pass(&mut trace, |packet| flows.packet(packet))?;
