@@ -51,6 +51,14 @@ impl OpenFolder {
     /// `AlreadyExists`; `PermissionDenied` where another user put one in its place; others as of mkdir(2).
     pub fn make_child(&self, name: &OsStr) -> io::Result<Self> {
         mkdirat(&*self.0, name, Mode::RWXU)?;
+        self.child(name)
+    }
+
+    /// Opens the folder of that name in it, which has to be this user's. No link is followed.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for another user's; `NotADirectory` for a file or a link; others as of open(2).
+    pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         let child = openat(&*self.0, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         if fstat(&child)?.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::ErrorKind::PermissionDenied.into());

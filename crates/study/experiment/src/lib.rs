@@ -12,6 +12,7 @@ mod machine;
 mod run;
 mod spec;
 
+pub use folder::remove_leftovers;
 pub use run::netem::missing as netem_missing;
 pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_experiment::faults::Programs;
-use longhaul_experiment::{Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, netem_missing};
+use longhaul_experiment::{
+    Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, netem_missing, remove_leftovers,
+};
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
@@ -214,6 +216,7 @@ pub(crate) struct MixEnded<'a> {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    remove_leftovers();
     if args.experiment == faults::NAME {
         if let Some(option) = args.repeated(&["--only"]) {
             return Err(Failure::usage(format!("{option} is not for `lab run faults`; see --seeds")));
