@@ -10,7 +10,7 @@ use super::address::Address;
 use super::database::{Access, Database, Form, Open, transact};
 use super::error::StoreError;
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
-use super::{Measurement, TestResult, Wanted};
+use super::{Measurement, Series, TestResult, Wanted};
 use super::{flows, measurements, rollups, series, summary, wanted};
 
 /// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP.
@@ -64,6 +64,16 @@ pub struct Hour {
 /// The results of the whole mesh.
 #[derive(Debug)]
 pub struct Archive(Database);
+
+impl Series {
+    /// Opens a store that [`Archive`] has made.
+    ///
+    /// # Errors
+    /// Where the store cannot be used.
+    pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
+        Self::of(&address.into(), &FORM).await
+    }
+}
 
 impl Archive {
     /// Opens or makes it: a SQLite file, whose path is enough, or a database of PostgreSQL.

@@ -12,8 +12,7 @@ use sqlx::{AnyConnection, AnyPool, Row};
 
 use super::Span;
 use super::address::Address;
-use super::archive::FORM;
-use super::database::{pool, transact};
+use super::database::{Form, pool, transact};
 use super::error::StoreError;
 use super::figures::{Figures, Gathered, Metric, OfPair, values};
 use super::flows::{HOUR_NS, Key};
@@ -99,12 +98,9 @@ const TOTALS: &str = by_pair!(
 pub struct Series(pub(super) AnyPool);
 
 impl Series {
-    /// Opens a store that [`super::Archive`] has made.
-    ///
-    /// # Errors
-    /// Where the store cannot be used.
-    pub async fn open(address: impl Into<Address>) -> Result<Self, StoreError> {
-        Ok(Self(pool(&address.into(), &FORM, "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
+    /// Opens a store of this form.
+    pub(super) async fn of(address: &Address, form: &'static Form) -> Result<Self, StoreError> {
+        Ok(Self(pool(address, form, "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
     /// Takes new results into the figures; whether there are more of them.

@@ -1,6 +1,7 @@
 //! Conversations made by hand, one rule each.
 
 mod late;
+mod memory;
 /// Frames byte by byte, as the tests of `longhaul-captures` make them.
 #[path = "../../captures/src/samples.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
@@ -618,85 +619,6 @@ fn a_window_scale_beyond_the_limit() {
         let known = (Some(255), Some(1000 << 14));
         assert_eq!((tcp.window_scale, tcp.max_window_bytes), if clipped.is_none() { known } else { (None, None) });
     }
-}
-
-/// A connection a packet: what ended is forgotten as time goes on.
-#[test]
-fn memory_follows_open_flows() {
-    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
-    let mut most = 0;
-    for n in 0..20_000_u32 {
-        let mut talk = Talk::new();
-        talk.ports = ((n % 60_000) as u16 + 1, (n / 60_000) as u16 + 1);
-        talk.say(i64::from(n) * MS, true, SYN, 0, 0, 0);
-        talk.say(i64::from(n) * MS, false, RST | ACK, 0, 1, 0);
-        talk.flows.iter().for_each(|packet| flows.packet(packet));
-        most = most.max(flows.open_flows());
-    }
-    assert!(most <= 2_002, "{most} open at once");
-    assert_eq!(flows.finish().0.len(), 20_000);
-}
-
-/// More connections than may be open: those that were silent longest are summed up, counted, and said to be so.
-#[test]
-fn flows_beyond_the_bound_are_evicted() {
-    let options = FlowOptions { most_flows: 160, ..FlowOptions::default() };
-    let mut flows = Flows::new(options, Vec::new());
-    for n in 0..1_000_u32 {
-        let mut talk = Talk::new();
-        talk.ports = (n as u16 + 1, 2);
-        talk.say(i64::from(n) * MS, true, SYN, 0, 0, 0);
-        talk.ports = (60_000, 2);
-        talk.say(i64::from(n) * MS, true, ACK, seq(n), 1, MSS);
-        talk.flows.iter().for_each(|packet| flows.packet(packet));
-        assert!(flows.open_flows() <= 160);
-    }
-    let (found, totals) = flows.finish();
-    let ended = |end| found.iter().filter(|flow| flow.connection.unwrap().end == end).count() as u64;
-    assert_eq!((found.len(), ended(End::Evicted)), (1_001, totals.evicted_flows));
-    assert_eq!(totals.evicted_flows % 10, 0, "a sixteenth at a time");
-    assert!((840..=850).contains(&totals.evicted_flows), "{}", totals.evicted_flows);
-    // That which went on was never among them.
-    let busy = found.iter().find(|flow| flow.client.port() == 60_000).unwrap();
-    assert_eq!((busy.connection.unwrap().end, busy.forward.data_packets), (End::Open, 1_000));
-}
-
-/// A few bytes of a file can stand for a million connections.
-#[test]
-fn memory_follows_the_length_of_the_files() {
-    let options = FlowOptions { most_bytes: 1 << 20, ..FlowOptions::for_bytes(0) };
-    let mut flows = Flows::new(options, Vec::new());
-    let mut most = 0;
-    for n in 0..3_000_u32 {
-        let mut talk = Talk::new();
-        talk.ports = (n as u16 + 1, 2);
-        // None is idle before another begins.
-        talk.say(n.into(), true, SYN, 0, 0, 0);
-        for segment in 0..n % 8 {
-            talk.say(n.into(), true, ACK, seq(2 * segment), 1, MSS);
-        }
-        talk.flows.iter().for_each(|packet| flows.packet(packet));
-        most = most.max(flows.held_bytes());
-    }
-    assert!((900_000..=1 << 20).contains(&most), "{most}");
-    let (found, totals) = flows.finish();
-    assert!(totals.evicted_flows > 1_000 && found.len() == 3_000, "{totals:?}");
-    // A longer file may have more.
-    assert!(FlowOptions::for_bytes(40 << 20).most_bytes > 2_500 << 20);
-}
-
-/// Connections that end and begin at one time, between the same ports.
-#[test]
-fn what_ended_is_forgotten_though_no_time_passes() {
-    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
-    for n in 0..20_000_u32 {
-        let mut talk = Talk::new();
-        talk.say(0, true, SYN, n, 0, 0);
-        talk.say(0, false, RST | ACK, 0, n + 1, 0);
-        talk.flows.iter().for_each(|packet| flows.packet(packet));
-    }
-    assert!(flows.ending() < 2_000, "{}", flows.ending());
-    assert!(flows.held_bytes() < 10_000 && flows.open_flows() == 1);
 }
 
 proptest! {
