@@ -218,7 +218,7 @@ impl Tokens {
         let is_settled = changed.is_some_and(|time| time.elapsed().is_ok_and(|since| since > SETTLED));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 != changed || !is_settled {
-            *known = (changed, Arc::new(folder.tokens()));
+            *known = (changed.filter(|_| is_settled), Arc::new(folder.tokens()));
         }
         Arc::clone(&known.1)
     }

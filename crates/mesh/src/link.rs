@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Taken, shown};
 
 use parking_lot::FairMutex;
-use rustix::net::{RecvFlags, recv};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Failure;
 use crate::folder::{SiteTokens, random};
@@ -346,9 +346,10 @@ fn serve(mut stream: TcpStream, identity: &Identity, answering: &impl Answering,
     link.send(&answer)
 }
 
-/// Whether it was closed, by either end; what arrived stays.
+/// Whether it was closed, by either end.
 fn is_closed(stream: &TcpStream) -> bool {
-    matches!(recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)))
+    let mut end = [PollFd::new(stream, PollFlags::RDHUP)];
+    poll(&mut end, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Answers a client with a token. The client does not say which one it has: each unused token is tried on its first message.

@@ -157,7 +157,7 @@ async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open,
         && !is_missing
         && is_of_another(path)
     {
-        refuse_damaged(&mut connection).await?;
+        timeout(LONGEST, refuse_damaged(&mut connection)).await.map_err(|_| StoreError::Slow(LONGEST))??;
     }
     set(&mut connection, settings).await?;
     match form_of(&mut connection).await? {
@@ -225,8 +225,10 @@ pub(super) async fn pool(
     (sqlite, postgres): (&'static [&'static str], &'static [&'static str]),
 ) -> Result<AnyPool, StoreError> {
     let settings = if matches!(address, Address::File(_)) { sqlite } else { postgres };
-    // The pool tries again for its patience, and then does not say why.
-    refuse_foreign(&mut address.options(mode)?.connect().await?, form).await?;
+    if let Address::File(_) = address {
+        // The pool tries again for its patience, and then does not say why.
+        refuse_foreign(&mut address.options(mode)?.connect().await?, form).await?;
+    }
     let pool = AnyPoolOptions::new().max_connections(connections).acquire_timeout(patience).after_connect(
         move |connection, _| {
             Box::pin(async move {

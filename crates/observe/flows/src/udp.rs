@@ -19,7 +19,7 @@ use longhaul_captures::packet::Packet;
 /// Numbers that are told from duplicates, below the highest: some 40 ms of small packets at 100 Gb/s and 3 s at 1 Gb/s.
 const WINDOW: u64 = 1 << 18;
 
-/// Numbers that are looked at for a packet, in the long run: a flow that skips more of them is none of probes. Beyond 98 % of loss nothing is told.
+/// Numbers that a packet may skip, in the long run: a flow that skips more of them is none of probes. Beyond 98 % of loss nothing is told.
 const LOOKED_AT: u64 = 64;
 /// Packets in a super-packet at most: `UDP_MAX_SEGMENTS` of Linux's include/linux/udp.h.
 const SEGMENTS_MOST: u64 = 128;
@@ -159,21 +159,25 @@ impl Probes {
 
     /// Takes in a run of `count` numbers. `false` where they are not of this flow's. `after_gap`: the capture lost packets before it.
     fn take(&mut self, probe: &Probe, count: u64, after_gap: bool) -> bool {
+        if probe.cookie.0 != self.cookie || count > SEGMENTS_MOST {
+            return false;
+        }
         let last = probe.sequence.saturating_add(count - 1);
-        if after_gap && probe.cookie.0 == self.cookie && probe.sequence > self.found.last_sequence + 1 {
-            if last - self.found.last_sequence > WINDOW / 2 {
+        self.credit = (self.credit + LOOKED_AT * count).min(WINDOW);
+        if after_gap && probe.sequence > self.found.last_sequence + 1 {
+            let skipped = probe.sequence - self.found.last_sequence;
+            if last - self.found.last_sequence > WINDOW / 2 || skipped > self.credit {
                 self.skip_to(probe.sequence);
             } else {
                 self.not_captured.push_back((self.found.last_sequence + 1, probe.sequence));
             }
         }
         let far = last.abs_diff(self.found.last_sequence) > WINDOW / 2;
-        let ahead = last.saturating_sub(self.found.last_sequence);
-        self.credit = (self.credit + LOOKED_AT).min(WINDOW);
-        if probe.cookie.0 != self.cookie || far || ahead > self.credit || count > SEGMENTS_MOST {
+        let skipped = probe.sequence.saturating_sub(self.found.last_sequence);
+        if far || skipped > self.credit {
             return false;
         }
-        self.credit -= ahead;
+        self.credit -= skipped;
         self.packets += count;
         for sequence in probe.sequence..=last {
             self.one(sequence);
@@ -377,6 +381,22 @@ mod tests {
         assert_eq!(taken(&mut probes), 3);
         assert!(!probes.take(&probe(1), 65_535, false), "no datagram has so many segments");
         assert!(probes.take(&probe(WINDOW), 64, false));
+    }
+
+    /// Super-packets skip no number, and what the capture lost is not looked at.
+    #[test]
+    fn a_flow_of_super_packets_goes_on_as_one_of_probes() {
+        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
+        for (count, lost) in [(128, 0), (100, 0), (64, 64), (1, 30)] {
+            let mut probes = Probes::new(&probe(0));
+            let mut next = 0;
+            for nth in 1..100_000 {
+                assert!(probes.take(&probe(next), count, false), "{count} {nth}");
+                next += count + if nth % 100 == 0 { lost } else { 0 };
+            }
+        }
+        let mut probes = Probes::new(&probe(0));
+        assert!((0..1_000).all(|n| probes.take(&probe(n * 100_000), 1, true)));
     }
 
     #[test]

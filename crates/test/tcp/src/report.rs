@@ -154,6 +154,10 @@ impl SamplingCost {
     /// Samples of a flow that the other end of this end's test can have. It may begin earlier, end later and sample at each change of the
     /// congestion control: twice the time, a minute and some more, but no more than [`MAX_SAMPLES`].
     pub fn most_of_other_end(&self) -> usize {
+        if self.elapsed_ns == 0 {
+            // This end took none, and knows no time.
+            return MAX_SAMPLES;
+        }
         let time_ns = self.elapsed_ns.saturating_mul(2).saturating_add(OTHER_END_NS);
         let samples = time_ns / self.interval_ns.max(LEAST_INTERVAL_NS);
         usize::try_from(samples).map_or(MAX_SAMPLES, |samples| samples.saturating_add(MOST_CHANGES).min(MAX_SAMPLES))

@@ -28,7 +28,8 @@ const UNPACKED_TIMES_MOST: u64 = 1_000;
 const WINDOW_LOG_MAX: u32 = 23;
 /// Memory for a file that is open: what is read at once, and what unpacking takes at most.
 const PLAIN_BYTES: u64 = FILE_CHUNK as u64;
-const PACKED_BYTES: u64 = (1 << WINDOW_LOG_MAX) + 2 * FILE_CHUNK as u64;
+const GZIP_BYTES: u64 = 2 * FILE_CHUNK as u64;
+const ZSTD_BYTES: u64 = (1 << WINDOW_LOG_MAX) + 2 * FILE_CHUNK as u64;
 
 /// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
@@ -488,13 +489,13 @@ fn open_capture(path: &Path, file: Counted, first: &[u8]) -> Result<Source, Open
     let (stream, held_bytes): (Box<dyn Read>, u64) = match first {
         [0x1f, 0x8b, ..] => {
             let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
-            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), PACKED_BYTES)
+            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), GZIP_BYTES)
         }
         [0x28, 0xb5, 0x2f, 0xfd] => {
             let failed = |error| OpenError::new(path, error);
             let mut stream = zstd::Decoder::new(file).map_err(failed)?;
             stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
-            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), PACKED_BYTES)
+            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), ZSTD_BYTES)
         }
         _ => (Box::new(file), PLAIN_BYTES),
     };
