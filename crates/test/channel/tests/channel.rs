@@ -39,6 +39,7 @@ fn messages_pass_with_a_key_and_without() {
             let channel =
                 |side, seed| if keyed { Channel::keyed(side, &key(1), [seed; 32]) } else { Channel::plain(side) };
             let (mut client, mut server) = (channel(Role::Client, 8), channel(Role::Server, 9));
+            server.trust();
             // Before the handshake: it waits.
             client.send(&"alive".to_owned()).unwrap();
             client.send(&long).unwrap();
@@ -51,6 +52,25 @@ fn messages_pass_with_a_key_and_without() {
             assert_eq!(carry(&mut client, &mut server, cut), (None, None));
             assert_eq!((client.poll_message(), client.poll_message()), (Some(long.clone()), None));
         }
+    }
+}
+
+/// Without a key anybody may connect.
+#[test]
+fn strangers_have_short_messages_until_they_are_trusted() {
+    let long = "a".repeat(20_000);
+    for is_trusted in [false, true] {
+        let (mut client, mut server) = (Channel::plain(Role::Client), Channel::plain(Role::Server));
+        client.send(&"alive".to_owned()).unwrap();
+        assert_eq!(carry(&mut client, &mut server, 1000), (None, None));
+        if is_trusted {
+            server.trust();
+        }
+        client.send(&long).unwrap();
+        let (_, error) = carry(&mut client, &mut server, 1000);
+        assert_eq!(error.is_none(), is_trusted, "{error:?}");
+        assert_eq!(server.poll_message(), Some("alive".to_owned()));
+        assert_eq!(server.poll_message(), is_trusted.then(|| long.clone()));
     }
 }
 
