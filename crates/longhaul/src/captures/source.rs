@@ -158,12 +158,18 @@ impl Trace {
 
     /// How its flows are kept: in memory that its files' length bounds.
     pub(crate) fn flow_options(&self) -> FlowOptions {
-        self.captures.file_bytes().map_or_else(FlowOptions::default, FlowOptions::for_bytes)
+        // What comes through a pipe is as long as what was read of it.
+        FlowOptions::for_bytes(self.captures.file_bytes().unwrap_or_else(|| self.captures.progress().read_bytes()))
     }
 
     /// The length of its files, bytes; 0 where one is a pipe.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.captures.file_bytes().unwrap_or(0)
+    }
+
+    /// Whether a part of it comes through a pipe, so that its length is not known.
+    pub(crate) fn is_piped(&self) -> bool {
+        self.captures.file_bytes().is_none()
     }
 
     /// When the captures dropped packets, by their own accounts.

@@ -55,10 +55,12 @@ fn beside(own: &Path) -> Option<PathBuf> {
 
 /// Whether `path` is root's or of who owns `own`, and nobody else may change it.
 fn is_of_owner(path: &Path, own: &Path) -> bool {
-    let (Ok(about), Ok(owned)) = (std::fs::metadata(path), std::fs::metadata(own)) else { return false };
+    let all = (std::fs::symlink_metadata(path), std::fs::metadata(path), std::fs::metadata(own));
+    let (Ok(named), Ok(about), Ok(owned)) = all else { return false };
     // Where users have a group each, it may write.
     let others = if [0, owned.gid()].contains(&about.gid()) { 0o002 } else { 0o022 };
-    [0, owned.uid()].contains(&about.uid()) && about.mode() & others == 0
+    // A link is of who made it, wherever it leads.
+    [&named, &about].iter().all(|one| [0, owned.uid()].contains(&one.uid())) && about.mode() & others == 0
 }
 
 fn found() -> Option<PathBuf> {
@@ -108,6 +110,17 @@ mod tests {
         assert_eq!(beside(&unpacked), Some(neighbour.clone()));
         set(&neighbour, 0o757);
         assert_eq!(beside(&unpacked), None);
+        set(&neighbour, 0o755);
+        // To a program of root's, which does what its arguments say.
+        fs::remove_file(&neighbour).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", &neighbour).unwrap();
+        assert_eq!(beside(&unpacked), Some(neighbour.clone()), "its own link");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&neighbour, Some(65_534), None).unwrap();
+            assert_eq!(beside(&unpacked), None);
+        }
+        fs::remove_file(&neighbour).unwrap();
+        fs::write(&neighbour, "").unwrap();
         set(&neighbour, 0o755);
         if rustix::process::geteuid().is_root() {
             for program in [&program, &neighbour] {

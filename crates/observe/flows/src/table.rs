@@ -56,8 +56,10 @@ const FLOW_BYTES: u64 = (size_of::<Flow>() + 2 * size_of::<(Key, u32)>()) as u64
 const SECOND_NS: i64 = 1_000_000_000;
 /// Connections that ended, of which most may be forgotten already, before they are looked through.
 const ENDING_SURE: usize = 1024;
-/// How often silent flows are looked for, in the capture's time.
+/// How often silent flows are looked for, in the capture's time, and how many places of flows are looked at for each packet in the long run: there may
+/// be a minute between two packets.
 const SWEEP_NS: i64 = 60 * SECOND_NS;
+const SWEPT_A_PACKET: usize = 64;
 
 /// Both directions have one key: the lower end first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,6 +139,8 @@ pub struct Flows<S> {
     /// Memory that all flows take, bytes.
     held_bytes: u64,
     swept_ns: i64,
+    /// Places that may be looked at.
+    sweepable: usize,
     now_ns: i64,
     totals: Totals,
     fragments: Fragments,
@@ -162,11 +166,17 @@ impl<S: Sink> Flows<S> {
             numbers: 0,
             held_bytes: 0,
             swept_ns: i64::MIN,
+            sweepable: 0,
             now_ns: i64::MIN,
             totals: Totals::default(),
             fragments: Fragments::default(),
             gaps: GapClock::new(gaps),
         }
+    }
+
+    /// Has the flows take so much memory at most from now on: more of the capture was read.
+    pub fn allow_bytes(&mut self, most_bytes: u64) {
+        self.options.most_bytes = most_bytes;
     }
 
     /// The next packet. Packets should come in the order of their times; one that does not counts as of the time that was reached.
@@ -203,7 +213,8 @@ impl<S: Sink> Flows<S> {
         if self.ending.front().is_some_and(|(until_ns, ..)| *until_ns <= at_ns) {
             self.end_those_over();
         }
-        if at_ns.saturating_sub(self.swept_ns) >= SWEEP_NS {
+        self.sweepable = self.sweepable.saturating_add(SWEPT_A_PACKET);
+        if at_ns.saturating_sub(self.swept_ns) >= SWEEP_NS && self.sweepable >= self.slots.len() {
             self.sweep();
         }
     }
@@ -402,6 +413,7 @@ impl<S: Sink> Flows<S> {
     #[cold]
     fn sweep(&mut self) {
         self.swept_ns = self.now_ns;
+        self.sweepable = 0;
         for slot in 0..self.slots.len() as u32 {
             let Some(flow) = &self.slots[slot as usize] else { continue };
             let idle_ns = match flow.kind {

@@ -109,8 +109,11 @@ impl<M: DeserializeOwned> Deframer<M> {
 }
 
 /// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time, and who waits
-/// longest first. Strangers have no long ones: nobody waits for them.
-fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
+/// longest first. Strangers have no long ones: nobody waits for them. A text within a message is read in the same way.
+///
+/// # Errors
+/// It is none.
+pub fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
     static LONG: FairMutex<()> = FairMutex::new(());
     let _one = (text.len() > LONG_BYTES).then(|| LONG.lock());
     serde_json::from_slice(text)

@@ -24,7 +24,7 @@ mod places;
 
 pub use channel::{Channel, ChannelError, PREAMBLE_BYTES, Role};
 pub use datagrams::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, TOKEN_BYTES, decode_secret, encode_secret};
-pub use frame::{Deframer, FrameError, MAX_MESSAGE_BYTES, PROTOCOL, shown, to_frame};
+pub use frame::{Deframer, FrameError, MAX_MESSAGE_BYTES, PROTOCOL, parse, shown, to_frame};
 pub use identity::{Identity, PublicKey};
 pub use key::{KEY_BYTES, Key, KeyError};
 pub use places::{Places, Taken};

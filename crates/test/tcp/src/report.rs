@@ -11,7 +11,9 @@ use super::series::MAX_SAMPLES;
 use super::summary::{CountedRetransmits, FlowSummary};
 use crate::proof::TcpStreamId;
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_list, bounded_name, cut_words};
+use longhaul_terms::{
+    ChangedCounters, MAX_STREAMS, SocketBuffer, ThreadCpu, bounded_counters, bounded_list, bounded_name, cut_words,
+};
 
 /// Most connections of an end: every stream in both directions.
 const MOST_STREAMS: usize = 2 * MAX_STREAMS as usize;
@@ -44,6 +46,7 @@ pub struct TcpEndReport {
     /// Whether this end saw all its drops.
     pub complete: bool,
     /// Every counter that changed.
+    #[serde(deserialize_with = "bounded_counters")]
     pub counters: ChangedCounters,
     /// The cost of sampling.
     pub sampling: SamplingCost,

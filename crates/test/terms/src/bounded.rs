@@ -1,9 +1,10 @@
 //! Lists and words that the other end sent, read in bounded memory.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// Reads a list of at most `MOST` elements that the other end sent: an element can take far more memory than its text.
@@ -39,6 +40,38 @@ where
     deserializer.deserialize_seq(List::<T, MOST>(PhantomData))
 }
 
+/// Counters of a host that are read, and the longest name of one: what a host with some NICs of many queues has.
+const COUNTERS_MOST: usize = 1 << 15;
+const COUNTER_NAME_MOST: usize = 256;
+
+/// Reads counters that the other end sent. Those beyond the first 32,768, and those with names of more than 256 bytes, are left out.
+///
+/// # Errors
+/// They are no counters.
+pub fn bounded_counters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, i64>, D::Error> {
+    struct Counters;
+
+    impl<'de> Visitor<'de> for Counters {
+        type Value = BTreeMap<String, i64>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("counters by name")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut counters = BTreeMap::new();
+            while let Some((name, by)) = all.next_entry::<String, i64>()? {
+                if counters.len() < COUNTERS_MOST && name.len() <= COUNTER_NAME_MOST {
+                    counters.insert(name, by);
+                }
+            }
+            Ok(counters)
+        }
+    }
+
+    deserializer.deserialize_map(Counters)
+}
+
 /// Reads a name that the other end sent, of at most `MOST` bytes.
 ///
 /// # Errors
@@ -66,7 +99,20 @@ pub fn cut_words(mut words: String, most: usize) -> String {
 mod tests {
     use serde::Deserialize;
 
-    use super::{bounded_list, bounded_name, cut_words};
+    use super::*;
+
+    #[test]
+    fn a_host_has_so_many_counters() {
+        #[derive(Deserialize)]
+        struct Report(#[serde(deserialize_with = "bounded_counters")] BTreeMap<String, i64>);
+        let long = "x".repeat(COUNTER_NAME_MOST + 1);
+        let Report(read) = serde_json::from_str(&format!(r#"{{"a":-1,"{long}":2,"b":3}}"#)).unwrap();
+        assert_eq!(read.into_iter().collect::<Vec<_>>(), [("a".into(), -1), ("b".into(), 3)]);
+        let many: BTreeMap<String, i64> = (0..50_000).map(|number| (format!("{number}"), 1)).collect();
+        let Report(read) = serde_json::from_str(&serde_json::to_string(&many).unwrap()).unwrap();
+        assert_eq!(read.len(), COUNTERS_MOST);
+        assert!(serde_json::from_str::<Report>("[1]").is_err());
+    }
 
     #[test]
     fn lists_and_names_of_the_other_end_have_a_length() {

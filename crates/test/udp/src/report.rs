@@ -1,7 +1,9 @@
 //! What one end of a UDP test knows at its end. An end sends this to the other, which joins the two into a result.
 
 use longhaul_result::LocationMethod;
-use longhaul_terms::{ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_list, bounded_name};
+use longhaul_terms::{
+    ChangedCounters, MAX_STREAMS, SocketBuffer, StreamSent, ThreadCpu, bounded_counters, bounded_list, bounded_name,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::account::{Arrivals, Spacing, StreamReceived};
@@ -69,6 +71,7 @@ pub struct UdpSenderReport {
     /// How this end located drops.
     pub method: LocationMethod,
     /// Every counter that changed.
+    #[serde(deserialize_with = "bounded_counters")]
     pub counters: ChangedCounters,
     /// The send buffer of each socket.
     #[serde(default)]
@@ -98,6 +101,7 @@ pub struct UdpReceiverReport {
     /// How this end located drops.
     pub method: LocationMethod,
     /// Every counter that changed.
+    #[serde(deserialize_with = "bounded_counters")]
     pub counters: ChangedCounters,
     /// The receive buffer of each socket.
     #[serde(default)]

@@ -17,7 +17,7 @@ use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
 use serde::Serialize;
 
-use crate::captures::progress::pass;
+use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::{End, Trace};
 use crate::cmd::analyze::figures::Figures;
@@ -207,7 +207,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let all_later = args.html.is_some() && !(1..=PAGE_FLOWS).contains(&args.top);
     let kept = Kept { series, ..Kept::of(if all_later { PAGE_FLOWS } else { args.top }, sort) };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
-    pass(&mut trace, |packet| flows.packet(packet))?;
+    pass_to(&mut trace, &mut flows)?;
     trace.was_readable()?;
     let (mut kept, totals) = flows.finish();
     if let (Some(series), Some(table)) = (kept.series.take(), &table) {
@@ -253,7 +253,7 @@ fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Res
     let mut trace = Trace::open(&args.paths, filter)?;
     let second = Second { figures: Figures::of(&result.flows, trace.gaps()), all };
     let mut flows = Flows::with_gaps(trace.flow_options(), second, trace.gaps());
-    pass(&mut trace, |packet| flows.packet(packet))?;
+    pass_to(&mut trace, &mut flows)?;
     let Second { figures, all } = flows.finish().0;
     let report = Report {
         title: trace.paths().join(", "),

@@ -7,7 +7,7 @@ use longhaul_flows::compare::{Compared, PathDirection};
 use longhaul_flows::{FlowSummary, Flows, Sink};
 use longhaul_flows::{Loss, Millisecond};
 
-use crate::captures::progress::pass;
+use crate::captures::progress::pass_to;
 use crate::captures::source::Trace;
 use crate::output::Failure;
 
@@ -51,7 +51,7 @@ impl Sink for Run {
 pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result<Verdict, Failure> {
     let read = |trace: &mut Trace| -> Result<Run, Failure> {
         let mut flows = Flows::with_gaps(trace.flow_options(), Run::default(), trace.gaps());
-        pass(trace, |packet| flows.packet(packet))?;
+        pass_to(trace, &mut flows)?;
         trace.was_readable()?;
         Ok(flows.finish().0)
     };

@@ -286,7 +286,8 @@ fn measure(
 /// What the snapshot of a host says, and what `longhaul host` would advise there: the other end may have another version, whose snapshot is
 /// read as far as it can be.
 fn host(snapshot: &Value) -> HostFacts {
-    let advice = HostSnapshot::deserialize(snapshot).map_or_else(|_| Vec::new(), |host| host.caveats_beside_buffers());
+    let host = HostSnapshot::deserialize(snapshot).map(HostSnapshot::of_peer);
+    let advice = host.map_or_else(|_| Vec::new(), |host| host.caveats_beside_buffers());
     host_facts(snapshot, advice)
 }
 

@@ -11,7 +11,7 @@ use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
 use longhaul_units::BitRate;
 
-use crate::captures::progress::pass;
+use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::Trace;
 use crate::output::overwrite::Overwrite;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let folder = args.output.clone().map(beside).transpose()?;
     let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
-    pass(&mut trace, |packet| flows.packet(packet))?;
+    pass_to(&mut trace, &mut flows)?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
     let result = DiagnosedFlows::of(kept.connections, kept.flows, args.top);

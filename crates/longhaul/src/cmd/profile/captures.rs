@@ -7,7 +7,7 @@ use longhaul_flows::{FlowSummary, Flows, Loss, Millisecond, Sink};
 use longhaul_profile::{LossesSeen, Passage, Probe, Probes, probes_most};
 use longhaul_units::Nanos;
 
-use crate::captures::progress::pass;
+use crate::captures::progress::pass_to;
 use crate::captures::source::{Filter, Trace};
 use crate::cmd::compare::matched::matched;
 use crate::cmd::profile::measured::{Measured, bytes_of, name_of};
@@ -167,7 +167,7 @@ pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
     let mut trace = Trace::open(&[path.to_owned()], Filter::default())?;
     let rows_most = probes_most(bytes_of(path)) / 2;
     let mut flows = Flows::with_gaps(trace.flow_options(), OneEnd { rows_most, ..OneEnd::default() }, trace.gaps());
-    pass(&mut trace, |packet| flows.packet(packet))?;
+    pass_to(&mut trace, &mut flows)?;
     trace.was_readable()?;
     let found = flows.finish().0;
     let middle = |rtts: &Vec<Probe>| {

@@ -121,7 +121,7 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
         }
         match control.poll_message() {
             Some(Message::LogLink { text }) => {
-                return match serde_json::from_str(&text) {
+                return match longhaul_channel::parse(text.as_bytes()) {
                     Ok(LinkMessage::Open(open)) => Ok(*open),
                     _ => Err(SessionError::new("protocol", "its first message does not describe a capture", "")),
                 };

@@ -279,7 +279,7 @@ impl Session {
 
     fn take_message(&mut self, message: Message) -> Option<LoggedEnd> {
         let message = match message {
-            Message::LogLink { text } => serde_json::from_str(&text).ok(),
+            Message::LogLink { text } => longhaul_channel::parse(text.as_bytes()).ok(),
             Message::Alive => return None,
             Message::Error(error) => return Some(LoggedEnd::Vanished(error.of_peer().message)),
             Message::Goodbye => return Some(LoggedEnd::Vanished("it left without its last message".into())),

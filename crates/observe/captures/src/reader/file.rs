@@ -47,11 +47,16 @@ impl ReadProgress {
         self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
     }
 
+    /// What was read so far, bytes.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
     pub(super) fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// What was read so far, bytes.
+    /// Counts what is read.
     pub(super) fn counter(&self) -> &Arc<AtomicU64> {
         &self.read_bytes
     }
@@ -382,7 +387,8 @@ impl Capture {
                 account.was_cut = reader.is_cut();
                 account.meta.interfaces = self.interfaces();
                 let packets = reader.dropped_packets();
-                account.ledger = Ledger { seen_packets: read + packets, written_packets: *read, ..Ledger::default() };
+                account.ledger =
+                    Ledger { seen_packets: read.saturating_add(packets), written_packets: *read, ..Ledger::default() };
                 if packets > 0 {
                     // The file says how many, not when.
                     account.ledger.dropped_packets.insert(Place::KernelRing, packets);

@@ -129,7 +129,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
-    let open = || args.output.clone().map(Folder::open).transpose();
+    let open = || args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose();
     let folder = if let Some(folder) = &asked.replay {
         ran.cells = replay(folder, asked, &args.only)?;
         say(text::HEADING);
