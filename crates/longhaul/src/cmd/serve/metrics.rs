@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::scope;
 use std::time::Duration;
 
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::server::{Ended, Server};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::output::live::Stamp;
@@ -20,10 +22,13 @@ const CODES_MOST: usize = 32;
 /// What all further codes are counted as.
 const OTHER: &str = "other";
 
-/// The file, and what goes into it.
+/// The file.
 #[derive(Debug)]
-pub(super) struct Metrics {
-    file: Textfile,
+pub(super) struct Metrics(Textfile);
+
+/// How connections ended, since the start. Strangers can make any number of them end.
+#[derive(Debug, Default)]
+struct Counts {
     done_tests: u64,
     failed_tests: BTreeMap<String, u64>,
 }
@@ -50,7 +55,7 @@ struct Failed {
 
 impl Metrics {
     pub(super) fn new(file: Textfile) -> Self {
-        Self { file, done_tests: 0, failed_tests: BTreeMap::new() }
+        Self(file)
     }
 
     /// Runs `server` as [`Server::run`] does, and writes the file every second.
@@ -64,46 +69,55 @@ impl Metrics {
         once: bool,
         log: impl Fn(&Ended) + Send + Sync + 'static,
     ) -> io::Result<()> {
-        // A session may outlive the server by a moment, and holds its sender: the end is a message, too.
-        let (sender, ends) = channel();
-        let over = sender.clone();
+        // A session may outlive the server by a moment, and counts on.
+        let counts = Arc::new(Mutex::new(Counts::default()));
+        let (end, over) = channel();
         scope(|scope| {
-            scope.spawn(move || self.keep(server, &ends));
+            let counted = Arc::clone(&counts);
+            scope.spawn(move || self.keep(server, &counted, &over));
             let served = server.run(stop, once, move |ended| {
                 log(ended);
-                let _ = sender.send(Some(ended.result.as_ref().map(|_| ()).map_err(|error| error.code.to_string())));
+                counts.lock().count(ended.result.as_ref().err().map(|error| error.code.as_str()));
             });
-            let _ = over.send(None);
+            drop(end);
             served
         })
     }
 
     /// Writes the file until the server has ended.
-    fn keep(&mut self, server: &Server, ends: &Receiver<Option<Result<(), String>>>) {
+    fn keep(&mut self, server: &Server, counts: &Mutex<Counts>, over: &Receiver<()>) {
         loop {
             let (running_tests, waiting_clients) = server.load();
-            let failed =
-                self.failed_tests.iter().map(|(code, tests)| Failed { code: code.clone(), tests: *tests }).collect();
-            self.file.write(&Interval {
+            let (done_tests, failed) = counts.lock().told();
+            self.0.write(&Interval {
                 schema: "longhaul.serve.interval/1",
                 stamp: Stamp::now(),
                 running_tests,
                 waiting_clients,
-                done_tests: self.done_tests,
+                done_tests,
                 failed,
             });
-            match ends.recv_timeout(INTERVAL) {
-                Ok(Some(Ok(()))) => self.done_tests += 1,
-                Ok(Some(Err(code))) => self.failed(code),
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
+            if over.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                return;
             }
         }
     }
+}
 
-    fn failed(&mut self, code: String) {
-        let is_new = !self.failed_tests.contains_key(&code);
-        let code = if is_new && self.failed_tests.len() >= CODES_MOST { OTHER.to_owned() } else { code };
-        *self.failed_tests.entry(code).or_default() += 1;
+impl Counts {
+    /// A connection ended, with this code where it failed.
+    fn count(&mut self, failed: Option<&str>) {
+        let Some(code) = failed else {
+            self.done_tests += 1;
+            return;
+        };
+        let is_new = !self.failed_tests.contains_key(code);
+        let code = if is_new && self.failed_tests.len() >= CODES_MOST { OTHER } else { code };
+        *self.failed_tests.entry(code.to_owned()).or_default() += 1;
+    }
+
+    fn told(&self) -> (u64, Vec<Failed>) {
+        let failed = self.failed_tests.iter().map(|(code, tests)| Failed { code: code.clone(), tests: *tests });
+        (self.done_tests, failed.collect())
     }
 }
