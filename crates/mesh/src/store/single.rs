@@ -30,7 +30,7 @@ macro_rules! select {
                 "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver FROM ", $table,
                 " JOIN flows ON flows.flow = ", $table, ".flow WHERE hour >= $1 AND hour < $2 AND id = $3"
             ),
-            // The keys of those that are wanted, and then their rows: a diagnosis is long, and there may be many more than are wanted.
+            // It looks for the latest keys first, and reads only their rows: a diagnosis is long, and a pair may have thousands.
             by_unit!(
                 "SELECT hour, ", $table, ".flow, after_ns, id, ", $columns, ", flows.test, flows.sender, flows.receiver FROM ", $table,
                 " JOIN flows ON flows.flow = ", $table, ".flow WHERE (hour, ", $table, ".flow, after_ns, id) IN (\

@@ -73,7 +73,7 @@ impl<T> Places<T> {
         self.leaving.len() >= self.most
     }
 
-    /// Gives a place back: nothing of that connection is left.
+    /// Gives a place back. One that was displaced does so when its thread ends.
     pub fn leave(&mut self, number: u64) {
         self.guests.remove(&number);
         self.leaving.remove(&number);

@@ -284,7 +284,8 @@ impl Guard {
                 let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork"))?;
                 let guard = Self { line: Some(line), pid };
                 drop(ready);
-                stands.read_exact(&mut [0])?;
+                let gone = |_| io::Error::other("the process that puts settings back ended at once");
+                stands.read_exact(&mut [0]).map_err(gone)?;
                 Ok(guard)
             }
         }
