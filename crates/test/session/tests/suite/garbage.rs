@@ -200,6 +200,7 @@ fn what_is_not_json_of_ours_is_an_error_and_no_more() {
     {
         let mut channel = Channel::<Message>::plain(Role::Server);
         channel.handle_bytes(b"longhaul/1 plain").unwrap();
+        channel.trust();
         let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(text.as_bytes());
         assert_eq!(channel.handle_bytes(&bytes).is_ok(), good);
