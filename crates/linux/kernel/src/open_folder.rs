@@ -3,7 +3,7 @@
 //! Who may rename things in a folder's parent can put a link to any other folder in its place. A path is looked up again each time it is
 //! used; a descriptor is not.
 //!
-//! Source: open(2), proc(5) (`/proc/PID/fd`), readlink(2).
+//! Source: open(2), proc(5) (`/proc/PID/fd`), readlink(2), flock(2).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,13 +12,25 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, open, openat, unlinkat};
+use rustix::io::Errno;
 
 use crate::links::reach;
 
 /// An open folder. Copies share it.
 #[derive(Debug, Clone)]
-pub struct OpenFolder(Arc<OwnedFd>);
+pub struct OpenFolder(Arc<Opened>);
+
+/// Its descriptor, and the lock.
+#[derive(Debug)]
+struct Opened(OwnedFd);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // A program that is being started has a copy of the descriptor for a moment: to close it alone would not end the lock.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl OpenFolder {
     /// Opens the folder that `path` leads to. Links are followed as by [`followed`](crate::links::followed).
@@ -27,9 +39,9 @@ impl OpenFolder {
     /// `PermissionDenied` for a link of another user, at `path` or where another link leads; `NotADirectory` for what is no folder; others as of
     /// open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (there, _) = reach(path)?.there.ok_or(io::ErrorKind::NotFound)?;
+        let (there, _) = reach(path)?.there.ok_or(Errno::NOENT)?;
         let folder = open(by_descriptor(&there), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self(Arc::new(folder)))
+        Ok(Self(Arc::new(Opened(folder))))
     }
 
     /// The same, making the folder and those above it where they are missing.
@@ -50,7 +62,7 @@ impl OpenFolder {
     /// # Errors
     /// `AlreadyExists`; `PermissionDenied` where another user put one in its place; others as of mkdir(2).
     pub fn make_child(&self, name: &OsStr) -> io::Result<Self> {
-        mkdirat(&*self.0, name, Mode::RWXU)?;
+        mkdirat(&self.0.0, name, Mode::RWXU)?;
         self.child(name)
     }
 
@@ -59,11 +71,11 @@ impl OpenFolder {
     /// # Errors
     /// `PermissionDenied` for another user's; `NotADirectory` for a file or a link; others as of open(2).
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
-        let child = openat(&*self.0, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let child = openat(&self.0.0, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         if fstat(&child)?.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        Ok(Self(Arc::new(child)))
+        Ok(Self(Arc::new(Opened(child))))
     }
 
     /// Removes the folder `child` of that name, with the files in it.
@@ -74,12 +86,21 @@ impl OpenFolder {
         for file in fs::read_dir(child.path())? {
             fs::remove_file(file?.path())?;
         }
-        Ok(unlinkat(&*self.0, name, AtFlags::REMOVEDIR)?)
+        Ok(unlinkat(&self.0.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Locks it, until the last copy is dropped or the process ends, however that ends. Who may look into it can lock it, too.
+    ///
+    /// # Errors
+    /// `WouldBlock` where it is locked: by another process, or in this one where it was opened once more. Others as of flock(2): the file system has no
+    /// such locks (NFS).
+    pub fn lock(&self) -> io::Result<()> {
+        Ok(flock(&self.0.0, FlockOperation::NonBlockingLockExclusive)?)
     }
 
     /// A way to it that no rename changes, for as long as it is open.
     pub fn path(&self) -> PathBuf {
-        by_descriptor(&*self.0)
+        by_descriptor(&self.0.0)
     }
 }
 
@@ -102,6 +123,22 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn one_has_the_lock_at_a_time() {
+        let path = std::env::temp_dir().join(format!("longhaul-locked-folder-{}", std::process::id()));
+        let first = OpenFolder::make(&path).unwrap();
+        first.lock().unwrap();
+        first.lock().unwrap();
+        let other = OpenFolder::open(&path).unwrap();
+        assert_eq!(other.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let copy = first.clone();
+        drop(first);
+        assert_eq!(other.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock, "the copy has it");
+        drop(copy);
+        other.lock().unwrap();
+        fs::remove_dir(&path).unwrap();
+    }
 
     #[test]
     fn what_is_written_later_goes_where_it_was_opened() {

@@ -7,7 +7,7 @@
 
 use std::env::temp_dir;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, TryLockError, read_dir, remove_dir_all, symlink_metadata};
+use std::fs::{metadata, read_dir, remove_dir_all, symlink_metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,8 @@ pub(crate) struct Folder {
     /// What it is in, and its name there.
     above: OpenFolder,
     name: OsString,
+    /// Locked.
     open: OpenFolder,
-    /// It ends with the process, however that ends.
-    _lock: File,
 }
 
 impl Folder {
@@ -50,12 +49,11 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             };
-            let lock = File::open(open.path())?;
             // Without locks (NFS) nobody removes what is left.
-            let is_held = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+            let is_held = open.lock().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             // Who looks for what was left may have found it before it was locked.
-            if !is_held && leads_to(&above, &name, &lock) {
-                return Ok(Self { path: folder.join(&name), above, name, open, _lock: lock });
+            if !is_held && leads_to(&above, &name, &open) {
+                return Ok(Self { path: folder.join(&name), above, name, open });
             }
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("all names in {} are taken", folder.display())))
@@ -82,10 +80,10 @@ impl Drop for Folder {
     }
 }
 
-/// Whether `name` in `above` is the folder that is open as `lock`.
-fn leads_to(above: &OpenFolder, name: &OsStr, lock: &File) -> bool {
+/// Whether `name` in `above` is the folder `open`.
+fn leads_to(above: &OpenFolder, name: &OsStr, open: &OpenFolder) -> bool {
     let there = symlink_metadata(above.path().join(name)).map(|there| (there.dev(), there.ino()));
-    let here = lock.metadata().map(|here| (here.dev(), here.ino()));
+    let here = metadata(open.path()).map(|here| (here.dev(), here.ino()));
     matches!((there, here), (Ok(there), Ok(here)) if there == here)
 }
 
@@ -103,9 +101,8 @@ fn remove_leftovers_in(folder: &Path) {
         }
         // It is neither a link nor another user's.
         let Ok(open) = above.child(&name) else { continue };
-        let Ok(lock) = File::open(open.path()) else { continue };
-        if lock.try_lock().is_ok() && leads_to(&above, &name, &lock) {
-            drop(Folder { path: folder.join(&name), above: above.clone(), name, open, _lock: lock });
+        if open.lock().is_ok() && leads_to(&above, &name, &open) {
+            drop(Folder { path: folder.join(&name), above: above.clone(), name, open });
         }
     }
 }
@@ -119,7 +116,7 @@ fn is_ours(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{create_dir, create_dir_all, metadata, write};
+    use std::fs::{create_dir, create_dir_all, write};
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     use super::*;

@@ -7,6 +7,8 @@ use std::fs;
 /// A right that the kernel gives apart from being root. Numbers from `<linux/capability.h>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
+    /// Replace and remove what is another user's, also in a folder where only owners may (sticky).
+    Fowner = 3,
     /// Change links, addresses, routes, driver features.
     NetAdmin = 12,
     /// Open packet sockets.
