@@ -1,7 +1,7 @@
 //! The files of a spool: one is open at a time, closed ones are complete, the oldest is removed first.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, open_direct};
 use longhaul_kernel::new_file::without_name;
 use longhaul_kernel::open_folder::OpenFolder;
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, regular_file};
 
 use crate::spec::{CaptureError, SpoolSpec};
 
@@ -226,9 +226,17 @@ fn spool_before(folder: &OpenFolder, spec: &SpoolSpec) -> Result<Vec<PathBuf>, C
             let why = format!("a folder in it has a name that ends in .{EXTENSION}");
             return Err(failed(io::Error::new(ErrorKind::IsADirectory, why)));
         }
+        if is_written(&path) {
+            return Err(CaptureError::InUse(spec.folder.clone()));
+        }
         files.push(path);
     }
     Ok(files)
+}
+
+/// Whether a capture writes this file now.
+fn is_written(path: &Path) -> bool {
+    regular_file::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn reserve(folder: &Path) -> io::Result<File> {
@@ -239,6 +247,8 @@ fn reserve(folder: &Path) -> io::Result<File> {
 fn open(folder: &OpenFolder, number: u32) -> io::Result<(String, File)> {
     let name = format!("{number:08}.{EXTENSION}");
     let file = OpenOptions::new().write(true).create_new(true).open(folder.path().join(&name))?;
+    // Until it is closed another capture sees that it is written, where the file system has locks.
+    let _ = file.try_lock();
     Ok((name, file))
 }
 
@@ -299,9 +309,17 @@ mod tests {
         fs::remove_dir(&other).unwrap();
         assert_eq!(names(&folder), all);
 
-        SpoolFiles::create(&goes, &meta).unwrap();
+        let mut files = SpoolFiles::create(&goes, &meta).unwrap();
         assert_eq!(names(&folder), ["00000001.spool", "notes.txt"]);
         assert_ne!(fs::read(folder.join("00000001.spool")).unwrap(), b"before");
+        // Not while it is written: its first file, and the next one.
+        assert!(matches!(SpoolFiles::check(&goes), Err(CaptureError::InUse(_))));
+        files.roll().unwrap();
+        assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::InUse(_))));
+        assert_eq!(names(&folder), ["00000001.spool", "00000002.spool", "notes.txt"]);
+        drop(files);
+        SpoolFiles::create(&goes, &meta).unwrap();
+        assert_eq!(names(&folder), ["00000001.spool", "notes.txt"]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -58,7 +58,7 @@ pub struct SpoolSpec {
     pub folder: PathBuf,
     /// The folder itself, where it is open already; `folder` then only names it.
     pub opened: Option<OpenFolder>,
-    /// A spool that is there is removed when this one begins; else its folder is [`CaptureError::Occupied`].
+    /// A spool that is there is removed when this one begins, or is [`CaptureError::InUse`]; else its folder is [`CaptureError::Occupied`].
     pub replace: bool,
     /// A new file begins at this length.
     pub roll_bytes: Bytes,
@@ -106,6 +106,9 @@ pub enum CaptureError {
     /// The folder already holds a capture.
     #[error("folder {0} already holds a capture")]
     Occupied(PathBuf),
+    /// The folder holds a capture that goes on.
+    #[error("folder {0} holds a capture that still writes to it")]
+    InUse(PathBuf),
     /// A logging host does not accept the capture.
     #[error("logging host {name}: {source}")]
     Logger {

@@ -351,6 +351,7 @@ fn not_started(error: CaptureError) -> Failure {
         CaptureError::LinkType { .. } => ("link_type", "capture on an interface with Ethernet or IP frames"),
         CaptureError::Folder { .. } => ("not_written", "name a writable folder with --output"),
         CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or replace its spool by --force"),
+        CaptureError::InUse(_) => ("folder_in_use", "end that capture, or name another folder with --output"),
         CaptureError::Start(_) => ("not_captured", ""),
         CaptureError::Logger { source, .. } => {
             let message = error.to_string();
