@@ -120,6 +120,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             let folder = Folder::new(&folder);
             folder.check()?;
             coordinator::mesh(&folder)?;
+            folder.identity()?;
+            // Two would tell each alarm twice, and lease a link twice.
+            let _held = folder.hold()?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
             let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
             coordinator::run(&folder, &bind, &keep)
@@ -226,5 +229,28 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
         }
         Message::Refused { message } => Err(Failure::new(format_args!("the coordinator refuses: {message}"))),
         _ => Err(Failure::new("the coordinator answered something else")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    /// It would go on for ever.
+    #[test]
+    fn a_second_coordinator_of_a_folder_ends_at_once() {
+        let mesh = crate::stolen::Mesh::make("held-hub");
+        mesh.folder.identity().unwrap();
+        let _held = mesh.folder.hold().unwrap();
+        let folder = mesh.folder.name();
+        let words = ["longhaul mesh", "run", "--coordinator", "--bind", "127.0.0.1:0", "--folder", &folder];
+        let cli = Cli::parse_from(words);
+        let (say, said) = channel();
+        thread::spawn(move || say.send(run(cli).map_err(|failure| failure.to_string())));
+        let refused = said.recv_timeout(Duration::from_secs(10)).expect("it ends").unwrap_err();
+        assert!(refused.contains("another longhaul mesh run has the folder"), "{refused}");
     }
 }

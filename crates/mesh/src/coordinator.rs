@@ -101,18 +101,7 @@ fn site_names(mesh: &Mesh) -> BTreeSet<String> {
 
 /// What answers them.
 pub(crate) fn answering(folder: &Folder, files: Arc<KeptFiles>) -> Result<impl Answering + use<>, Failure> {
-    let archive = Mutex::new(Archive::open(folder.store()?)?);
-    let (delivering, leases) = (Mutex::default(), Mutex::default());
-    Ok(Coordinator {
-        folder: folder.clone(),
-        tokens: Tokens::default(),
-        views: Views::default(),
-        archive,
-        delivering,
-        files,
-        leases,
-        started: monotonic(),
-    })
+    Coordinator::new(folder, files)
 }
 
 /// Nanoseconds since 1970.
@@ -126,6 +115,21 @@ pub(crate) fn now() -> i64 {
 }
 
 impl Coordinator {
+    fn new(folder: &Folder, files: Arc<KeptFiles>) -> Result<Self, Failure> {
+        let archive = Mutex::new(Archive::open(folder.store()?)?);
+        let (delivering, leases) = (Mutex::default(), Mutex::default());
+        Ok(Self {
+            folder: folder.clone(),
+            tokens: Tokens::default(),
+            views: Views::default(),
+            archive,
+            delivering,
+            files,
+            leases,
+            started: monotonic(),
+        })
+    }
+
     fn archive(&self) -> MutexGuard<'_, Archive> {
         // A panic in a transaction leaves no connection: the transaction is rolled back.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
@@ -373,5 +377,35 @@ impl Answering for Coordinator {
             return Message::Refused { message: "a token is for joining".into() };
         };
         or_refused(self.join(site, &key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number is of the site that asked with it, and has its part of the link until that site gives it back.
+    #[test]
+    fn a_site_gives_its_own_lease_back() {
+        let mesh = crate::stolen::Mesh::make("leases");
+        let coordinator = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
+        let view = coordinator.views.now(&mesh.folder).unwrap();
+        let [ithaca, geneva] = ["ithaca", "geneva"].map(|name| view.mesh.site(name).unwrap());
+        for (_, direction, link) in view.mesh.crossed(ithaca, geneva) {
+            // As if it had run for long: what it leased before its start is over.
+            let leases = Leases::new(link.leased(), Nanos::ZERO, Nanos::ZERO);
+            coordinator.leases().insert((link.name.clone(), direction), leases);
+        }
+        let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+        let lease = |number| {
+            let [test, sender, receiver] = ["probes", "ithaca", "geneva"].map(str::to_owned);
+            ask("ithaca", Message::Lease { number, test, sender, receiver })
+        };
+        assert_eq!(lease(1), Message::Leased);
+        assert!(matches!(lease(2), Message::Busy { .. }), "a site has one lease");
+        assert_eq!(ask("geneva", Message::Release { number: 1 }), Message::Released);
+        assert!(matches!(lease(2), Message::Busy { .. }), "it is not geneva's");
+        assert_eq!(ask("ithaca", Message::Release { number: 1 }), Message::Released);
+        assert_eq!(lease(2), Message::Leased);
     }
 }

@@ -13,7 +13,7 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -146,6 +146,25 @@ impl Folder {
             self.write("identity", &identity.to_text())?;
         }
         self.read("identity")?.parse().map_err(|error| Failure::new(format_args!("identity: {error}")))
+    }
+
+    /// Takes the folder for a site or coordinator that runs, until what is returned is dropped or the process ends, however it ends. What is locked is
+    /// the identity, which nobody else can open.
+    ///
+    /// # Errors
+    /// Another one runs with this folder, or it has no identity.
+    pub(crate) fn hold(&self) -> Result<File, Failure> {
+        let path = self.file("identity");
+        let file =
+            File::open(&path).map_err(|error| Failure::new(format_args!("cannot read {}: {error}", path.display())))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let failure = format!("another longhaul mesh run has the folder {}", self.0.display());
+                Err(Failure::new(failure).remedy("end that one, or give another --folder"))
+            }
+            // Where the file system has no locks (NFS), nobody can tell.
+            _ => Ok(file),
+        }
     }
 
     /// Where the coordinator keeps results: the database whose address the file `store` has; without it, the file `archive`.
@@ -298,6 +317,19 @@ mod tests {
             std::os::unix::fs::chown(folder.file("identity"), Some(12_345), None).unwrap();
             assert!(folder.check().unwrap_err().to_string().contains("user 12345"));
         }
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn one_runs_with_a_folder() {
+        let (path, folder) = folder("held");
+        folder.make().unwrap();
+        folder.identity().unwrap();
+        let held = folder.hold().unwrap();
+        let refused = folder.hold().unwrap_err().to_string();
+        assert!(refused.contains("another longhaul mesh run has the folder"), "{refused}");
+        assert!(refused.contains(&folder.name()) && refused.contains("another --folder"), "{refused}");
+        drop(held);
         fs::remove_dir_all(&path).unwrap();
     }
 

@@ -391,6 +391,16 @@ fn serve_token(
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_name_is_looked_up_in_time_and_an_address_needs_none() {
+        let (later, over) = (Instant::now() + Duration::from_secs(10), Instant::now());
+        assert_eq!(look_up(over, "[::1]:5212").unwrap(), ["[::1]:5212".parse::<SocketAddr>().unwrap()]);
+        let all = look_up(later, "localhost:5212").unwrap();
+        assert!(!all.is_empty() && all.iter().all(|one| one.ip().is_loopback() && one.port() == 5212), "{all:?}");
+        assert_eq!(look_up(over, "localhost:5212").unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(look_up(later, "localhost").is_err(), "it has no port");
+    }
+
     /// Each byte renews the patience with one that says nothing, but not the time of the whole.
     #[test]
     fn who_says_a_byte_now_and_then_is_left() {

@@ -10,6 +10,8 @@ mod rounds;
 mod shared;
 mod standing;
 mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -57,6 +59,8 @@ pub(crate) struct Options {
 pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
     let belonging = folder.belonging()?;
     let identity = folder.identity()?;
+    // Before anything of another one is removed.
+    let _held = folder.hold()?;
     let sync = options.sync;
     testing::clean(&folder.file(""));
     let outbox = Outbox::open(&folder.file("outbox"))?;
@@ -169,20 +173,24 @@ pub(crate) fn answering(
     Ok(listening::Partner::new(Arc::new(shared_for_tests(folder, site, identity)?)))
 }
 
-/// A site that runs nothing, with the mesh that is in `folder`.
 #[cfg(test)]
-fn shared_for_tests(folder: &Folder, site: &str, identity: &longhaul_channel::Identity) -> Result<Shared, Failure> {
-    let belonging =
-        crate::folder::Belonging { site: site.into(), coordinator: String::new(), key: identity.public().to_string() };
-    let options = Options {
+fn options_for_tests() -> Options {
+    Options {
         limits: Limits::default(),
         bind: "127.0.0.1".into(),
         longhaul: PathBuf::from("/nonexistent"),
         sync: Duration::from_secs(10),
         keep: KeepOptions::default(),
-    };
+    }
+}
+
+/// A site that runs nothing, with the mesh that is in `folder`.
+#[cfg(test)]
+fn shared_for_tests(folder: &Folder, site: &str, identity: &longhaul_channel::Identity) -> Result<Shared, Failure> {
+    let belonging =
+        crate::folder::Belonging { site: site.into(), coordinator: String::new(), key: identity.public().to_string() };
     let outbox = Outbox::open(&folder.file("outbox"))?;
-    let shared = Shared::new(folder.clone(), belonging, identity.clone(), options, outbox);
+    let shared = Shared::new(folder.clone(), belonging, identity.clone(), options_for_tests(), outbox);
     shared.load()?;
     Ok(shared)
 }
