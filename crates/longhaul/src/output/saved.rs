@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_experiment::faults::{find, run::of_evidence_name};
+use longhaul_kernel::capability::{self, Capability};
 use longhaul_kernel::new_file::{self, NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_report::saved::{ANALYZE_SCHEMA, COMPARE_SCHEMA, RTT_SCHEMA};
@@ -22,10 +24,18 @@ use crate::output::overwrite::{Overwrite, there_already};
 const RESULT: &str = "result.json";
 /// The runs of an experiment, beside its result.
 pub(crate) const RUNS: &str = "runs.jsonl";
+/// Its page.
+pub(crate) const REPORT: &str = "report.html";
+/// The form of a result of the catalogue of faults, which has its diagnoses beside it.
+pub(crate) const FAULTS_SCHEMA: &str = "longhaul.lab.run.faults/1";
+/// What the forms of all experiments begin with.
+const EXPERIMENTS: &str = "longhaul.lab.run";
 /// The table of an analysis.
 pub(crate) const SERIES: &str = "series.parquet";
 /// The table of a comparison.
 pub(crate) const DELAYS: &str = "delays.parquet";
+/// The bit of a folder's mode by which only owners replace and remove what is in it (`S_ISVTX`, inode(7)).
+const STICKY: u32 = 0o1000;
 /// Longest file that is read: twice the longest result with two directions of 10,000 losses and two hosts of 1,000 queues.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -40,15 +50,39 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// A folder whose measurement goes on: later writes replace files of the same name.
+    ///
+    /// # Errors
+    /// There is none, or as [`Self::claim`].
     pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
-        Self::at(&path).map_err(|error| {
-            Failure::new("not_written", format!("{}: {error}", path.display()))
-                .remedy("give a folder that you can write to")
-        })
+        let open = OpenFolder::open(&path).map_err(|error| {
+            Failure::new("not_resumed", format!("--resume {}: {error}", path.display()))
+                .remedy("give the folder of a measurement that was ended")
+        })?;
+        Self::claim("--resume", path, open)
     }
 
-    fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { name: path.to_owned(), open: open_folder_at(path)?, replaces: Arc::default() })
+    /// Takes the folder for this command, until that ends, however it ends: of two that write, one would overwrite what the other measures.
+    ///
+    /// # Errors
+    /// Another command has it, or what this one may write cannot be written.
+    fn claim(option: &str, name: PathBuf, open: OpenFolder) -> Result<Self, Failure> {
+        let failed = |code, why: &str| Failure::new(code, format!("{option} {}: {why}", name.display()));
+        // Where the file system has no locks (NFS), nobody can tell.
+        if open.lock().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            let failure = failed("folder_in_use", "another command writes its result into this folder");
+            return Err(failure.remedy("wait until it has ended, or give another folder"));
+        }
+        let unusable =
+            |error: io::Error| failed("not_written", &error.to_string()).remedy("give a folder that you can write to");
+        without_name(&open.path()).map_err(unusable)?;
+        let user = rustix::process::geteuid().as_raw();
+        if !capability::has(Capability::Fowner)
+            && let Some(file) = of_another(&open.path(), user).map_err(unusable)?
+        {
+            let why = format!("{file} in it is another user's, who alone may replace it in such a folder (sticky bit)");
+            return Err(failed("not_written", &why).remedy("give a folder of your own"));
+        }
+        Ok(Self { name, open, replaces: Arc::default() })
     }
 
     /// A way to it that no rename changes.
@@ -71,7 +105,7 @@ impl Folder {
     ) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         let unusable = |error: io::Error| failed(error.to_string()).remedy("give a folder that you can write to");
-        let folder = Self::at(&path).map_err(unusable)?;
+        let folder = Self::claim("-o", path.clone(), open_folder_at(&path).map_err(unusable)?)?;
         let has_runs = folder.has(RUNS);
         let mut replaced = Vec::new();
         if has_runs || folder.has(RESULT) {
@@ -91,7 +125,6 @@ impl Folder {
                 return Err(failed(why).remedy("give another folder"));
             }
         }
-        without_name(&folder.path()).map_err(unusable)?;
         *folder.replaces.lock() = replaced;
         Ok(folder)
     }
@@ -228,13 +261,35 @@ fn is_table(name: &str) -> bool {
     }
 }
 
+/// Whether the name is that of a diagnosis of the catalogue of faults: `receive-buffer-80ms-1.json`.
+fn is_diagnosis(name: &str) -> bool {
+    of_evidence_name(name).is_some_and(|(fault, ..)| find(fault).is_ok())
+}
+
+/// A file in `folder` with a name of a result's that `user` may not replace: in a sticky folder another user's.
+fn of_another(folder: &Path, user: u32) -> io::Result<Option<String>> {
+    let about = fs::metadata(folder)?;
+    if about.mode() & STICKY == 0 || about.uid() == user {
+        return Ok(None);
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let is_ours = [RESULT, RUNS, REPORT].contains(&name.as_str()) || is_table(&name) || is_diagnosis(&name);
+        if is_ours && entry.metadata().is_ok_and(|file| file.uid() != user) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
 /// What tells one form of result from another.
 #[derive(Deserialize)]
 struct Form {
     schema: String,
 }
 
-/// The files of the result in `folder`: itself, and its tables. A table that it does not have is somebody else's: what `convert` made of a capture
+/// The files of the result in `folder`: itself, its tables, its page where it is an experiment's, and its diagnoses. A table that it does not have is somebody else's: what `convert` made of a capture
 /// may be called `packets.parquet`, too.
 fn files_of_result(folder: &Path) -> io::Result<Vec<String>> {
     let text = read_text(&folder.join(RESULT), MOST_BYTES).unwrap_or_default();
@@ -247,11 +302,14 @@ fn files_of_result(folder: &Path) -> io::Result<Vec<String>> {
         // Others name theirs; of an experiment that was killed there may be no result yet.
         _ => text.contains(&format!("\"{name}\"")) || has_runs && name.starts_with("losses-"),
     };
+    let is_beside = |name: &str| match form.as_str() {
+        FAULTS_SCHEMA => is_diagnosis(name),
+        form => name == REPORT && (has_runs || form.starts_with(EXPERIMENTS)),
+    };
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         if let Ok(name) = entry?.file_name().into_string()
-            && is_table(&name)
-            && has_table(&name)
+            && (is_table(&name) && has_table(&name) || is_beside(&name))
         {
             files.push(name);
         }
@@ -323,102 +381,4 @@ pub(crate) fn no_result(file: &Path, why: impl Display) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    /// `--force` would remove the capture that it is to read.
-    #[test]
-    fn no_input_is_removed_through_a_link() {
-        let folder = std::env::temp_dir().join(format!("longhaul-beside-{}", std::process::id()));
-        let (result, captures) = (folder.join("result"), folder.join("captures"));
-        fs::create_dir_all(&result).unwrap();
-        fs::create_dir(&captures).unwrap();
-        for name in ["packets.parquet", "other.parquet", SERIES] {
-            fs::write(result.join(name), "").unwrap();
-        }
-        fs::write(result.join(RESULT), r#"{"schema":"longhaul.udp/1","packets_file":"packets.parquet"}"#).unwrap();
-        let refused = |input: &Path| {
-            let prepared = Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()], &[SERIES]);
-            prepared.map(drop).err().map(|failure| failure.message().to_owned())
-        };
-        let link = captures.join("monday.parquet");
-        symlink(result.join("other.parquet"), &link).unwrap();
-        assert_eq!((refused(&link), refused(&captures)), (None, None), "it stays");
-        fs::remove_file(&link).unwrap();
-        symlink(result.join("packets.parquet"), &link).unwrap();
-        // Another name of the file, also one that an open file has, and what the new result has itself.
-        let (hard, opened) = (folder.join("hard.parquet"), File::open(result.join("packets.parquet")).unwrap());
-        fs::hard_link(result.join("packets.parquet"), &hard).unwrap();
-        let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-        for input in
-            [&link, &captures, &result, &result.join("packets.parquet"), &hard, &by_descriptor, &result.join(SERIES)]
-        {
-            assert!(refused(input).unwrap().contains("take the place of"), "{}", input.display());
-        }
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    /// `convert` may have made a table of the same name of a capture.
-    #[test]
-    fn only_tables_of_this_result_are_removed() {
-        let folder = std::env::temp_dir().join(format!("longhaul-tables-{}", std::process::id()));
-        for (files, gone) in [
-            (&[(RESULT, r#"{"schema":"longhaul.analyze/1"}"#)][..], &[SERIES][..]),
-            (&[(RESULT, r#"{"schema":"longhaul.compare/1"}"#)], &[DELAYS]),
-            (&[(RESULT, r#"{"schema":"longhaul.rtt/1"}"#)], &["probes-00000.parquet"]),
-            (&[(RESULT, r#"{"schema":"longhaul.udp/1","losses_file":"losses.parquet"}"#)], &["losses.parquet"]),
-            (&[(RESULT, r#"{"samples_file":"samples.parquet","host":"mine.parquet"}"#)], &["samples.parquet"]),
-            (&[(RESULT, "cut")], &[]),
-            (&[(RUNS, "")], &["losses-1-1-1.parquet"]),
-        ] {
-            fs::create_dir_all(&folder).unwrap();
-            let tables = [SERIES, DELAYS, "packets.parquet", "losses.parquet", "losses-1-1-1.parquet"];
-            let tables = [&tables[..], &["samples.parquet", "probes-00000.parquet", "mine.parquet"]].concat();
-            tables.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
-            files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
-            let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
-            assert!(prepared.replaces() && !prepared.has(files[0].0) && prepared.has("packets.parquet"));
-            // A table that is written meanwhile has its name when those of before are gone.
-            let table = prepared.table(SERIES).unwrap();
-            io::Write::write_all(&mut table.file().unwrap(), b"new").unwrap();
-            assert!(tables.iter().all(|name| folder.join(name).exists()), "{files:?}");
-            table.finish().unwrap();
-            assert_eq!(fs::read(folder.join(SERIES)).unwrap(), b"new");
-            let left = |name: &&str| **name == *SERIES || !gone.contains(name);
-            for name in &tables {
-                assert_eq!(folder.join(name).exists(), left(name), "{name} of {files:?}");
-            }
-            assert!(!prepared.replaces() && files.iter().all(|(name, _)| !folder.join(name).exists()), "{files:?}");
-            fs::remove_dir_all(&folder).unwrap();
-        }
-    }
-
-    #[test]
-    fn only_tables_of_results_are_removed() {
-        for name in [
-            "losses.parquet",
-            "losses-backward.parquet",
-            "packets-forward.parquet",
-            "losses-1-2-3-try2.parquet",
-            "samples.parquet",
-            "series.parquet",
-            "delays.parquet",
-            "probes-00017.parquet",
-        ] {
-            assert!(is_table(name), "{name}");
-        }
-        for name in [
-            "packets-of-2024.parquet",
-            "samples_of_blood.parquet",
-            "seriesfoo.parquet",
-            "losses-try.parquet",
-            "a.parquet",
-            "losses",
-        ] {
-            assert!(!is_table(name), "{name}");
-        }
-    }
-}
+mod tests;

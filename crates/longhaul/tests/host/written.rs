@@ -132,6 +132,25 @@ fn an_experiment_without_room_for_its_runs_does_not_begin() {
     assert!(said.contains(&format!("cannot write {disk}/runs.jsonl: No space left")), "{said}");
 }
 
+/// In a folder as `/tmp` is, only its owner replaces a file: at the end of an experiment nobody wants to learn that.
+#[test]
+fn a_file_that_only_another_user_may_replace_is_told_before_the_experiment() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to be another user");
+        return;
+    }
+    let folder = Folder::new("sticky");
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(folder.path("report.html"), "mine").unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let output = run.uid(12_345).gid(12_345).args(["lab", "run", "nlr-tcp", "-o", &folder.path("")]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("report.html in it is another user's") && said.contains("of your own"), "{said}");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+}
+
 /// As root a file beside and a rename would put a plain file in the place of the device.
 #[test]
 fn a_device_is_written_to_and_not_replaced() {

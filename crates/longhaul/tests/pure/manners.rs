@@ -118,6 +118,34 @@ fn what_was_measured_stays_until_there_is_something_new() {
     assert_eq!((losses, samples, mine.as_deref()), (None, None, Some(text)));
 }
 
+/// Two commands that measure into one folder would overwrite each other's runs and segments.
+#[test]
+fn a_folder_that_another_command_writes_to_is_refused_before_anything_is_measured() {
+    let folder = Folder::new("in-use");
+    let (used, capture) = (folder.file("used"), root().join("fuzz/corpus/header_log/tcp_and_udp"));
+    fs::create_dir(&used).unwrap();
+    // As a command holds it.
+    let other = fs::File::open(&used).unwrap();
+    other.lock().unwrap();
+    for command in [
+        &["rtt", "127.0.0.1", "--icmp", "-o", &used][..],
+        &["rtt", "127.0.0.1", "--icmp", "-o", &used, "--force"],
+        &["rtt", "127.0.0.1", "--resume", &used],
+        &["analyze", capture.to_str().unwrap(), "-o", &used],
+        &["lab", "run", "nlr-tcp", "-o", &used],
+        &["lab", "run", "nlr-tcp", "-o", &used, "--resume"],
+        &["lab", "run", "nima", "-o", &used],
+        &["lab", "run", "faults", "-o", &used],
+    ] {
+        let output = longhaul(command);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        let told = [&used[..], "another command writes its result into this folder", "wait until it has ended"];
+        assert!(told.iter().all(|one| said.contains(one)), "{command:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(&used).unwrap().count(), 0);
+}
+
 /// The table has its name before the result has: what goes for the new one goes before both. What `convert` wrote there is no part of it.
 #[test]
 fn a_result_that_is_replaced_has_a_table_again() {
@@ -181,6 +209,10 @@ fn shells_complete_what_longhaul_knows() {
     for words in [&["udp"][..], &["lab", "up", "--set"], &["lab", "exec", "client", "--"], &["no", "such"]] {
         assert!(!after(words).contains("nlr-small"), "{words:?}");
     }
+    // Pages are files: where the name of one is asked for, a shell offers those that are there.
+    let fish = printed(&["completion", "fish"]);
+    let pages: Vec<&str> = fish.lines().filter(|line| line.contains(" -l html ")).collect();
+    assert!(pages.len() >= 9 && pages.iter().all(|line| line.ends_with(" -r -F")), "{pages:#?}");
     let Ok(bash) = Command::new("bash")
         .args(["-c", "eval \"$(\"$0\" completion bash)\"; longhaul() { \"$LONGHAUL\" \"$@\"; }; \
             COMP_WORDS=(longhaul lab up nlr-s); COMP_CWORD=3; _longhaul_known longhaul nlr-s up; echo \"${COMPREPLY[@]}\"; \

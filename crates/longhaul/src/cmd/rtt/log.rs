@@ -162,6 +162,7 @@ mod tests {
     #[test]
     fn a_log_without_a_number_left_is_incomplete() {
         let folder = std::env::temp_dir().join(format!("longhaul-rtt-last-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
         let row = |at: i64| ProbeRow { sequence: at as u64, sent_ns: at * SEGMENT_NS, ..ProbeRow::default() };
         let mut log = SegmentLog::at(Folder::open(folder.clone()).unwrap(), About::default(), SEGMENTS_MOST - 1);
         log.take(&[row(0), row(1), row(2)]);

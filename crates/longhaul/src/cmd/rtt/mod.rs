@@ -188,6 +188,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     args.overwrite.file(args.html.as_deref())?;
     let started_at = jiff::Timestamp::now().to_string();
+    // From here on nobody else writes to it.
+    let going_on = args.resume.clone().map(Folder::open).transpose()?;
     let resumed = args.resume.as_deref().map(|folder| resume::about(folder, &args.reach.host)).transpose()?;
     let kind = resumed.as_ref().map_or_else(|| args.kind(), |about| about.kind);
     let port = resumed.as_ref().map_or(args.tcp.or(args.udp), |about| about.port);
@@ -200,15 +202,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     asked.validate()?;
     // A resolver may not answer: until it does, a signal ends the command.
     let target = target(&args, (kind, port))?;
-    let folder = match &args.resume {
-        Some(folder) => Some(Folder::open(folder.clone())?),
+    let folder = match going_on {
+        Some(folder) => Some(folder),
         None => args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?,
     };
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let live =
         Live::new(Lines::with_metrics(Show::choose(None, args.json, false), args.prometheus.open(args.overwrite)?));
-    let (mut measured, parameters) = match (args.resume.as_deref(), resumed) {
-        (Some(folder), Some(about)) => resume::measured(folder, about, asked, live)?,
+    let (mut measured, parameters) = match (args.resume.as_deref(), &folder, resumed) {
+        (Some(name), Some(folder), Some(about)) => resume::measured(name, folder, about, asked, live)?,
         _ => {
             let log =
                 folder.as_ref().map(|folder| SegmentLog::new(folder.clone(), &args.reach.host, (kind, port), &asked));

@@ -38,15 +38,17 @@ pub(crate) fn parameters(about: &About, amount: Amount) -> RttParameters {
     }
 }
 
-/// Reads what was measured so far. The pause since then is a gap. Returns the parameters with the number of the next probe.
+/// Reads what was measured so far in `folder`, which the user calls `name`. The pause since then is a gap. Returns the parameters with the number of
+/// the next probe.
 pub(crate) fn measured(
-    folder: &Path,
+    name: &Path,
+    folder: &Folder,
     about: About,
     asked: RttParameters,
     live: Live,
 ) -> Result<(Measured, RttParameters), Failure> {
     let unreadable = |error: ProbeLogError| unreadable(&error);
-    let mut reader = ProbeLogReader::open(folder).map_err(unreadable)?;
+    let mut reader = ProbeLogReader::open(name).map_err(unreadable)?;
     let mut measured = Measured::new(about.kind, &asked, None, live);
     while let Some(row) = reader.next().transpose().map_err(unreadable)? {
         // A gap lies before the first row of the segment that tells of it.
@@ -55,8 +57,8 @@ pub(crate) fn measured(
         measured.statistics.take(&row);
         (measured.next, measured.last_ns) = (row.sequence + 1, Some(row.sent_ns));
     }
-    let number = next_segment(folder).map_err(unreadable)?;
-    measured.log = Some(SegmentLog::at(Folder::open(folder.to_owned())?, about, number));
+    let number = next_segment(name).map_err(unreadable)?;
+    measured.log = Some(SegmentLog::at(folder.clone(), about, number));
     let now_ns = i64::try_from(realtime().0).unwrap_or(i64::MAX);
     let from_ns = measured.last_ns.unwrap_or(now_ns);
     measured.gap(Gap { why: GapReason::Paused, from_ns, to_ns: now_ns, step_ns: 0, left_out: 0 });

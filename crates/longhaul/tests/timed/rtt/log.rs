@@ -68,6 +68,9 @@ fn a_measurement_that_is_killed_keeps_its_segments_and_goes_on_after_them() {
         assert!(began.elapsed() < Duration::from_secs(90) && running.try_wait().unwrap().is_none());
         sleep(Duration::from_millis(50));
     }
+    // Another one would give its segments the same numbers.
+    let other = rtt(&["127.0.0.1", "--resume", &log, "-c", "500"]).wait_with_output().unwrap();
+    assert_eq!(object(&other.stdout)["error"]["code"], "folder_in_use", "{other:?}");
     running.kill().unwrap();
     running.wait().unwrap();
     let before = rows(&log);

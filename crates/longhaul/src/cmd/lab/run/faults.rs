@@ -19,7 +19,7 @@ use longhaul_kernel::user_namespace;
 use longhaul_units::Nanos;
 use serde::Serialize;
 
-use crate::output::saved::Folder;
+use crate::output::saved::{FAULTS_SCHEMA, Folder};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, plain, print_json, print_text};
 
 /// The name that stands for the catalogue.
@@ -177,7 +177,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
         say(&text::summary(&ran.summary));
     }
     let interrupted = ran.interrupted;
-    let envelope = Envelope::new("longhaul.lab.run.faults/1", started_at, parameters, ran, Vec::new());
+    let envelope = Envelope::new(FAULTS_SCHEMA, started_at, parameters, ran, Vec::new());
     if let Some(folder) = &folder {
         folder.save(&envelope)?;
     }

@@ -127,13 +127,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The one in `folder`, whose runs are still to be read, and its first line. It has to have begun as `header`, but for time and factor.
-    pub(super) fn open(folder: &Path, header: &Header) -> Result<(Kept, Header), Failure> {
-        let path = folder.join(RUNS);
+    /// The one in `folder`, which the user calls `name`: its runs, which are still to be read, and its first line. It has to have begun as
+    /// `header`, but for time and factor.
+    pub(super) fn open(name: &Path, folder: &Path, header: &Header) -> Result<(Kept, Header), Failure> {
+        let path = name.join(RUNS);
         // A link that takes the file's place is not followed.
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         let open = || {
-            let path = followed(&path)?;
+            let path = followed(&folder.join(RUNS))?;
             let file = OpenOptions::new().read(true).append(true).custom_flags(no_link).open(path)?;
             // What is read of a pipe never comes.
             if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }

@@ -40,7 +40,7 @@ use self::journal::{Header, Journal};
 use self::planned::{PlanParameters, PlannedRuns};
 use self::progress::Progress;
 use crate::args::engine::EngineArgs;
-use crate::output::saved::{Folder, RUNS};
+use crate::output::saved::{Folder, REPORT, RUNS};
 use crate::output::{
     Envelope, Failure, INTERRUPTED, Outcome, plain, print_caveats, print_json, print_text, with_flags,
 };
@@ -277,19 +277,16 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let target = args.real.target()?;
     let longhaul = std::env::current_exe().map_err(|error| Failure::new("exec", error))?;
     let programs = &Programs { longhaul };
-    let kept = match &args.output {
+    let (kept, folder) = match &args.output {
         Some(output) if args.resume => {
-            let (kept, there) = Journal::open(output, &header)?;
+            let folder = Folder::open(output.clone())?;
+            let (kept, there) = Journal::open(output, &folder.path(), &header)?;
             header = there;
-            Some(kept)
+            (Some(kept), Some(folder))
         }
-        _ => None,
+        Some(output) => (None, Some(Folder::prepare(output.clone(), args.overwrite)?)),
+        None => (None, None),
     };
-    let folder = args.output.clone().map(|output| match kept {
-        Some(_) => Folder::open(output),
-        None => Folder::prepare(output, args.overwrite),
-    });
-    let folder = folder.transpose()?;
     // A run that was killed left its file.
     let metrics = args.prometheus.open(Overwrite::by(args.resume || args.overwrite.allowed()))?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -417,7 +414,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     }
     print_caveats(&first_of_each_kind(&envelope.caveats));
     if let Some(folder) = args.output.as_ref().filter(|_| !keeps_old) {
-        say(&format!("report: {}", folder.join("report.html").display()));
+        say(&format!("report: {}", folder.join(REPORT).display()));
         if interrupted {
             say("--resume with the same command goes on from here");
         }
@@ -573,7 +570,7 @@ fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
     if let (Some(named), Some(folder)) = (&args.output, &folder) {
         save_both(folder, &envelope, &report.to_html())?;
-        say(&format!("\nreport: {}", named.join("report.html").display()));
+        say(&format!("\nreport: {}", named.join(REPORT).display()));
     }
     if args.json {
         print_json(&envelope);
@@ -614,5 +611,5 @@ fn first_of_each_kind(caveats: &[Caveat]) -> Vec<Caveat> {
 /// Writes result and page into `folder`.
 fn save_both(folder: &Folder, envelope: &impl Serialize, page: &str) -> Result<(), Failure> {
     folder.save(envelope)?;
-    folder.write_text("report.html", &with_flags(page)).map_err(|error| Failure::new("not_written", error))
+    folder.write_text(REPORT, &with_flags(page)).map_err(|error| Failure::new("not_written", error))
 }
