@@ -2,6 +2,7 @@
 
 mod file;
 mod flags;
+pub(crate) mod limited;
 pub(crate) mod live;
 mod locale;
 pub(crate) mod overwrite;

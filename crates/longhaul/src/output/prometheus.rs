@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::scope;
+use std::time::Duration;
 
 use longhaul_kernel::links::{followed, parent};
 use longhaul_kernel::new_file;
@@ -19,6 +22,8 @@ use crate::output::overwrite::Overwrite;
 
 /// Series of one interval; the others are left out.
 const SERIES_MOST: usize = 10_000;
+/// How old the file of a command is at most that answers others.
+const KEPT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The option.
 #[derive(Debug, Default, clap::Args)]
@@ -82,28 +87,36 @@ impl Textfile {
         // A line that says what comes next has no figures.
         let Some(value) = serde_json::to_value(interval).ok().filter(Value::is_object) else { return };
         let which = value.get("direction").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.write_of(which, value);
+        self.last.insert(which, value);
+        self.write_text(&text(self.last.values()));
     }
 
-    /// The same for one of several that last for different times.
-    pub(crate) fn write_of(&mut self, which: String, interval: Value) {
-        self.last.insert(which, interval);
-        self.write_last();
-    }
-
-    /// Writes the file anew without `which`, which has ended.
-    pub(crate) fn end_of(&mut self, which: &str) {
-        if self.last.remove(which).is_some() {
-            self.write_last();
-        }
+    /// Does `work`, and meanwhile writes the file anew every second with `intervals`, objects of `--json-stream`: whatever others do, and however
+    /// often, the file is written by one thread, which nobody waits for.
+    pub(crate) fn keep<I: Serialize, T>(
+        mut self,
+        intervals: impl Fn() -> Vec<I> + Send,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let (end, over) = channel::<()>();
+        scope(|scope| {
+            scope.spawn(move || {
+                loop {
+                    let objects: Vec<Value> = intervals().iter().flat_map(serde_json::to_value).collect();
+                    self.write_text(&text(&objects));
+                    if over.recv_timeout(KEPT_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+            });
+            let done = work();
+            drop(end);
+            done
+        })
     }
 
     fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
-    }
-
-    fn write_last(&mut self) {
-        self.write_text(&text(self.last.values()));
     }
 
     /// Writes the file anew with `text`, which has the format already.
@@ -219,6 +232,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread::sleep;
+    use std::time::Instant;
 
     use serde_json::json;
 
@@ -259,6 +275,28 @@ longhaul_watch_timestamp_seconds{host="a\"b\\"} 1767225600.25
         assert_eq!(text.lines().count(), 3, "{text}");
         drop(file);
         assert!(!path.exists());
+    }
+
+    /// Hundreds of events a second are no reason to write it.
+    #[test]
+    fn it_is_kept_by_one_write_a_second() {
+        let path = std::env::temp_dir().join(format!("longhaul-metrics-kept-{}.prom", std::process::id()));
+        let (begun, events, writes) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+        let intervals = || {
+            writes.fetch_add(1, Ordering::Relaxed);
+            vec![json!({ "schema": "longhaul.log.interval/1", "events": events.load(Ordering::Relaxed) })]
+        };
+        textfile(&path).keep(intervals, || {
+            while writes.load(Ordering::Relaxed) < 2 {
+                events.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_millis(5));
+            }
+            assert!(fs::read_to_string(&path).unwrap().contains("longhaul_log_events "));
+        });
+        let seconds = begun.elapsed().as_secs();
+        let writes = writes.into_inner();
+        assert!(events.into_inner() > 10 && seconds >= 1 && writes <= seconds + 1, "{writes} in {seconds} s");
+        assert!(!path.exists(), "old figures are not left");
     }
 
     fn textfile(path: &Path) -> Textfile {

@@ -13,7 +13,7 @@ use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
 use longhaul_session::Message;
 use serde_json::Value;
 
-use crate::common::captures::server_address;
+use crate::common::captures::{server_address, until};
 use crate::hosts::*;
 
 const STARTED_NS: i64 = 1_700_000_000_000_000_000;
@@ -190,6 +190,30 @@ fn names_lead_nowhere() {
     }
     let all = std::fs::read_dir(&hosts.captures.0).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(all.collect::<Vec<_>>(), ["log"]);
+}
+
+/// Who is let in and sends nothing has no figures for Prometheus, neither while the connection stands nor later.
+#[test]
+fn what_never_begins_has_no_figures() {
+    let Some(hosts) = Hosts::new("log-figures", "lan", &[]) else { return };
+    let file = hosts.path("log.prom");
+    let log = hosts.log("log", &["--prometheus", &file]);
+    let mut idle = Impostor::connect(&hosts);
+    idle.open(meta());
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let (sequence, payload) = impostor.payload(10);
+    datagrams.send(sequence, &payload);
+    let rows = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with("longhaul_log_received_datagrams{")).count()
+    };
+    until("figures", || rows() > 0);
+    assert_eq!(rows(), 1, "the other one has none");
+    impostor.finish();
+    until("the end of figures", || rows() == 0);
+    drop(idle);
+    assert_eq!(count(&log.finish()["result"], "refused_connections"), 1);
 }
 
 /// Numbers that are repeated, far off, or do not match what arrived; impossible fields. Each snippet counts once.

@@ -14,4 +14,5 @@ mod manners;
 mod many_flows;
 mod planted;
 mod profile;
+mod strangers;
 mod ticks;

@@ -18,6 +18,8 @@ pub struct Counters {
     pub written_packets: AtomicU64,
     /// Bytes written.
     pub written_bytes: AtomicU64,
+    /// Bytes of files that were written and removed since.
+    pub removed_bytes: AtomicU64,
     /// Packets dropped, in the order of [`Place::ALL`].
     pub dropped: [AtomicU64; Place::ALL.len()],
     /// Whether the disk is full now.

@@ -39,6 +39,7 @@ pub(crate) struct SpoolFiles {
     /// Bytes of all earlier files.
     bytes_before: u64,
     removed: u64,
+    removed_bytes: u64,
     /// A file without a name: its space is free when it is closed, also by the end of the process.
     reserve: Option<File>,
 }
@@ -85,6 +86,7 @@ impl SpoolFiles {
             closed: VecDeque::new(),
             bytes_before: 0,
             removed: 0,
+            removed_bytes: 0,
             reserve,
         };
         files.describe().map_err(failed)?;
@@ -188,12 +190,18 @@ impl SpoolFiles {
             let _ = fs::remove_file(self.folder.path().join(name));
             all -= bytes;
             self.removed += 1;
+            self.removed_bytes += bytes;
         }
     }
 
     /// Bytes of all files, including removed ones.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.bytes_before + self.bytes
+    }
+
+    /// Bytes of the removed ones among them.
+    pub(crate) fn removed_bytes(&self) -> u64 {
+        self.removed_bytes
     }
 
     /// Flushes what was written to the disk.
@@ -343,6 +351,8 @@ mod tests {
         assert_eq!(names(&other), [oldest.file_name().unwrap()]);
         assert!(names(&moved).contains(&format!("00000004.{EXTENSION}").into()), "{:?}", names(&moved));
         assert!(files.files().1 > 0 && !names(&moved).contains(&oldest.file_name().unwrap().to_owned()));
+        let kept: u64 = names(&moved).iter().map(|name| fs::metadata(moved.join(name)).unwrap().len()).sum();
+        assert_eq!(files.written_bytes() - files.removed_bytes(), kept);
         fs::remove_dir_all(&base).unwrap();
     }
 }

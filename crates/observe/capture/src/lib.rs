@@ -33,7 +33,7 @@ pub use counters::{Counters, Gone};
 pub use link::{
     DATAGRAM_BYTES_LEAST, DATAGRAM_BYTES_LONGEST, LinkEnd, LogTarget, LogTargets, room_for_snippets, start,
 };
-pub use logging::{LogHost, LogOptions, Logged, LoggedEnd};
+pub use logging::{LogHost, LogOptions, Logged, LoggedEnd, Received};
 pub use result::{Account, CaptureResult, LogResult, LoggedResult, LoggerError, LoggerResult};
 pub use running::{Captured, Running};
 pub use spec::{CaptureError, CaptureSpec, SpoolSpec};

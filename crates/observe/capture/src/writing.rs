@@ -82,7 +82,7 @@ impl Writer {
                     self.counters.note(written, &mut disk);
                 }
             }
-            self.counters.written_bytes.store(self.spool.written_bytes(), Ordering::Relaxed);
+            self.counters.note_bytes(&self.spool);
             if monotonic().saturating_sub(synced) >= SYNC_EVERY {
                 if let Err(error) = self.spool.sync() {
                     disk.error = Some(error.to_string());
@@ -143,7 +143,7 @@ impl Writer {
             disk.error = Some(format!("{error}; the last part of the ledger is not in the file"));
         }
         self.spool.free_reserve();
-        self.counters.written_bytes.store(self.spool.written_bytes(), Ordering::Relaxed);
+        self.counters.note_bytes(&self.spool);
         (written.files, written.files_removed) = self.spool.files();
         written.ledger.add(&disk.own);
         written.disk_error = disk.error;
@@ -153,6 +153,12 @@ impl Writer {
 }
 
 impl Counters {
+    /// Records how much the files have.
+    fn note_bytes(&self, spool: &SpoolFiles) {
+        self.written_bytes.store(spool.written_bytes(), Ordering::Relaxed);
+        self.removed_bytes.store(spool.removed_bytes(), Ordering::Relaxed);
+    }
+
     /// Records the outcome of a write without packets, or of a failed write.
     fn note(&self, outcome: io::Result<()>, disk: &mut Disk) {
         match outcome {

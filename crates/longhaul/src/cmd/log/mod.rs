@@ -2,19 +2,21 @@
 
 pub(crate) mod text;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_capture::{LogHost, LogOptions};
+use longhaul_capture::{LogHost, LogOptions, Received};
+use longhaul_captures::log_link::LinkProgress;
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Bytes;
 use serde::Serialize;
-use serde_json::{Value, json, to_value};
 
 use crate::args::listen::{Listen, Listening, not_bound};
 use crate::args::roll::Roll;
 use crate::cmd::log::text::Account;
+use crate::output::limited::LimitedLines;
+use crate::output::live::Stamp;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::open_folder_at;
@@ -74,6 +76,25 @@ pub(crate) struct Parameters {
     encrypted: bool,
 }
 
+/// One capture that runs, for Prometheus.
+#[derive(Serialize)]
+struct Interval {
+    schema: &'static str,
+    #[serde(flatten)]
+    stamp: Stamp,
+    peer: IpAddr,
+    folder: String,
+    #[serde(flatten)]
+    so_far: LinkProgress,
+}
+
+impl Interval {
+    fn of(Received { peer, folder, so_far }: Received) -> Self {
+        let (schema, stamp) = ("longhaul.log.interval/1", Stamp::now());
+        Self { schema, stamp, peer: peer.ip(), folder: folder.display().to_string(), so_far }
+    }
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let (address, options) = args.options()?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
@@ -84,37 +105,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     say(format_args!("logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address)));
     let account = Arc::new(Mutex::new(Account::default()));
     let entering = Arc::clone(&account);
-    let metrics = Arc::new(Mutex::new(metrics));
-    let running = Arc::clone(&metrics);
-    host.run(
-        stop,
-        args.once,
-        |peer, folder| say(format_args!("{peer}: a capture begins in {}", folder.display())),
-        move |peer, folder, so_far| {
-            if let Some(metrics) = &mut *running.lock().unwrap_or_else(PoisonError::into_inner) {
-                let name = folder.display().to_string();
-                let mut object = json!({
-                    "schema": "longhaul.log.interval/1",
-                    "at": jiff::Timestamp::now().to_string(),
-                    "peer": peer.ip(),
-                    "folder": &name,
-                });
-                if let (Value::Object(object), Ok(Value::Object(so_far))) = (&mut object, to_value(so_far)) {
-                    object.extend(so_far);
-                }
-                metrics.write_of(name, object);
-            }
-        },
-        move |peer, ended| {
-            if let (Some(metrics), Ok(logged)) = (&mut *metrics.lock().unwrap_or_else(PoisonError::into_inner), &ended)
-            {
-                metrics.end_of(&logged.folder.display().to_string());
-            }
-            let mut account = entering.lock().unwrap_or_else(PoisonError::into_inner);
-            say(account.enter(peer, ended));
-        },
-    )
-    .map_err(|error| Failure::new("log", error))?;
+    // Lines about strangers leave room for those about captures.
+    let (captures, failures) = (Arc::new(LimitedLines::default()), LimitedLines::default());
+    let beginning = Arc::clone(&captures);
+    let serve = || {
+        host.run(
+            stop,
+            args.once,
+            move |peer, folder| beginning.say(format_args!("{peer}: a capture begins in {}", folder.display())),
+            move |peer, ended| {
+                let lines = if ended.is_ok() { &*captures } else { &failures };
+                let line = entering.lock().unwrap_or_else(PoisonError::into_inner).enter(peer, ended);
+                lines.say(line);
+            },
+        )
+    };
+    let served = match metrics {
+        None => serve(),
+        Some(file) => file.keep(|| host.received().into_iter().map(Interval::of).collect(), serve),
+    };
+    served.map_err(|error| Failure::new("log", error))?;
 
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
     let parameters = Parameters { output: args.output, address: host.address().unwrap_or(address), encrypted };

@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::scope;
-use std::time::Duration;
 
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::server::{Ended, Server};
@@ -15,16 +12,10 @@ use serde::Serialize;
 use crate::output::live::Stamp;
 use crate::output::prometheus::Textfile;
 
-/// The file is at most this old.
-const INTERVAL: Duration = Duration::from_secs(1);
 /// Different codes of failures that are counted apart: a client can send any.
 const CODES_MOST: usize = 32;
 /// What all further codes are counted as.
 const OTHER: &str = "other";
-
-/// The file.
-#[derive(Debug)]
-pub(super) struct Metrics(Textfile);
 
 /// How connections ended, since the start. Strangers can make any number of them end.
 #[derive(Debug, Default)]
@@ -53,55 +44,32 @@ struct Failed {
     tests: u64,
 }
 
-impl Metrics {
-    pub(super) fn new(file: Textfile) -> Self {
-        Self(file)
-    }
-
-    /// Runs `server` as [`Server::run`] does, and writes the file every second.
-    ///
-    /// # Errors
-    /// As [`Server::run`].
-    pub(super) fn run(
-        mut self,
-        server: &Server,
-        stop: Option<Stop>,
-        once: bool,
-        log: impl Fn(&Ended) + Send + Sync + 'static,
-    ) -> io::Result<()> {
-        // A session may outlive the server by a moment, and counts on.
-        let counts = Arc::new(Mutex::new(Counts::default()));
-        let (end, over) = channel();
-        scope(|scope| {
-            let counted = Arc::clone(&counts);
-            scope.spawn(move || self.keep(server, &counted, &over));
-            let served = server.run(stop, once, move |ended| {
-                log(ended);
-                counts.lock().count(ended.result.as_ref().err().map(|error| error.code.as_str()));
-            });
-            drop(end);
-            served
+/// Runs `server` as [`Server::run`] does, and keeps `file`.
+///
+/// # Errors
+/// As [`Server::run`].
+pub(super) fn run(
+    file: Textfile,
+    server: &Server,
+    stop: Option<Stop>,
+    once: bool,
+    log: impl Fn(&Ended) + Send + Sync + 'static,
+) -> io::Result<()> {
+    // A session may outlive the server by a moment, and counts on.
+    let counts = Arc::new(Mutex::new(Counts::default()));
+    let counted = Arc::clone(&counts);
+    let interval = move || {
+        let (running_tests, waiting_clients) = server.load();
+        let (done_tests, failed) = counted.lock().told();
+        let (schema, stamp) = ("longhaul.serve.interval/1", Stamp::now());
+        vec![Interval { schema, stamp, running_tests, waiting_clients, done_tests, failed }]
+    };
+    file.keep(interval, || {
+        server.run(stop, once, move |ended| {
+            log(ended);
+            counts.lock().count(ended.result.as_ref().err().map(|error| error.code.as_str()));
         })
-    }
-
-    /// Writes the file until the server has ended.
-    fn keep(&mut self, server: &Server, counts: &Mutex<Counts>, over: &Receiver<()>) {
-        loop {
-            let (running_tests, waiting_clients) = server.load();
-            let (done_tests, failed) = counts.lock().told();
-            self.0.write(&Interval {
-                schema: "longhaul.serve.interval/1",
-                stamp: Stamp::now(),
-                running_tests,
-                waiting_clients,
-                done_tests,
-                failed,
-            });
-            if over.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
-    }
+    })
 }
 
 impl Counts {

@@ -17,7 +17,7 @@ use longhaul_udp::MAX_PAYLOAD_BYTES;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use crate::args::listen::{Listen, Listening, not_bound};
-use crate::cmd::serve::metrics::Metrics;
+use crate::output::limited::LimitedLines;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::{Failure, Outcome, say, with_flags};
@@ -135,9 +135,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         say(format_args!("{listening}; Ctrl-C ends"));
     }
+    let log = Log::default();
+    let log = move |ended: &Ended| log.enter(ended);
     let served = match metrics {
         None => server.run(Some(stop), args.once, log),
-        Some(file) => Metrics::new(file).run(&server, Some(stop), args.once, log),
+        Some(file) => metrics::run(file, &server, Some(stop), args.once, log),
     };
     served.map_err(|error| Failure::new("serve", error))?;
     Ok(ExitCode::SUCCESS)
@@ -149,11 +151,22 @@ fn last_of(parameter: &str) -> u64 {
     text.split_whitespace().last().and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
-fn log(ended: &Ended) {
-    match &ended.result {
-        // Who only tries an address is nobody's business.
-        Err(error) if error.code == SILENT => {}
-        Ok(_) => say(format_args!("{}: test done", ended.peer)),
-        Err(error) => say(format_args!("{}: {} ({})", ended.peer, with_flags(&error.message), error.code)),
+/// What the server says of connections. Those of strangers leave room for tests.
+#[derive(Debug, Default)]
+struct Log {
+    tests: LimitedLines,
+    failures: LimitedLines,
+}
+
+impl Log {
+    fn enter(&self, ended: &Ended) {
+        match &ended.result {
+            // Who only tries an address is nobody's business.
+            Err(error) if error.code == SILENT => {}
+            Ok(_) => self.tests.say(format_args!("{}: test done", ended.peer)),
+            Err(error) => {
+                self.failures.say(format_args!("{}: {} ({})", ended.peer, with_flags(&error.message), error.code))
+            }
+        }
     }
 }

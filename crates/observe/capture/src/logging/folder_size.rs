@@ -1,15 +1,18 @@
-//! How much all captures of a logging host have written, as its folder says.
+//! How much all captures of a logging host have written: what its folder had when it was looked at, and what was added since.
+//!
+//! A look at very many files takes long. A thread of its own looks, and those that receive wait for nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_units::{Bytes, Nanos};
 
 /// How often the folder is looked at, at most.
 const EVERY: Nanos = Nanos::from_secs(1);
-/// A look at very many files takes long: so many times as long nobody looks again.
+/// After a look nobody looks again for so many times as long as it took.
 const REST: u64 = 20;
 
 /// What the smallest file takes of a disk.
@@ -20,33 +23,49 @@ const BLOCK_BYTES: u64 = 4096;
 pub(super) struct FolderSize {
     folder: PathBuf,
     most: Option<Bytes>,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    bytes: u64,
-    next: Nanos,
+    /// Bytes at the last look, less what had been added when it began.
+    seen: AtomicI64,
+    /// Bytes that captures wrote since the start, less those that they removed.
+    added: AtomicI64,
 }
 
 impl FolderSize {
-    /// `folder` by a path that leads there as long as this is used; `most`: bytes that it may have; `None`: any number.
+    /// Looks at `folder`, a path that leads there as long as this is used; `most`: bytes that it may have; `None`: any number.
     pub(super) fn new(folder: PathBuf, most: Option<Bytes>) -> Self {
-        Self { folder, most, seen: Mutex::default() }
+        let size = Self { folder, most, seen: AtomicI64::new(0), added: AtomicI64::new(0) };
+        if most.is_some() {
+            size.look(bytes_of);
+        }
+        size
     }
 
-    /// Whether it has all that it may have. What was written since the last look does not count yet.
+    /// A capture has so many bytes more than it had before, or less where this is negative.
+    pub(super) fn add(&self, bytes: i64) {
+        self.added.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the folder has all that it may have.
     pub(super) fn is_full(&self) -> bool {
         let Some(most) = self.most else { return false };
-        // Each of its steps is whole.
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = monotonic();
-        if now >= seen.next {
-            seen.bytes = bytes_of(&self.folder);
-            let took = monotonic().saturating_sub(now);
-            seen.next = now.saturating_add(EVERY.max(Nanos(took.0.saturating_mul(REST))));
+        let bytes = self.seen.load(Ordering::Relaxed).saturating_add(self.added.load(Ordering::Relaxed));
+        u64::try_from(bytes).unwrap_or(0) >= most.0
+    }
+
+    /// Looks at the folder again and again, where it has a limit, until the other end of `over` is dropped.
+    pub(super) fn keep_looking(&self, over: &Receiver<()>) {
+        let mut rest = EVERY;
+        while self.most.is_some() && over.recv_timeout(rest.into()) == Err(RecvTimeoutError::Timeout) {
+            let began = monotonic();
+            self.look(bytes_of);
+            rest = EVERY.max(Nanos(monotonic().saturating_sub(began).0.saturating_mul(REST)));
         }
-        seen.bytes >= most.0
+    }
+
+    /// What is added while `bytes_of` looks counts beside what it finds.
+    fn look(&self, bytes_of: impl FnOnce(&Path) -> u64) {
+        let before = self.added.load(Ordering::Relaxed);
+        let bytes = i64::try_from(bytes_of(&self.folder)).unwrap_or(i64::MAX);
+        self.seen.store(bytes.saturating_sub(before), Ordering::Relaxed);
     }
 }
 
@@ -56,4 +75,34 @@ fn bytes_of(folder: &Path) -> u64 {
     let length = |entry: fs::DirEntry| entry.metadata().map_or(0, |about| about.len().max(BLOCK_BYTES));
     let capture = |capture: fs::DirEntry| entries(&capture.path()).map(length).fold(BLOCK_BYTES, u64::saturating_add);
     entries(folder).map(capture).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread that looks may be at it for minutes.
+    #[test]
+    fn what_is_written_counts_at_once_and_nobody_waits_for_a_look() {
+        let none = std::env::temp_dir().join(format!("longhaul-no-folder-{}", std::process::id()));
+        let size = FolderSize::new(none, Some(Bytes(1_000)));
+        size.look(|_| 600);
+        size.add(300);
+        assert!(!size.is_full());
+        size.look(|_| {
+            size.add(100);
+            assert!(size.is_full(), "while somebody looks");
+            700
+        });
+        assert!(!size.is_full(), "200 of it were removed by somebody else");
+        size.add(200);
+        assert!(size.is_full());
+        // A capture removed its oldest files, of which the look had not seen the last.
+        size.look(|_| {
+            size.add(-900);
+            500
+        });
+        assert!(!size.is_full());
+        assert!(!FolderSize::new("/".into(), None).is_full());
+    }
 }

@@ -8,10 +8,12 @@ mod opening;
 mod recording;
 mod session;
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use longhaul_captures::log_link::LinkProgress;
@@ -48,7 +50,8 @@ pub struct LogOptions {
     pub keep_bytes: Option<Bytes>,
     /// A capture ends after this many written bytes.
     pub bytes_most: Option<Bytes>,
-    /// All captures end, and none is accepted, when the folder has this many bytes. It is looked at once a second.
+    /// All captures end, and none is accepted, when the folder has this many bytes. What captures write counts at once; what others add or remove
+    /// is seen once a second, or later where the folder has very many files.
     pub folder_bytes_most: Option<Bytes>,
     /// The most captures at the same time.
     pub captures_most: usize,
@@ -69,7 +72,33 @@ pub struct LogHost {
 struct Shared {
     options: LogOptions,
     size: FolderSize,
-    captures: AtomicUsize,
+    captures: Mutex<Captures>,
+}
+
+/// The captures that have a place.
+#[derive(Debug, Default)]
+struct Captures {
+    next: u64,
+    /// Each by its number; `None` until it begins.
+    taken: BTreeMap<u64, Option<Received>>,
+}
+
+impl Shared {
+    fn captures(&self) -> MutexGuard<'_, Captures> {
+        // Each of its steps is whole.
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A capture that has begun and has not ended.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The capturing host.
+    pub peer: SocketAddr,
+    /// The folder, as the user would call it.
+    pub folder: PathBuf,
+    /// What came of it, half a second ago at most.
+    pub so_far: LinkProgress,
 }
 
 impl LogHost {
@@ -80,7 +109,7 @@ impl LogHost {
     pub fn bind(address: SocketAddr, options: LogOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
         let size = FolderSize::new(options.folder.path(), options.folder_bytes_most);
-        let shared = Arc::new(Shared { options, size, captures: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { options, size, captures: Mutex::default() });
         Ok(Self { listener, seats: Arc::default(), shared })
     }
 
@@ -92,25 +121,31 @@ impl LogHost {
         self.listener.local_addr()
     }
 
-    /// Receives captures until `stop`, or one capture if `once`. Calls `begun` with the folder of each capture, `progressed` every half second
-    /// with what came of it so far, and `ended` with the outcome of each connection.
+    /// The captures that have begun and have not ended: no more than [`LogOptions::captures_most`].
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.captures().taken.values().flatten().cloned().collect()
+    }
+
+    /// Receives captures until `stop`, or one capture if `once`. Calls `begun` with the folder of each capture, and `ended` with the outcome of
+    /// each connection.
     ///
     /// # Errors
-    /// The kernel refuses to wait for connections.
+    /// The kernel refuses to wait for connections, or has no thread left.
     pub fn run(
         &self,
         stop: Stop,
         once: bool,
         begun: impl Fn(SocketAddr, &Path) + Send + Sync + 'static,
-        progressed: impl Fn(SocketAddr, &Path, &LinkProgress) + Send + Sync + 'static,
         ended: impl Fn(SocketAddr, Result<Logged, SessionError>) + Send + Sync + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
+        // A slow look does not hold the end.
+        let (_looking, over) = channel();
+        Builder::new().name("folder-size".into()).spawn(move || shared.size.keep_looking(&over))?;
+        let shared = Arc::clone(&self.shared);
         let until = Until { stop: Some(stop), once, goodbye: GOODBYE };
         listen(&self.listener, &self.seats, until, move |stream, peer, seat| {
-            let (begun, progressed) =
-                (|folder: &Path| begun(peer, folder), |folder: &Path, so_far: &_| progressed(peer, folder, so_far));
-            let result = session::serve(stream, peer, seat, &shared, begun, progressed);
+            let result = session::serve(stream, peer, seat, &shared, |folder: &Path| begun(peer, folder));
             // A refused connection is not a capture.
             let was_capture = result.is_ok();
             // Who leaves without a word was not refused: it tried an address.
@@ -124,20 +159,67 @@ impl LogHost {
 
 /// The right to be one of [`LogOptions::captures_most`], given back when dropped.
 #[derive(Debug)]
-struct CaptureSeat(Arc<Shared>);
+struct CaptureSeat {
+    shared: Arc<Shared>,
+    number: u64,
+}
 
 impl CaptureSeat {
     /// `None` if all are taken.
     fn take(shared: &Arc<Shared>) -> Option<Self> {
-        let most = shared.options.captures_most;
-        let one_more = |captures| (captures < most).then_some(captures + 1);
-        shared.captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Self(Arc::clone(shared)))
+        let mut captures = shared.captures();
+        if captures.taken.len() >= shared.options.captures_most {
+            return None;
+        }
+        let number = captures.next;
+        captures.next += 1;
+        captures.taken.insert(number, None);
+        Some(Self { shared: Arc::clone(shared), number })
+    }
+
+    /// The capture has begun: what came of it so far.
+    fn note(&self, received: Received) {
+        self.shared.captures().taken.insert(self.number, Some(received));
     }
 }
 
 impl Drop for CaptureSeat {
     fn drop(&mut self) {
-        self.0.captures.fetch_sub(1, Ordering::AcqRel);
+        self.shared.captures().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever says hello and goes has a place for a while, and no figures.
+    #[test]
+    fn only_captures_that_have_begun_are_told_of() {
+        let folder = std::env::temp_dir();
+        let options = LogOptions {
+            key: None,
+            folder: OpenFolder::open(&folder).unwrap(),
+            folder_name: folder.clone(),
+            roll_bytes: Bytes(1 << 30),
+            roll_time: None,
+            keep_bytes: None,
+            bytes_most: None,
+            folder_bytes_most: None,
+            captures_most: 2,
+            stamp: String::new,
+        };
+        let host = LogHost::bind("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let places = [(); 2].map(|()| CaptureSeat::take(&host.shared).unwrap());
+        assert!(CaptureSeat::take(&host.shared).is_none() && host.received().is_empty());
+        let peer = host.address().unwrap();
+        for received_datagrams in 1..=3 {
+            let so_far = LinkProgress { received_datagrams, ..LinkProgress::default() };
+            places[1].note(Received { peer, folder: folder.clone(), so_far });
+        }
+        let told: Vec<u64> = host.received().iter().map(|one| one.so_far.received_datagrams).collect();
+        assert_eq!(told, [3]);
+        drop(places);
+        assert!(host.received().is_empty() && CaptureSeat::take(&host.shared).is_some());
     }
 }

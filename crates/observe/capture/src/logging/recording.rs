@@ -114,6 +114,11 @@ impl Recording {
         self.taken_bytes.max(self.so_far().written_bytes)
     }
 
+    /// Bytes of the files that there are, and of what waits to be written.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.taken_bytes().saturating_sub(self.counters.removed_bytes.load(Ordering::Relaxed))
+    }
+
     /// Writes what waits and closes the files. If the capture was `cut`, the files are not marked as complete.
     pub(super) fn close(self, cut: bool) -> (Written, Recorded) {
         if cut {

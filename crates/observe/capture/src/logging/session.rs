@@ -14,9 +14,9 @@ use longhaul_session::limits::PEER_SILENCE;
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
 
-use super::Shared;
 use super::opening::{FULL_REMEDY, NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
+use super::{CaptureSeat, Received, Shared};
 use longhaul_peer::control::{Control, ControlEvent};
 use longhaul_peer::listening::Seat;
 
@@ -93,15 +93,15 @@ pub(super) fn serve(
     seat: &Seat<ControlEvent>,
     shared: &Arc<Shared>,
     begun: impl FnOnce(&Path),
-    progressed: impl Fn(&Path, &LinkProgress),
 ) -> Result<Logged, SessionError> {
     // The place is given back after everything is closed.
-    let Opened { control, meta, folder, keys, number, socket, recording, place: _place } = open(stream, seat, shared)?;
+    let Opened { control, meta, folder, keys, number, socket, recording, place } = open(stream, seat, shared)?;
     begun(folder.path());
     let now = monotonic();
     let session = Session {
         control,
         shared: Arc::clone(shared),
+        peer,
         // Encrypted datagrams may come from any address, others only from the capturing host.
         only_from: shared.options.key.is_none().then(|| peer.ip().to_canonical()),
         link: LinkReceiver::new(meta.interfaces.len(), meta.started_ns),
@@ -111,6 +111,7 @@ pub(super) fn serve(
         number,
         socket,
         recording,
+        counted_bytes: 0,
         ledger: Ledger::default(),
         own: Ledger::default(),
         marks: Vec::new(),
@@ -122,12 +123,13 @@ pub(super) fn serve(
         arrived: now,
         finished: None,
     };
-    session.run(seat, progressed)
+    session.run(seat, &place)
 }
 
 struct Session {
     control: Control,
     shared: Arc<Shared>,
+    peer: SocketAddr,
     only_from: Option<IpAddr>,
     meta: Meta,
     folder: NewFolder,
@@ -136,6 +138,8 @@ struct Session {
     socket: UdpReceiver,
     link: LinkReceiver,
     recording: Recording,
+    /// Bytes that count in the size of the folder of all captures.
+    counted_bytes: u64,
     /// The account, without what the writing thread drops.
     ledger: Ledger,
     /// The account of the link and of this host only.
@@ -155,11 +159,7 @@ struct Session {
 
 impl Session {
     /// Receives datagrams until the capture ends.
-    fn run(
-        mut self,
-        seat: &Seat<ControlEvent>,
-        progressed: impl Fn(&Path, &LinkProgress),
-    ) -> Result<Logged, SessionError> {
+    fn run(mut self, seat: &Seat<ControlEvent>, place: &CaptureSeat) -> Result<Logged, SessionError> {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
         // Since when it is ending, and how.
@@ -192,7 +192,9 @@ impl Session {
             if now >= progress && ending.is_none() {
                 progress = now + PROGRESS_EVERY;
                 let so_far = self.progress();
-                progressed(self.folder.path(), &so_far);
+                if self.has_begun() {
+                    place.note(Received { peer: self.peer, folder: self.folder.path().to_owned(), so_far });
+                }
                 let said = say(&mut self.control, &LinkMessage::Progress(so_far));
                 ending = said.err().map(|error| (now, LoggedEnd::Vanished(error.message)));
             }
@@ -248,6 +250,9 @@ impl Session {
 
     /// Takes the next event. Returns how the capture ends, if it does.
     fn take_event(&mut self, now: Nanos, seat: &Seat<ControlEvent>) -> Option<LoggedEnd> {
+        let kept_bytes = self.recording.kept_bytes();
+        let before = std::mem::replace(&mut self.counted_bytes, kept_bytes);
+        self.shared.size.add(kept_bytes as i64 - before as i64);
         // First, as messages fill the disk too.
         if self.is_full() || self.shared.size.is_full() {
             return Some(LoggedEnd::Full);
@@ -323,6 +328,11 @@ impl Session {
         progress(&self.link, self.recording.so_far())
     }
 
+    /// A capture sends its first datagram when it begins, with or without snippets.
+    fn has_begun(&self) -> bool {
+        self.link.counts().datagrams > 0 || self.finished.is_some()
+    }
+
     /// Closes the files and sends the last message.
     ///
     /// # Errors
@@ -333,7 +343,7 @@ impl Session {
             (_, end) => end,
         };
         self.flush();
-        let counts = self.link.counts();
+        let (counts, has_begun) = (self.link.counts(), self.has_begun());
         let socket_dropped = self.socket.memory().map_or(0, |memory| memory.drops);
         let (written, recorded) = self.recording.close(matches!(end, LoggedEnd::Vanished(_)));
         self.ledger.add(&written.ledger);
@@ -359,8 +369,7 @@ impl Session {
             }
             LoggedEnd::Vanished(_) => {}
         }
-        // A capture sends its first datagram when it begins, with or without snippets.
-        if counts.datagrams == 0 && self.finished.is_none() {
+        if !has_begun {
             let why = if let LoggedEnd::Vanished(why) = &end { format!(": {why}") } else { String::new() };
             return Err(SessionError::new("not_begun", format!("no capture began{why}"), ""));
         }

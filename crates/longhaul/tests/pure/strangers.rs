@@ -1,0 +1,59 @@
+//! What strangers who connect cost a command that answers others.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+
+use longhaul_kernel::process::{Process, Signal};
+
+use crate::common::captures::Folder;
+
+/// Lines about failures that are written in a minute.
+const LINES: usize = 120;
+
+/// Killed where the test fails.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Hundreds of connections: the file for Prometheus is written once a second, and few lines tell of them.
+#[test]
+fn a_flood_of_connections_costs_few_lines_and_no_writes() {
+    let folder = Folder::new("serve-strangers");
+    let file = folder.file("serve.prom");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(["serve", "-p", "0", "--prometheus", &file]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut serving = Serving(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(serving.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    let address: SocketAddr = first.split([' ', ';']).find_map(|word| word.parse().ok()).expect(&first);
+    let said = spawn(move || lines.collect::<Vec<String>>());
+
+    let (began, mut strangers, mut written) = (Instant::now(), 0, BTreeSet::new());
+    while strangers < 300 || began.elapsed() < Duration::from_secs(2) {
+        let mut stranger = TcpStream::connect(address).unwrap();
+        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let _ = stranger.read_to_end(&mut Vec::new());
+        strangers += 1;
+        written.extend(fs::metadata(&file).and_then(|about| about.modified()));
+        sleep(Duration::from_millis(5));
+    }
+    // What was there at the beginning, and one for each second.
+    let most = began.elapsed().as_secs() as usize + 2;
+    assert!((2..=most).contains(&written.len()), "{} times, not {most} at most", written.len());
+
+    Process::open(serving.0.id()).unwrap().expect("it runs").signal(Signal::INT).unwrap();
+    let said = said.join().unwrap();
+    assert_eq!(said.iter().filter(|line| line.ends_with("(not_longhaul)")).count(), LINES, "{said:?}");
+    let left_out = format!("longhaul: {} more lines like these were left out", strangers - LINES);
+    assert!(said.last().is_some_and(|line| line.starts_with(&left_out)), "{left_out}: {:?}", said.last());
+}
