@@ -14,7 +14,11 @@
 use std::collections::BTreeMap;
 
 use longhaul_result::TcpLocation;
-use serde::{Deserialize, Serialize};
+use longhaul_terms::cut_words;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Bytes of a reason that are kept: as long as the name of a counter may be.
+const MOST_REASON: usize = 256;
 
 /// What was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,11 +42,17 @@ pub struct TcpDrop {
     /// Where it was dropped.
     pub location: TcpLocation,
     /// The kernel's drop reason and function, or the counter.
+    #[serde(deserialize_with = "short_reason")]
     pub reason: String,
     /// Packets, as on the wire.
     pub packets: u64,
     /// Bytes of the IP packets; `null` if only a counter is known. Then the mean packet size is used.
     pub bytes: Option<u64>,
+}
+
+/// A reason of the other end: it stands in the result.
+fn short_reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(cut_words(String::deserialize(deserializer)?, MOST_REASON))
 }
 
 /// Bytes of IP packets lost at each location.
@@ -159,6 +169,16 @@ mod tests {
 
     fn drop(segment: Segment, location: TcpLocation, packets: u64, bytes: Option<u64>) -> TcpDrop {
         TcpDrop { backward: false, segment, location, reason: "x".into(), packets, bytes }
+    }
+
+    /// Thousands of them may come in a report, and each goes into the result.
+    #[test]
+    fn a_reason_of_the_other_end_is_short() {
+        let sent = |reason: String| TcpDrop { reason, ..drop(Segment::Data, TcpLocation::Receive, 1, None) };
+        let read = |drop: &TcpDrop| -> TcpDrop { serde_json::from_str(&serde_json::to_string(drop).unwrap()).unwrap() };
+        let usual = sent("SKB_DROP_REASON_TCP_OFO_QUEUE_PRUNE @ tcp_prune_ofo_queue".into());
+        assert_eq!(read(&usual), usual);
+        assert_eq!(read(&sent("x".repeat(1 << 20))).reason.len(), MOST_REASON + '…'.len_utf8());
     }
 
     #[test]

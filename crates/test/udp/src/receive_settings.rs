@@ -1,10 +1,11 @@
 //! Settings of the receiving interface that shape when packets arrive.
 
-use longhaul_terms::{ParameterError, check_range};
-use serde::{Deserialize, Serialize};
+use longhaul_terms::{ParameterError, bounded_list, check_range};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Most CPUs of interrupts.
+/// Most CPUs of interrupts that can be asked for, and that a host can have.
 const MAX_CPUS: usize = 64;
+const MAX_CPUS_OF_HOST: usize = 8192;
 
 /// Settings of the interface by which packets arrive. In a test's parameters: what to change for its time, `null` for what stays. In a
 /// result: as they were, `null` for what the interface does not have.
@@ -23,7 +24,14 @@ pub struct ReceiveSettings {
     /// The longest time from a received packet to its interrupt, microseconds.
     pub coalesce_us: Option<u32>,
     /// CPUs that take the interrupts.
+    #[serde(deserialize_with = "cpus_of_host")]
     pub irq_cpus: Option<Vec<u32>>,
+}
+
+fn cpus_of_host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u32>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Cpus(#[serde(deserialize_with = "bounded_list::<_, _, MAX_CPUS_OF_HOST>")] Vec<u32>);
+    Ok(Option::<Cpus>::deserialize(deserializer)?.map(|Cpus(cpus)| cpus))
 }
 
 impl ReceiveSettings {
@@ -62,5 +70,22 @@ impl ReceiveSettings {
                 .map(|ns| format!("NAPI polls each {} us", ns / 1_000)),
         );
         parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report has room for millions.
+    #[test]
+    fn a_host_has_so_many_cpus() {
+        let read =
+            |cpus: &str| serde_json::from_str::<ReceiveSettings>(&format!(r#"{{"gro":true,"irq_cpus":{cpus}}}"#));
+        let many = |cpus: usize| format!("{:?}", vec![1; cpus]);
+        assert_eq!(read(&many(2)).unwrap().irq_cpus, Some(vec![1, 1]));
+        assert_eq!(read(&many(8192)).unwrap().irq_cpus.map(|cpus| cpus.len()), Some(8192));
+        assert!(read(&many(8193)).unwrap_err().to_string().contains("at most 8192 elements"));
+        assert_eq!(read("null").unwrap(), serde_json::from_str(r#"{"gro":true}"#).unwrap());
     }
 }
