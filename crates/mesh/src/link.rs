@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Taken, shown};
+use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Standing, Taken, shown};
 
 use parking_lot::FairMutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -257,7 +256,7 @@ type Connections = Arc<Mutex<Connected>>;
 struct Place {
     places: Connections,
     number: u64,
-    is_known: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     taken: Instant,
 }
 
@@ -265,12 +264,12 @@ impl Place {
     /// `None` where there is none, or the connection has ended.
     fn take(places: &Connections, stream: &TcpStream) -> Option<Self> {
         let (address, handle): (IpAddr, TcpStream) = (stream.peer_addr().ok()?.ip(), stream.try_clone().ok()?);
-        let Taken { number, is_known, displaced } = locked(places).places.take(address, handle)?;
+        let Taken { number, standing, displaced } = locked(places).places.take(address, handle)?;
         if let Some(stranger) = displaced {
             // Its thread wakes up, and ends.
             let _ = stranger.shutdown(Shutdown::Both);
         }
-        Some(Self { places: Arc::clone(places), number, is_known, taken: Instant::now() })
+        Some(Self { places: Arc::clone(places), number, standing, taken: Instant::now() })
     }
 
     /// The question of who has proven who he is, and is one that `is_member` knows.
@@ -287,7 +286,7 @@ impl Place {
             if let Some(member) = link.channel.peer() {
                 self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?)?;
             }
-            self.is_known.store(true, Ordering::Relaxed);
+            self.standing.keep();
             link.ends = self.taken + CONNECTION_LASTS;
             link.may_come = usize::MAX;
         }

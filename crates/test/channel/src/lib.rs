@@ -12,7 +12,7 @@
 //! Where each end has an [`Identity`], it speaks `Noise_IK_25519_ChaChaPoly_BLAKE2s`: the client knows whom it talks to, and the server
 //! learns who the client is.
 //!
-//! [`Places`] bounds the connections of a listener so that strangers cannot keep out who has a key.
+//! [`Places`] bounds the connections of a listener so that neither strangers nor idle holders of a key keep out who has one.
 
 mod channel;
 mod datagrams;
@@ -27,4 +27,4 @@ pub use datagrams::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys, DatagramOffer, TOKEN_
 pub use frame::{Deframer, FrameError, MAX_MESSAGE_BYTES, PROTOCOL, parse, shown, to_frame};
 pub use identity::{Identity, PublicKey};
 pub use key::{KEY_BYTES, Key, KeyError};
-pub use places::{Places, Taken};
+pub use places::{Places, Standing, Taken};

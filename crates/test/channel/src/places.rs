@@ -1,14 +1,20 @@
-//! The places of a listener: so many connections at a time, and strangers cannot keep out who proves who he is.
+//! The places of a listener: so many connections at a time, and strangers cannot keep out who proves who he is, nor can those who prove it and
+//! do nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bits of an IPv6 address that tell one network from another: a host makes up the rest as it likes (RFC 4291, section 2.5.1).
 const NETWORK_BITS: u32 = 64;
 
-/// Connections at a time. Who is known keeps the place; a stranger's goes to the next where all are taken.
+/// Has proven that it has a key.
+const PROVEN: u8 = 1;
+/// Keeps the place.
+const KEPT: u8 = 2;
+
+/// Connections at a time. Who is at work keeps the place; another's goes to the next where all are taken, a stranger's first.
 #[derive(Debug)]
 pub struct Places<T> {
     most: usize,
@@ -21,7 +27,7 @@ pub struct Places<T> {
 #[derive(Debug)]
 struct Guest<T> {
     network: IpAddr,
-    is_known: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     handle: T,
 }
 
@@ -30,10 +36,31 @@ struct Guest<T> {
 pub struct Taken<T> {
     /// The number of the place, for [`Places::leave`].
     pub number: u64,
-    /// True once the guest is known: set it when the peer has proven that it has a key.
-    pub is_known: Arc<AtomicBool>,
-    /// The stranger that lost its place, to be closed.
+    /// What keeps the guest there.
+    pub standing: Arc<Standing>,
+    /// The guest that lost its place, to be closed.
     pub displaced: Option<T>,
+}
+
+/// What keeps a guest in its place: nothing at first, as it is a stranger.
+#[derive(Debug, Default)]
+pub struct Standing(AtomicU8);
+
+impl Standing {
+    /// The guest has proven that it has a key: it goes after all strangers.
+    pub fn prove(&self) {
+        self.0.fetch_max(PROVEN, Ordering::Relaxed);
+    }
+
+    /// The guest keeps the place: its work has begun.
+    pub fn keep(&self) {
+        self.0.store(KEPT, Ordering::Relaxed);
+    }
+
+    /// Whether it keeps the place.
+    pub fn is_kept(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == KEPT
+    }
 }
 
 impl<T> Places<T> {
@@ -44,26 +71,31 @@ impl<T> Places<T> {
 
     /// A place for a connection from `address`, with what closes it. Where all are taken a stranger goes: of the network with the most
     /// strangers, the one that came first. So who floods a listener from one address closes his own connections, and who floods it from many
-    /// has to open as many as there are places before a new one is closed. `None` where all are known, and in a [crowd](Self::is_crowded).
+    /// has to open as many as there are places before a new one is closed. Without a stranger, one goes that has proven its key and begun
+    /// nothing, chosen alike. `None` where all keep their places, and in a [crowd](Self::is_crowded).
     pub fn take(&mut self, address: IpAddr, handle: T) -> Option<Taken<T>> {
         if self.is_crowded() {
             return None;
         }
         let displaced = if self.guests.len() < self.most { None } else { Some(self.displace()?) };
         self.next += 1;
-        let is_known = Arc::<AtomicBool>::default();
-        let guest = Guest { network: network(address), is_known: Arc::clone(&is_known), handle };
+        let standing = Arc::<Standing>::default();
+        let guest = Guest { network: network(address), standing: Arc::clone(&standing), handle };
         self.guests.insert(self.next, guest);
-        Some(Taken { number: self.next, is_known, displaced })
+        Some(Taken { number: self.next, standing, displaced })
     }
 
     fn displace(&mut self) -> Option<T> {
-        let mut strangers: HashMap<IpAddr, (usize, u64)> = HashMap::new();
-        for (number, guest) in self.guests.iter().filter(|(_, guest)| !guest.is_known.load(Ordering::Relaxed)) {
-            strangers.entry(guest.network).or_insert((0, *number)).0 += 1;
+        let mut networks: HashMap<(u8, IpAddr), (usize, u64)> = HashMap::new();
+        for (number, guest) in &self.guests {
+            let standing = guest.standing.0.load(Ordering::Relaxed);
+            if standing < KEPT {
+                networks.entry((standing, guest.network)).or_insert((0, *number)).0 += 1;
+            }
         }
         // The first number of a network is its smallest: they are in order.
-        let (_, first) = strangers.into_values().min_by_key(|(count, first)| (usize::MAX - count, *first))?;
+        let ranked = networks.into_iter().map(|((standing, _), (count, first))| (standing, usize::MAX - count, first));
+        let (.., first) = ranked.min()?;
         self.leaving.insert(first);
         self.guests.remove(&first).map(|guest| guest.handle)
     }
@@ -115,7 +147,7 @@ mod tests {
     fn who_floods_from_one_address_closes_his_own() {
         let mut places = Places::new(MOST);
         let known = take(&mut places, address(1)).unwrap();
-        known.is_known.store(true, Ordering::Relaxed);
+        known.standing.keep();
         let waiting = take(&mut places, address(2)).unwrap();
         let mut displaced = Vec::new();
         for _ in 0..100 {
@@ -157,10 +189,33 @@ mod tests {
     fn who_is_known_keeps_the_place() {
         let mut places = Places::new(MOST);
         let known: Vec<Taken<u64>> = (0..MOST).map(|_| take(&mut places, address(1)).unwrap()).collect();
-        known.iter().for_each(|taken| taken.is_known.store(true, Ordering::Relaxed));
+        known.iter().for_each(|taken| taken.standing.keep());
         assert!(take(&mut places, address(2)).is_none());
         places.leave(known[0].number);
         assert!(take(&mut places, address(2)).unwrap().displaced.is_none());
+    }
+
+    /// Somebody with the key holds as many connections as there are places, and does nothing.
+    #[test]
+    fn who_has_the_key_and_begins_nothing_goes_after_all_strangers() {
+        let mut places = Places::new(MOST);
+        let idle: Vec<Taken<u64>> = (0..MOST - 2).map(|_| take(&mut places, address(1)).unwrap()).collect();
+        idle.iter().for_each(|taken| taken.standing.prove());
+        let at_work = take(&mut places, address(1)).unwrap();
+        at_work.standing.keep();
+        at_work.standing.prove();
+        let stranger = take(&mut places, address(2)).unwrap();
+        let client = take(&mut places, address(3)).unwrap();
+        assert_eq!(client.displaced, Some(stranger.number));
+        client.standing.prove();
+        places.leave(stranger.number);
+        for oldest in idle {
+            let another = take(&mut places, address(1)).unwrap();
+            another.standing.prove();
+            assert_eq!(another.displaced, Some(oldest.number));
+            places.leave(oldest.number);
+        }
+        assert!([client, at_work].iter().all(|kept| places.handles().any(|number| *number == kept.number)));
     }
 
     /// A thread may take its time to end.

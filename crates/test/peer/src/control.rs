@@ -7,11 +7,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use longhaul_channel::{Channel, ChannelError, FrameError};
+use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, set_reset_on_close};
@@ -68,10 +67,10 @@ pub struct Control {
     heard: bool,
     /// The other end closed before anything arrived.
     left_silently: bool,
-    /// Set with the first message of a peer that must have a key to send one.
-    proven: Option<Arc<AtomicBool>>,
-    /// Set once this peer is no stranger any more.
-    trusted: Option<Arc<AtomicBool>>,
+    /// Of a peer that must have a key to send its first message, until that comes.
+    proven: Option<Arc<Standing>>,
+    /// Of a peer that sends short messages until it keeps its place.
+    trusted: Option<Arc<Standing>>,
 }
 
 impl Control {
@@ -133,22 +132,22 @@ impl Control {
         self.channel.send(message)
     }
 
-    /// The first message that arrives sets `proven`: with a key, only a peer that has it can send one. A handshake proves nothing, as
-    /// anyone can replay a recorded one.
-    pub(crate) fn prove_to(&mut self, proven: Arc<AtomicBool>) {
-        self.proven = Some(proven);
+    /// The first message that arrives proves the key to `standing`: with a key, only a peer that has it can send one. A handshake proves
+    /// nothing, as anyone can replay a recorded one.
+    pub(crate) fn prove_to(&mut self, standing: Arc<Standing>) {
+        self.proven = Some(standing);
     }
 
-    /// Takes long messages once `trusted` is set.
-    pub(crate) fn trust_once(&mut self, trusted: Arc<AtomicBool>) {
-        self.trusted = Some(trusted);
+    /// Takes long messages once `standing` keeps its place.
+    pub(crate) fn trust_once(&mut self, standing: Arc<Standing>) {
+        self.trusted = Some(standing);
     }
 
     /// A message that arrived.
     pub fn poll_message(&mut self) -> Option<Message> {
         let message = self.channel.poll_message()?;
         if let Some(proven) = self.proven.take() {
-            proven.store(true, Ordering::Relaxed);
+            proven.prove();
         }
         Some(message)
     }
@@ -159,7 +158,7 @@ impl Control {
     /// Where they do not belong to this protocol, or are not the peer's.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         self.heard = true;
-        if self.trusted.take_if(|trusted| trusted.load(Ordering::Relaxed)).is_some() {
+        if self.trusted.take_if(|standing| standing.is_kept()).is_some() {
             self.channel.trust();
         }
         let handled = self.channel.handle_bytes(bytes);

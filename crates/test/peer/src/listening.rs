@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use longhaul_channel::{Channel, Key, Places, Role, Taken};
+use longhaul_channel::{Channel, Key, Places, Role, Standing, Taken};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::Poller;
@@ -19,7 +19,7 @@ use longhaul_units::Nanos;
 use crate::control::{Control, ControlEvent, HasControl, random};
 
 /// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
-/// replaces a stranger; where all are known it is closed at once.
+/// replaces one whose work has not begun; where all are at work it is closed at once.
 const CONNECTIONS_MOST: usize = 64 + 128;
 /// How long the next one waits for connections that were replaced and have not ended yet; then it is closed.
 const CROWD_PATIENCE: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ impl<E> Seats<E> {
 pub struct Seat<E> {
     seats: Arc<Seats<E>>,
     number: u64,
-    is_known: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     /// Sends an event to this connection's thread.
     pub sender: Sender<E>,
     /// The events.
@@ -85,18 +85,19 @@ pub struct Seat<E> {
 }
 
 impl<E: HasControl> Seat<E> {
-    /// A seat for one more; `None` where all are taken by those who are known.
+    /// A seat for one more; `None` where all are taken by those who are at work.
     fn take(seats: &Arc<Seats<E>>, address: IpAddr) -> Option<Self> {
         let (sender, receiver) = channel();
-        let Taken { number, is_known, displaced } = seats.places(|places| places.take(address, sender.clone()))?;
-        if let Some(stranger) = displaced {
+        let Taken { number, standing, displaced } = seats.places(|places| places.take(address, sender.clone()))?;
+        if let Some(idle) = displaced {
             // It ends at once: it does nothing but wait.
-            let _ = stranger.send(ControlEvent::Abort.into());
+            let _ = idle.send(ControlEvent::Abort.into());
         }
-        Some(Self { seats: Arc::clone(seats), number, is_known, sender, receiver })
+        Some(Self { seats: Arc::clone(seats), number, standing, sender, receiver })
     }
 
-    /// Makes the channel over `stream`: encrypted with `key`, plain without. With a key the peer keeps its seat from its first message on.
+    /// Makes the channel over `stream`: encrypted with `key`, plain without. With a key the peer loses its seat after all strangers from its first
+    /// message on.
     ///
     /// # Errors
     /// Why there is none, with what to do.
@@ -109,9 +110,9 @@ impl<E: HasControl> Seat<E> {
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
         if key.is_some() {
-            control.prove_to(Arc::clone(&self.is_known));
+            control.prove_to(Arc::clone(&self.standing));
         } else {
-            control.trust_once(Arc::clone(&self.is_known));
+            control.trust_once(Arc::clone(&self.standing));
         }
         control.establish(&self.receiver).map_err(|error| {
             if control.left_silently() { SessionError { code: SILENT.into(), ..error } } else { error }
@@ -121,7 +122,7 @@ impl<E: HasControl> Seat<E> {
 
     /// This peer keeps its seat: its work begins.
     pub fn know(&self) {
-        self.is_known.store(true, Ordering::Relaxed);
+        self.standing.keep();
     }
 }
 

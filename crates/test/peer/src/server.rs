@@ -325,8 +325,11 @@ impl Session for Serving<'_> {
             (None, None) => None,
         });
         if let Some(verdict) = verdict {
-            if matches!(verdict, Verdict::Busy { .. }) {
-                self.ticket = None;
+            match verdict {
+                Verdict::Busy { .. } => self.ticket = None,
+                // There are few of these, and without a key each is a stranger until its test begins.
+                Verdict::Run | Verdict::Wait { .. } if self.shared.options.key.is_some() => self.seat.know(),
+                Verdict::Run | Verdict::Wait { .. } => {}
             }
             self.session.handle_admission(now, verdict);
         }

@@ -221,6 +221,34 @@ fn replayed_handshakes_hold_no_seat() {
     }
 }
 
+/// Who has the key, says hello from another address and then nothing, as often as there are seats, gives way as well.
+#[test]
+fn idle_holders_of_the_key_hold_no_seat() {
+    let (server, address) = serving_process_at(&own(), &[], LOOPBACK, Some(1));
+    let greeted = |_| {
+        let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), address);
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut channel = Channel::<Message>::keyed(Role::Client, &key(1), [9; 32]);
+        channel.send(&hello()).unwrap();
+        let mut buffer = [0; 4096];
+        while channel.poll_message().is_none() {
+            if let Some(bytes) = channel.poll_transmit() {
+                stream.write_all(&bytes).unwrap();
+            }
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "closed by the server");
+            channel.handle_bytes(&buffer[..count]).unwrap();
+        }
+        stream
+    };
+    let idle: Vec<_> = (0..192).map(greeted).collect();
+    let target = Target::at(address, Some(key(1)));
+    let end = client::run(&target, UdpParameters { sockbuf_bytes: None, ..parameters(100) }, None, |_| {});
+    assert_eq!(result(&end.unwrap(), false).sent_packets, 100);
+    drop(idle);
+    drop(server);
+}
+
 /// `serve -1` serves one test: whoever only connects, or has another key, ends nothing.
 #[test]
 fn once_means_one_test() {
