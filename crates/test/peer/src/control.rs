@@ -197,14 +197,23 @@ impl Control {
     /// # Errors
     /// Why it is not, with what to do.
     pub fn establish<E: HasControl>(&mut self, events: &Receiver<E>) -> Result<(), SessionError> {
-        let deadline = monotonic() + HANDSHAKE_PATIENCE;
+        self.establish_until(monotonic() + HANDSHAKE_PATIENCE, events)
+    }
+
+    /// The same by `deadline`, whatever arrives and however often.
+    fn establish_until<E: HasControl>(&mut self, deadline: Nanos, events: &Receiver<E>) -> Result<(), SessionError> {
         let lost = |why: String| SessionError::new("control_lost", why, "is a longhaul server listening there?");
+        let late = || lost("the other end does not answer".into());
         loop {
             self.transmit().map_err(|error| lost(format!("the control connection broke: {error}")))?;
             if self.channel.is_established() {
                 return Ok(());
             }
+            // Before the next event: one that waits already would be taken after the deadline, too.
             let left = deadline.saturating_sub(monotonic());
+            if left == Nanos::ZERO {
+                return Err(late());
+            }
             match events.recv_timeout(left.into()).map(E::into_control) {
                 Ok(Some(ControlEvent::Bytes(bytes))) => {
                     if let Err(error) = self.handle_bytes(&bytes) {
@@ -218,7 +227,7 @@ impl Control {
                 }
                 Ok(Some(ControlEvent::Interrupt | ControlEvent::Abort)) => return Err(interrupted()),
                 Ok(None) => {}
-                Err(_) => return Err(lost("the other end does not answer".into())),
+                Err(_) => return Err(late()),
             }
         }
     }
@@ -426,6 +435,21 @@ mod tests {
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         far.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// Bytes come one by one, so that one always waits.
+    #[test]
+    fn a_handshake_ends_at_its_deadline_whatever_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let (sender, events) = channel();
+        let mut control = Control::new(near, Channel::plain(Role::Server), &sender).unwrap();
+        let preamble = b"longhaul/1 plain";
+        preamble.iter().for_each(|byte| sender.send(ControlEvent::Bytes(vec![*byte])).unwrap());
+        assert_eq!(control.establish_until(monotonic(), &events).unwrap_err().code, "control_lost");
+        assert_eq!(events.try_iter().count(), preamble.len(), "none was taken");
+        drop(far);
     }
 
     #[test]
