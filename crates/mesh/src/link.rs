@@ -388,6 +388,8 @@ fn serve_token(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -398,6 +400,48 @@ mod tests {
         assert!(!all.is_empty() && all.iter().all(|one| one.ip().is_loopback() && one.port() == 5212), "{all:?}");
         assert_eq!(look_up(over, "localhost:5212").unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(look_up(later, "localhost").is_err(), "it has no port");
+    }
+
+    /// Counts how often it is asked for tokens.
+    #[derive(Default)]
+    struct Tokens(AtomicU32);
+
+    impl Answering for Tokens {
+        fn is_member(&self, _: PublicKey) -> bool {
+            false
+        }
+
+        fn answer(&self, _: PublicKey, _: Message) -> Message {
+            Message::Unknown
+        }
+
+        fn tokens(&self) -> Arc<SiteTokens> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Arc::default()
+        }
+    }
+
+    /// Many strangers may wait for their turn, and be gone by then.
+    #[test]
+    fn no_token_is_tried_for_a_connection_that_was_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let places = Arc::new(Mutex::new(Connected { places: Places::new(2), members: BTreeMap::new() }));
+        let (identity, answering) = (Identity::from_random(random().unwrap()).unwrap(), Tokens::default());
+        for (closes, why) in [(false, "no such token"), (true, "closed meanwhile")] {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.write_all(b"longhaul/1 keyed").unwrap();
+            client.write_all(&[7; 2 + 32 + 16]).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            if closes {
+                client.shutdown(Shutdown::Both).unwrap();
+                while !is_closed(&stream) {
+                    thread::yield_now();
+                }
+            }
+            let place = Place::take(&places, &stream).unwrap();
+            assert_eq!(serve(stream, &identity, &answering, &place).unwrap_err().to_string(), why);
+            assert_eq!(answering.0.load(Ordering::Relaxed), 1, "{why}");
+        }
     }
 
     /// Each byte renews the patience with one that says nothing, but not the time of the whole.

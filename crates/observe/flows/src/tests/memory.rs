@@ -67,6 +67,26 @@ fn memory_follows_the_length_of_the_files() {
     assert!(FlowOptions::for_bytes(40 << 20).most_bytes > 2_500 << 20);
 }
 
+/// What comes through a pipe gets longer while it is read, and so does what its flows may take.
+#[test]
+fn memory_follows_what_was_read_of_a_pipe() {
+    let mut flows = Flows::new(FlowOptions { most_bytes: 1 << 18, ..FlowOptions::for_bytes(0) }, Vec::new());
+    let begin = |flows: &mut Flows<_>, connections: std::ops::Range<u16>| {
+        for n in connections {
+            let mut talk = Talk::new();
+            talk.ports = (n + 1, 2);
+            talk.say(n.into(), true, SYN, 0, 0, 0);
+            talk.flows.iter().for_each(|packet| flows.packet(packet));
+        }
+        flows.held_bytes()
+    };
+    assert!(begin(&mut flows, 0..2_000) <= 1 << 18);
+    flows.allow_bytes(1 << 30);
+    assert!(begin(&mut flows, 2_000..6_000) > 1 << 20, "all of these are open");
+    let (found, totals) = flows.finish();
+    assert!(found.len() == 6_000 && (1_000..2_000).contains(&totals.evicted_flows), "{totals:?}");
+}
+
 /// Connections that end and begin at one time, between the same ports.
 #[test]
 fn what_ended_is_forgotten_though_no_time_passes() {
