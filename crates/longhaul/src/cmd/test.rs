@@ -9,7 +9,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_peer::caveats::SENDER_STOPPED;
-use longhaul_peer::client::{self, Family, Live, Source, Target, reachable, resolve};
+use longhaul_peer::client::{self, Family, Live, Source, Target, Told, reachable, resolve};
 use longhaul_peer::control::Remedy;
 use longhaul_peer::rtt::LatencyBeside;
 use longhaul_report::html::over_time::Tested as Page;
@@ -31,7 +31,7 @@ use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, with_flags};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, say, with_flags};
 
 /// How long round trips are measured without load.
 const IDLE_TIME: Nanos = Nanos::from_secs(1);
@@ -207,7 +207,12 @@ impl TestArgs {
             sleep_until(monotonic() + IDLE_TIME);
             latency.load();
         }
-        let end = client::measure(&target, parameters, Some(stop), |progress| live(progress, &mut lines));
+        let end = client::measure(&target, parameters, Some(stop), |told| match told {
+            Told::Waiting { ahead } => {
+                say(format_args!("the server is busy; tests before this one: {ahead}; Ctrl-C ends"));
+            }
+            Told::Live(progress) => live(progress, &mut lines),
+        });
         lines.end();
         // Without a result nobody waits for the last answers.
         let latency = latency.filter(|_| end.is_ok()).map(LatencyBeside::finish);

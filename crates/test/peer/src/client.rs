@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::kinds;
 
 pub use crate::data::{SenderNow, Source};
-pub use crate::driver::Live;
+pub use crate::driver::{Live, Told};
 
 /// Threads that probe wait for the last answers, at most as long as a probe's longest time-out.
 const PROBES_END: Nanos = Nanos::from_secs(5);
@@ -103,7 +103,7 @@ pub enum Family {
     V6,
 }
 
-/// Runs a test of which both ends report. Else as [`measure`].
+/// Runs a test of which both ends report. Calls `live` each interval with what each receiver has received so far. Else as [`measure`].
 ///
 /// # Errors
 /// As [`measure`], and where the server is lost while the test runs.
@@ -111,13 +111,19 @@ pub fn run(
     target: &Target,
     parameters: impl Into<TestParameters>,
     stop: Option<Stop>,
-    live: impl FnMut(&Live),
+    mut live: impl FnMut(&Live),
 ) -> Result<TestEnd, SessionError> {
-    measure(target, parameters, stop, live)?.whole()
+    let tell = |told: Told<'_>| {
+        if let Told::Live(now) = told {
+            live(now);
+        }
+    };
+    measure(target, parameters, stop, tell)?.whole()
 }
 
-/// Runs a test. Where the server is lost while it runs, its end says so and has what this end measured. Calls `live` each interval with what each receiver has received so far. The first signal of `stop` ends the test early,
-/// with what was measured; the second one ends it at once.
+/// Runs a test. Where the server is lost while it runs, its end says so and has what this end measured. Calls `tell` while it waits for its turn, and
+/// each interval with what each receiver has received so far. The first signal of `stop` ends the test early, with what was measured; the second
+/// one ends it at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -125,9 +131,9 @@ pub fn measure(
     target: &Target,
     parameters: impl Into<TestParameters>,
     stop: Option<Stop>,
-    live: impl FnMut(&Live),
+    tell: impl FnMut(Told<'_>),
 ) -> Result<TestEnd, SessionError> {
-    run_with(target, parameters.into(), None, stop, serve, live, |_| {})
+    run_with(target, parameters.into(), None, stop, serve, tell, |_| {})
 }
 
 /// Measures round trips with longhaul's server. Calls `observe` with what became of probes. Signals, and a server that is lost, as in [`measure`].
@@ -172,7 +178,7 @@ fn run_with(
     measurement: Option<MeasurementId>,
     stop: Option<Stop>,
     remedy: Remedy,
-    live: impl FnMut(&Live),
+    tell: impl FnMut(Told<'_>),
     mut observe: impl FnMut(Observed),
 ) -> Result<TestEnd, SessionError> {
     let stream = connect(&[target.address], target.source.address, stop, remedy)?;
@@ -195,7 +201,7 @@ fn run_with(
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
     let place = Place::Client { server: target.address.ip(), source: target.source };
-    let driven = drive(&mut session, control, &receiver, &sender, place, live);
+    let driven = drive(&mut session, control, &receiver, &sender, place, tell);
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
         hand_over_rest(&receiver, &mut observe);
     }

@@ -56,6 +56,18 @@ pub struct Live {
     pub dropped_of_sent: PacketsByLocation,
 }
 
+/// What there is to tell the user of a test before its end.
+#[derive(Debug, Clone, Copy)]
+pub enum Told<'a> {
+    /// It waits for so many others at the server, as that one says. This comes each 10 s at most.
+    Waiting {
+        /// Tests before this one.
+        ahead: u32,
+    },
+    /// An interval of a receiver is over.
+    Live(&'a Live),
+}
+
 /// When the next progress report is due, on the clock that begins with the first packet.
 #[derive(Debug)]
 struct Interval {
@@ -130,7 +142,7 @@ impl RateWatch {
     }
 }
 
-/// Drives `session` to its end. Calls `live` with the progress of either receiver.
+/// Drives `session` to its end. Calls `tell` with what there is to tell before that.
 ///
 /// # Errors
 /// Why there is no result, with what to do.
@@ -140,7 +152,7 @@ pub(crate) fn drive(
     events: &Receiver<Event>,
     sender: &Sender<Event>,
     place: Place,
-    mut live: impl FnMut(&Live),
+    mut tell: impl FnMut(Told<'_>),
 ) -> Result<TestEnd, SessionError> {
     let mut data: Option<Box<dyn Data>> = None;
     let mut interval: Option<Interval> = None;
@@ -204,10 +216,11 @@ pub(crate) fn drive(
                         data.stop_sending();
                     }
                 }
+                Output::Waiting { ahead } => tell(Told::Waiting { ahead }),
                 Output::Progress(progress) => {
                     let sender = data.as_ref().and_then(|data| data.sender_now());
                     let dropped_of_sent = data.as_ref().map(|data| data.dropped_of_sent()).unwrap_or_default();
-                    live(&Live { own: false, progress, sender, dropped_of_sent });
+                    tell(Told::Live(&Live { own: false, progress, sender, dropped_of_sent }));
                 }
                 Output::PeerFinished(streams) => {
                     draining = Some(Nanos::ZERO);
@@ -253,7 +266,8 @@ pub(crate) fn drive(
         {
             let progress = data.progress();
             if interval.is_over(now, Nanos(progress.elapsed_ns)) {
-                live(&Live { own: true, progress, sender: None, dropped_of_sent: PacketsByLocation::default() });
+                let dropped_of_sent = PacketsByLocation::default();
+                tell(Told::Live(&Live { own: true, progress, sender: None, dropped_of_sent }));
                 session.handle_data(now, DataEvent::Progress(progress));
                 continue;
             }

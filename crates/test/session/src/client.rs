@@ -9,7 +9,7 @@ use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
 use super::kind::{Cut, DONT_FRAGMENT, EndReport, TRAFFIC_CLASS, TestEnd, TestParameters, rtt, tcp, udp};
-use super::limits::{INTERRUPT_TIMEOUT, PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::limits::{INTERRUPT_TIMEOUT, PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT, WAITING_TOLD};
 use super::line::Line;
 use super::message::{Accept, Hello, MeasurementId, Message, SessionError, caveats_of_peer};
 use super::output::{DataPlan, Output};
@@ -42,6 +42,8 @@ enum State {
     Proposed {
         deadline: Nanos,
         greeted: bool,
+        /// From when on the user is told that the test waits.
+        tell: Nanos,
     },
     /// The driver opens sockets.
     Opening {
@@ -91,7 +93,7 @@ impl ClientSession {
             line.say(now, Message::Propose { parameters: config.parameters.clone() });
         }
         let deadline = now.saturating_add(SETUP_TIMEOUT);
-        Self { config, line, state: State::Proposed { deadline, greeted: false } }
+        Self { config, line, state: State::Proposed { deadline, greeted: false, tell: now } }
     }
 
     /// Handles a message of the server.
@@ -129,9 +131,13 @@ impl ClientSession {
                     self.propose_if_known(now, &needed, &hello.features);
                 }
             }
-            (State::Proposed { greeted: true, deadline }, Message::Queued { .. }) => {
+            (State::Proposed { greeted: true, deadline, tell }, Message::Queued { ahead }) => {
                 // The server repeats this while the client waits, so its silence still ends the session.
                 *deadline = Nanos::MAX;
+                if now >= *tell {
+                    *tell = now.saturating_add(WAITING_TOLD);
+                    self.line.push(Output::Waiting { ahead });
+                }
             }
             (State::Proposed { greeted: true, .. }, Message::Accept(accept)) => self.accepted(now, accept),
             (State::Opening { .. } | State::Proving { .. } | State::Proposed { .. }, Message::Alive) => {}

@@ -47,6 +47,11 @@ pub enum Output {
     },
     /// Stop sending now; then comes [`DataEvent::Sent`](crate::DataEvent::Sent).
     StopSending,
+    /// Client: its test has to wait for so many others at the server.
+    Waiting {
+        /// Tests before this one, as the server says.
+        ahead: u32,
+    },
     /// Live counters of the peer, which receives.
     Progress(Progress),
     /// The peer has stopped sending. [`DataEvent`](crate::DataEvent) says that packets still arrive, or that all have arrived.

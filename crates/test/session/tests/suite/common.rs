@@ -76,6 +76,8 @@ pub(crate) struct End {
     pub(crate) proof_bytes_sent: usize,
     pub(crate) bulk_sent: u64,
     pub(crate) progress: u32,
+    /// How often it was told that its test waits.
+    pub(crate) waiting: u32,
     /// What this host says of datagrams of the proof that it dropped.
     pub(crate) dropped_proof: Option<&'static str>,
 }
@@ -302,6 +304,7 @@ impl Pair {
             Output::Proven { to } => assert!(side == Side::Server && !to.is_empty()),
             Output::StartSending { .. } => self.start(side),
             Output::StopSending => self.finish(side),
+            Output::Waiting { .. } => self.end(side).waiting += 1,
             Output::Progress(_) => self.end(side).progress += 1,
             Output::PeerFinished(streams) => {
                 self.end(side).peer_sent = Some(streams);

@@ -350,6 +350,9 @@ fn a_queued_client_waits_longer_than_any_timeout_and_then_runs() {
     let took = pair.run();
     assert_eq!(result(&pair.test_end(Side::Client), false).received_packets, 2_000);
     assert!(took > Nanos::from_secs(200));
+    // The server repeats it each 4 s, and the user is told each third time.
+    let told = pair.ends[&Side::Client].waiting;
+    assert!((16..=20).contains(&told), "{told} times");
 }
 
 #[test]
