@@ -72,6 +72,34 @@ fn a_way_that_changed_is_told_and_its_step_is_in_the_path() {
     assert!((changes[0]["rtt_ns"].as_f64().unwrap() - 3e6).abs() < 1e4, "{changes:?}");
 }
 
+/// Tables of others, or of a path of before, are not lost, whichever of the files is there.
+#[test]
+fn what_is_in_the_folder_of_netem_is_replaced_by_force_alone() {
+    let folder = Folder::new("profile-netem");
+    let (log, netem) = (folder.file("log"), folder.file("netem"));
+    std::fs::create_dir(&log).unwrap();
+    write_log(log.as_ref());
+    for name in ["forward.dist", "backward.dist", "netem.sh"] {
+        std::fs::create_dir(&netem).unwrap();
+        let file = format!("{netem}/{name}");
+        std::fs::write(&file, "mine").unwrap();
+        let refused = longhaul(&["profile", &log, "--netem", &netem]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("{name}: the file is there already")) && said.contains("--force"), "{said}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+        std::fs::remove_file(file).unwrap();
+        // It was alone there.
+        std::fs::remove_dir(&netem).unwrap();
+    }
+    std::fs::create_dir(&netem).unwrap();
+    let script = format!("{netem}/netem.sh");
+    std::fs::write(&script, "mine").unwrap();
+    let forced = longhaul(&["profile", &log, "--netem", &netem, "--force"]);
+    assert!(forced.status.success(), "{forced:?}");
+    assert!(std::fs::read_to_string(&script).unwrap().starts_with("#!/bin/sh"));
+}
+
 /// A header log that deceives the library about its lengths, as samples of `longhaul tcp -o`.
 #[test]
 fn a_folder_of_tcp_with_hostile_samples_is_refused() {

@@ -25,6 +25,8 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_te
 
 /// The script of `--netem`.
 const SCRIPT: &str = "netem.sh";
+/// All files of `--netem`.
+const NETEM_FILES: [&str; 3] = ["forward.dist", "backward.dist", SCRIPT];
 
 /// Changes of the way that are printed.
 const WAYS_MOST: usize = 10;
@@ -93,8 +95,10 @@ pub(crate) struct Parameters {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
-    let script = args.netem.as_ref().map(|folder| folder.join(SCRIPT));
-    [args.output.as_deref(), script.as_deref()].into_iter().try_for_each(|file| args.overwrite.file(file))?;
+    args.overwrite.file(args.output.as_deref())?;
+    if let Some(folder) = &args.netem {
+        NETEM_FILES.iter().try_for_each(|name| args.overwrite.file(Some(&folder.join(name))))?;
+    }
     let measured = Measured::read(&args.measured, args.interval, args.same_clock)?;
     let options = ProfileOptions {
         name: args.name.clone().unwrap_or_else(|| measured.name.clone()),
