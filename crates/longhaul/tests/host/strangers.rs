@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::common::{TestLab, longhaul, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::namespace::NetNamespace;
 
 fn cannot_be_others() -> bool {
     let skip = !is_root_in_namespace();
@@ -49,7 +50,15 @@ impl Drop for Stranger {
     }
 }
 
-/// Anybody can listen at a name that looks like root's lab, and never answer.
+/// What holds the abstract name `name`, with a queue of `backlog` connections that nobody accepts: with 0 the first who connects fills it.
+fn hold(name: &str, backlog: u32) -> String {
+    format!(
+        r#"use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die; listen($s, {backlog}) or die
+         if bind($s, pack_sockaddr_un("\0longhaul/{name}")) or die; print "ready\n"; <STDIN>"#
+    )
+}
+
+/// Anybody can listen at a name that looks like root's lab, and never answer. The lab has its name all the same.
 #[test]
 fn a_name_that_another_user_holds_stops_nothing() {
     let _side = side_by_side();
@@ -58,12 +67,7 @@ fn a_name_that_another_user_holds_stops_nothing() {
     }
     let name = format!("held-{}", std::process::id());
     for backlog in [8, 0] {
-        // With a backlog of 0 the first who connects fills it.
-        let hold = format!(
-            r#"use Socket; $| = 1; socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die; listen($s, {backlog}) or die
-             if bind($s, pack_sockaddr_un("\0longhaul/lab/0/{name}")) or die; print "ready\n"; <STDIN>"#
-        );
-        let _stranger = Stranger::starts(1234, &hold);
+        let stranger = Stranger::starts(1234, &hold(&format!("lab/0/{name}"), backlog));
         let lab = TestLab { name: format!("beside-{}", std::process::id()) };
         assert!(longhaul(&["lab", "up", "lan", "--name", &lab.name]).status.success());
         for _ in 0..3 {
@@ -71,16 +75,64 @@ fn a_name_that_another_user_holds_stops_nothing() {
             let text = String::from_utf8_lossy(&list.stdout).into_owned();
             assert!(list.status.success() && text.contains(&lab.name) && !text.contains(&name), "{list:?}");
         }
-        let up = longhaul(&["lab", "up", "lan", "--name", &name]);
-        assert_eq!(up.status.code(), Some(1), "{up:?}");
-        assert!(said(&up).contains("--name"), "{up:?}");
-        assert!(backlog == 0 || said(&up).contains("user 1234"), "{up:?}");
-        // Not `--all`: others test with labs of root's, too. It takes the same list.
         let status = longhaul(&["lab", "status", "--name", &name]);
         assert_eq!(status.status.code(), Some(1), "{status:?}");
-        let down = longhaul(&["lab", "down", "--name", &lab.name]);
+        assert!(said(&status).contains("no lab"), "{status:?}");
+        let held = TestLab { name: name.clone() };
+        let up = || longhaul(&["lab", "up", "lan", "--name", &held.name]);
+        let is_held = || {
+            let second = up();
+            assert!(!second.status.success() && said(&second).contains("is up already"), "{second:?}");
+            let list = longhaul(&["lab", "list"]);
+            assert_eq!(String::from_utf8_lossy(&list.stdout).matches(&name).count(), 1, "{list:?}");
+        };
+        let first = up();
+        assert!(first.status.success(), "{first:?}");
+        let on_host = longhaul(&["lab", "exec", "--name", &held.name, "client", "--", "true"]);
+        assert!(on_host.status.success(), "{on_host:?}");
+        is_held();
+        // The name itself is free now.
+        drop(stranger);
+        is_held();
+        // Not `--all`: others test with labs of root's, too. It takes the same list.
+        let down = longhaul(&["lab", "down", "--name", &held.name]);
         assert!(down.status.success(), "{down:?}");
     }
+}
+
+/// The right to change a setting goes by such a name, too.
+#[test]
+fn a_right_that_another_user_took_keeps_no_setting_from_being_put_back() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("longhaul-rights-{}", std::process::id()));
+    let state = folder.join("state").display().to_string();
+    std::fs::create_dir_all(&folder).unwrap();
+    let namespace = NetNamespace::create().unwrap();
+    let wmem = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+    let takes = || Stranger::starts(1234, &hold("sysctl/net.ipv4.tcp_wmem", 0));
+    let test = || {
+        let before = wmem();
+        let plan = ["tune", "--rate", "10G", "--rtt", "150ms", "--state", &state, "--apply"];
+        for takes_first in [true, false] {
+            let first = takes_first.then(takes);
+            let applied = longhaul(&plan);
+            assert!(applied.status.success() && wmem() != before, "{applied:?}");
+            let _later = (!takes_first).then(takes);
+            let undone = longhaul(&["tune", "undo", "--state", &state]);
+            assert!(undone.status.success(), "{undone:?}");
+            assert_eq!(wmem(), before);
+            drop(first);
+        }
+        let _stranger = takes();
+        let tried = longhaul(&[&plan[..], &["--for", "100ms"]].concat());
+        assert!(said(&tried).contains("not confirmed: put back\n"), "{tried:?}");
+        assert_eq!(wmem(), before);
+    };
+    namespace.enter(test).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// In the user namespace of a lab made without root every other user has the number of `nobody`, and so has the user `nobody` outside.

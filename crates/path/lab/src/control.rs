@@ -1,7 +1,8 @@
 //! The protocol with the process that holds a lab: one JSON object a line in each direction, over an abstract socket, whose name ends
 //! with its process. The lab listens in the namespace in which it was made and on each of its hosts, as abstract names belong to a network
-//! namespace.
+//! namespace. Sockets of other users are no labs, whatever their names.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::Process;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::unix::{connect_abstract, list_abstract, listen_abstract, peer_credentials};
+use longhaul_kernel::unix::{connect_abstract, list_own, listen_abstract, listen_alone, own_names, peer_credentials};
 use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::spec::Change;
 use longhaul_units::Nanos;
@@ -115,14 +116,6 @@ pub enum ControlError {
         /// The process that makes it.
         pid: u32,
     },
-    /// Somebody else's process answers to the name.
-    #[error("the name of lab `{name}` is taken by a process of {}, not by yours; give another --name", in_words(*.uid))]
-    Stranger {
-        /// The lab.
-        name: String,
-        /// Whose it is; `None` where that user has no number here.
-        uid: Option<u32>,
-    },
     /// The caller cannot be told from others.
     #[error(
         "your user has no number in this user namespace, so that a lab could not tell your commands from others': map it (unshare --map-root-user)"
@@ -157,31 +150,22 @@ fn prefix(uid: u32) -> String {
     format!("longhaul/lab/{uid}/")
 }
 
-fn in_words(uid: Option<u32>) -> String {
-    uid.map_or_else(|| "another user".into(), |uid| format!("user {uid}"))
-}
-
 /// Who the caller is to others, in the user namespace that it is in now.
 fn own_uid() -> Result<u32, ControlError> {
     let own = UnixStream::pair().and_then(|(one, _other)| peer_credentials(&one));
     own.ok().and_then(|peer| peer.uid).ok_or(ControlError::Nobody)
 }
 
-/// The names of the caller's labs. Anybody can take a name that looks like one: those are left out.
+/// The names of the caller's labs.
 ///
 /// # Errors
-/// [`ControlError::Nobody`]; [`ControlError::Unlisted`] where `/proc` cannot be read.
+/// [`ControlError::Nobody`]; [`ControlError::Unlisted`] where the kernel does not list sockets.
 pub fn list() -> Result<Vec<String>, ControlError> {
-    let uid = own_uid()?;
-    let prefix = prefix(uid);
-    let is_own = |name: &String| holder(name).is_ok_and(|holder| holder == Some(uid));
-    let names = list_abstract(&prefix).map_err(ControlError::Unlisted)?.into_iter().filter(is_own);
-    Ok(names.filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned())).collect())
-}
-
-/// The user who listens at `socket`.
-fn holder(socket: &str) -> io::Result<Option<u32>> {
-    Ok(peer_credentials(&connect_abstract(socket)?)?.uid)
+    let prefix = prefix(own_uid()?);
+    let sockets = list_own(&prefix).map_err(ControlError::Unlisted)?;
+    let name = |socket: &String| Some(socket.strip_prefix(&prefix)?.split('/').next()?.to_owned());
+    let names: BTreeSet<String> = sockets.iter().filter_map(name).collect();
+    Ok(names.into_iter().collect())
 }
 
 /// A lab's own end: whoever holds it has the name.
@@ -195,18 +179,13 @@ impl Listener {
     /// Takes `name`.
     ///
     /// # Errors
-    /// [`ControlError::Name`], [`ControlError::InUse`], [`ControlError::Stranger`], [`ControlError::Nobody`].
+    /// [`ControlError::Name`], [`ControlError::InUse`], [`ControlError::Nobody`], [`ControlError::Silent`].
     pub fn claim(name: &str) -> Result<Self, ControlError> {
-        let uid = own_uid()?;
-        let socket = socket_name(uid, name)?;
-        match listen_abstract(&socket) {
-            Ok(socket) => Ok(Self { name: name.to_owned(), socket }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(match holder(&socket) {
-                Ok(holder) if holder != Some(uid) => ControlError::Stranger { name: name.to_owned(), uid: holder },
-                _ => ControlError::InUse(name.to_owned()),
-            }),
-            Err(source) => Err(ControlError::Silent { name: name.to_owned(), source }),
-        }
+        let socket = listen_alone(&socket_name(own_uid()?, name)?).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ControlError::InUse(name.to_owned()),
+            _ => ControlError::Silent { name: name.to_owned(), source },
+        })?;
+        Ok(Self { name: name.to_owned(), socket })
     }
 
     /// Runs `make`, which brings the lab up, and meanwhile answers that it comes up. Where somebody asks the lab to end, or a signal does,
@@ -318,6 +297,7 @@ impl Listener {
 
     /// Sockets by which programs on the hosts reach the lab. Without one they do not, and the lab is as good.
     fn listen_on_hosts(&self, lab: &Lab, own: u32) -> Vec<UnixListener> {
+        // Nobody else can have the name: the namespace is new.
         let Ok(name) = socket_name(own, &self.name) else { return Vec::new() };
         let listen = |host: &Host| host.namespace.enter(|| listen_abstract(&name)).ok()?.ok();
         lab.hosts().iter().filter_map(listen).collect()
@@ -361,6 +341,7 @@ fn info(lab: &Lab, user_namespace: bool, started_at: &str) -> Info {
 #[derive(Debug, Clone)]
 pub struct Client {
     name: String,
+    /// Its socket's name, which may have an ending.
     socket: String,
     uid: u32,
 }
@@ -450,16 +431,15 @@ impl Client {
 
     fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
         let silent = |source| ControlError::Silent { name: self.name.clone(), source };
-        let mut stream = match connect_abstract(&self.socket) {
-            Ok(stream) => stream,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                return Err(ControlError::NoLab(self.name.clone()));
-            }
-            Err(error) => return Err(silent(error)),
-        };
-        let peer = peer_credentials(&stream).map_err(silent)?;
-        if peer.uid != Some(self.uid) {
-            return Err(ControlError::Stranger { name: self.name.clone(), uid: peer.uid });
+        let none = || ControlError::NoLab(self.name.clone());
+        let sockets = own_names(&self.socket).map_err(ControlError::Unlisted)?;
+        let mut stream = connect_abstract(sockets.first().ok_or_else(none)?).map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => none(),
+            _ => silent(error),
+        })?;
+        // It may have ended since, and another user have taken its name.
+        if peer_credentials(&stream).map_err(silent)?.uid != Some(self.uid) {
+            return Err(none());
         }
         write_line(&mut stream, request).map_err(silent)?;
         let patience = if matches!(request, Request::Set(_)) { CHANGE_PATIENCE } else { ANSWER_PATIENCE };

@@ -23,7 +23,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::link_ioctl::{Question, ask, name};
-use crate::unix::listen_abstract;
+use crate::unix::listen_alone;
 
 /// Something that shall change.
 #[derive(Debug)]
@@ -185,7 +185,8 @@ impl Drop for Shared {
     }
 }
 
-/// The right to change what goes by a name: one process of a network namespace has it at a time.
+/// The right to change what goes by a name: one process of a network namespace has it at a time, of those that are root's or the caller's user's.
+/// What other users take does not count.
 #[derive(Debug)]
 pub struct Claim(UnixListener);
 
@@ -193,7 +194,7 @@ impl Claim {
     /// The right to change the kernel parameter `key`.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody has it.
+    /// `AddrInUse` where another process of root's or of the caller's user has it.
     pub fn of_sysctl(key: &str) -> io::Result<Self> {
         Self::take(&format!("sysctl/{key}"))
     }
@@ -217,7 +218,7 @@ impl Claim {
     }
 
     fn take(name: &str) -> io::Result<Self> {
-        listen_abstract(&format!("longhaul/{name}")).map(Self)
+        listen_alone(&format!("longhaul/{name}")).map(Self)
     }
 }
 

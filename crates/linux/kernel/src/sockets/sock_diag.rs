@@ -23,9 +23,9 @@ use crate::counters::attributes::{attribute, push, u32_at, u64_at};
 use crate::counters::netlink::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages, request};
 
 /// `NETLINK_SOCK_DIAG` of <linux/netlink.h>.
-const NETLINK_SOCK_DIAG: isize = 4;
+pub(super) const NETLINK_SOCK_DIAG: isize = 4;
 /// Type of requests and answers.
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
+pub(super) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// `struct inet_diag_msg`.

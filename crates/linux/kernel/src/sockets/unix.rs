@@ -1,7 +1,14 @@
 //! Unix sockets with abstract names: no file, gone with their last holder.
 //!
-//! An abstract name belongs to the network namespace it was bound in, and anyone there may connect: look at
-//! [`peer_credentials`]. Source: unix(7), proc_pid_net(5).
+//! An abstract name belongs to the network namespace it was bound in. Anyone there may connect: look at [`peer_credentials`]. And anyone may
+//! bind any name: what one process shall have at a time is taken by [`listen_alone`], for which names of other users do not count.
+//!
+//! ```text
+//!   unix_diag_msg, 16 bytes                          then attributes
+//!   | family | type | state | - | inode 4 | cookie 8 |   UNIX_DIAG_NAME, UNIX_DIAG_UID
+//! ```
+//!
+//! Source: unix(7), sock_diag(7), proc_pid_net(5), `include/uapi/linux/unix_diag.h`.
 
 use std::fs;
 use std::io;
@@ -10,8 +17,25 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+use rustix::process::geteuid;
 
+use super::sock_diag::{NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY};
+use crate::clock::monotonic;
+use crate::counters::attributes::{attribute, u32_at};
+use crate::counters::netlink::{NLM_F_DUMP, ask};
 use crate::sysctl;
+
+/// `struct unix_diag_req`: family, protocol, 2 spare, states 4, inode 4, what to show 4, cookie 8.
+const REQUEST_BYTES: usize = 24;
+/// `struct unix_diag_msg`.
+const ANSWER_BYTES: usize = 16;
+/// States of a socket that is bound or listens, and is not one end of a connection (`enum` in `include/net/tcp_states.h`).
+const UNCONNECTED: u32 = 1 << 7 | 1 << 10;
+/// `UDIAG_SHOW_NAME | UDIAG_SHOW_UID`.
+const NAME_AND_UID: u32 = 1 | 1 << 6;
+/// Attributes of answers.
+const UNIX_DIAG_NAME: u16 = 0;
+const UNIX_DIAG_UID: u16 = 7;
 
 /// The other end of a connection, as it was when it connected (or listened).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,15 +92,78 @@ fn all_users_have_numbers() -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Abstract names that start with `prefix` and that somebody listens on, in the calling thread's network namespace, sorted.
+/// Listens on the abstract name `name` (up to 80 bytes, without the leading NUL) for root and the caller's user: one process of theirs has it at
+/// a time. Where another user has taken it, the socket's name is `name` with an ending behind a slash, which [`own_names`] finds.
 ///
 /// # Errors
-/// Where `/proc` is not mounted.
-pub fn list_abstract(prefix: &str) -> io::Result<Vec<String>> {
-    Ok(parse_names(&fs::read_to_string("/proc/thread-self/net/unix")?, prefix))
+/// `AddrInUse` where a process of root's or of the caller's user has it, `InvalidInput` where it is too long.
+pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
+    let is_others = || own_names(name).is_ok_and(|own| own.is_empty());
+    let listener = match listen_abstract(name) {
+        // Nobody can take it beforehand: it is the nanosecond.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_others() => {
+            listen_abstract(&format!("{name}/{}", monotonic().0))
+        }
+        listener => listener,
+    }?;
+    // Another one may have it with an ending, from when the name itself was taken.
+    match own_names(name) {
+        Ok(own) if own.len() > 1 => Err(io::ErrorKind::AddrInUse.into()),
+        _ => Ok(listener),
+    }
 }
 
-/// Columns: Num RefCount Protocol Flags Type St Inode Path. The kernel writes each NUL of an abstract name as `@`.
+/// The names of the sockets by which a process of root's or of the caller's user has `name` ([`listen_alone`]); mostly one or none.
+///
+/// # Errors
+/// As [`list_own`].
+pub fn own_names(name: &str) -> io::Result<Vec<String>> {
+    let mut names = list_own(name)?;
+    names.retain(|own| own.strip_prefix(name).is_some_and(|ending| ending.is_empty() || ending.starts_with('/')));
+    Ok(names)
+}
+
+/// Abstract names that start with `prefix` and that a process of root's or of the caller's user has bound, in the calling thread's network
+/// namespace, sorted.
+///
+/// # Errors
+/// Where the kernel has no `CONFIG_UNIX_DIAG` and `/proc` is not mounted.
+pub fn list_own(prefix: &str) -> io::Result<Vec<String>> {
+    let is_own = |uid: u32| uid == 0 || uid == geteuid().as_raw();
+    let mut names: Vec<String> = match bound(prefix) {
+        Ok(bound) => bound.into_iter().filter(|(_, uid)| is_own(*uid)).map(|(name, _)| name).collect(),
+        // Who listens is asked then. Of a queue that is full it cannot be told, so that others can hide a name by filling it.
+        Err(_) => {
+            let listener = |name: &str| peer_credentials(&connect_abstract(name).ok()?).ok()?.uid;
+            let mut names = parse_names(&fs::read_to_string("/proc/thread-self/net/unix")?, prefix);
+            names.retain(|name| listener(name).is_some_and(is_own));
+            names
+        }
+    };
+    names.sort();
+    Ok(names)
+}
+
+/// Abstract names that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
+fn bound(prefix: &str) -> io::Result<Vec<(String, u32)>> {
+    let mut request = [0; REQUEST_BYTES];
+    request[0] = libc::AF_UNIX as u8;
+    request[4..8].copy_from_slice(&UNCONNECTED.to_ne_bytes());
+    request[12..16].copy_from_slice(&NAME_AND_UID.to_ne_bytes());
+    let answers = ask(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request)?;
+    let found = answers.iter().filter_map(|answer| parse_bound(answer)).filter(|(name, _)| name.starts_with(prefix));
+    Ok(found.map(|(name, uid)| (name.to_owned(), uid)).collect())
+}
+
+/// Name and user of a socket; `None` where its name is not abstract or not text, and before Linux 5.3, which does not tell the user.
+fn parse_bound(answer: &[u8]) -> Option<(&str, u32)> {
+    let (_, attributes) = answer.split_at_checked(ANSWER_BYTES)?;
+    let name = attribute(attributes, UNIX_DIAG_NAME)?.strip_prefix(b"\0")?;
+    Some((std::str::from_utf8(name).ok()?, u32_at(attribute(attributes, UNIX_DIAG_UID)?, 0)?))
+}
+
+/// Abstract names that start with `prefix` and that somebody listens on. Columns: Num RefCount Protocol Flags Type St Inode Path. The kernel writes
+/// each NUL of an abstract name as `@`.
 fn parse_names(table: &str, prefix: &str) -> Vec<String> {
     /// `__SO_ACCEPTCON` in the flags: a listening socket.
     const LISTENING: u64 = 1 << 16;
@@ -104,13 +191,15 @@ fn parse_names(table: &str, prefix: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{Uid, set_thread_res_uid};
+
     use super::*;
 
     #[test]
     fn connects_by_name_and_knows_who_is_there() {
         let name = format!("lhk-test-{}", std::process::id());
         let listener = listen_abstract(&name).unwrap();
-        assert_eq!(list_abstract(&name).unwrap(), std::slice::from_ref(&name));
+        assert_eq!(list_own(&name).unwrap(), std::slice::from_ref(&name));
         assert_eq!(listen_abstract(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let near = connect_abstract(&name).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -119,7 +208,33 @@ mod tests {
         assert_eq!(peer_credentials(&near).unwrap(), who);
         drop(listener);
         assert_eq!(connect_abstract(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(list_abstract(&name).unwrap(), [""; 0]);
+        assert_eq!(list_own(&name).unwrap(), [""; 0]);
+    }
+
+    /// Listens as another user, whom a thread can be alone.
+    fn listen_as_another(name: &str) -> Option<UnixListener> {
+        let other = Uid::from_raw(1_234);
+        let listen = || set_thread_res_uid(other, other, other).ok().map(|()| listen_abstract(name).unwrap());
+        std::thread::scope(|scope| scope.spawn(listen).join().unwrap())
+    }
+
+    #[test]
+    fn a_name_that_another_user_has_taken_is_free() {
+        let name = format!("lhk-alone-{}", std::process::id());
+        let Some(theirs) = listen_as_another(&name) else {
+            println!("skipped: run as root");
+            return;
+        };
+        let in_use = || listen_alone(&name).unwrap_err().kind() == io::ErrorKind::AddrInUse;
+        let _others = listen_abstract(&format!("{name}s")).unwrap();
+        let ours = listen_alone(&name).unwrap();
+        let names = own_names(&name).unwrap();
+        assert!(names.len() == 1 && names[0].starts_with(&format!("{name}/")), "{names:?}");
+        assert!(in_use());
+        // Whoever gets the name itself now finds that it is ours.
+        drop(theirs);
+        assert!(in_use());
+        drop(ours);
     }
 
     #[test]
@@ -137,6 +252,11 @@ mod tests {
         #[test]
         fn no_table_panics(table in "[ -~\\n]{0,200}") {
             let _ = parse_names(&table, "");
+        }
+
+        #[test]
+        fn no_answer_panics(answer in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100)) {
+            let _ = parse_bound(&answer);
         }
     }
 }

@@ -121,7 +121,7 @@ fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
     let refuse = |message: String| Refusal { in_use: false, message };
     let path = PathSpec::parse(&order.path, &no_files).map_err(|error| refuse(error.to_string()))?;
     let listener = Listener::claim(&order.spec.name).map_err(|error| Refusal {
-        in_use: matches!(error, ControlError::InUse(_) | ControlError::Stranger { .. }),
+        in_use: matches!(error, ControlError::InUse(_)),
         message: error.to_string(),
     })?;
     // Before there is a second thread.

@@ -211,7 +211,7 @@ impl Which {
 fn control_failure(error: ControlError) -> Failure {
     match error {
         ControlError::Name(_) => Failure::usage(error),
-        ControlError::InUse(_) | ControlError::Stranger { .. } => Failure::new("name_in_use", error),
+        ControlError::InUse(_) => Failure::new("name_in_use", error),
         ControlError::ComingUp { .. } => Failure::new("coming_up", error),
         ControlError::NoLab(_) => Failure::new("no_lab", error),
         ControlError::Refused(_) => Failure::new("refused", error),
