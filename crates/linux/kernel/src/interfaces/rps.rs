@@ -12,7 +12,7 @@ use std::{fs, io};
 
 use crate::guard::{Changed, Claim, Setting};
 use crate::link::Netlink;
-use crate::sysfs::{Sysfs, read};
+use crate::sysfs::{Sysfs, read, shown};
 
 /// Stacked interfaces (VLAN over bond over NIC) that are followed down.
 const DEPTH_MOST: usize = 8;
@@ -128,12 +128,6 @@ fn denied(interface: &str, path: &Path, error: &io::Error) -> RpsError {
     }
 }
 
-/// `path` below a sysfs of our own as it is called in `/sys`.
-fn shown(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    text.find("/class/net/").map_or_else(|| text.to_string(), |at| format!("/sys{}", &text[at..]))
-}
-
 fn settings_of(interface: &str, directory: &Path, mask: &str) -> Result<Vec<Setting>, RpsError> {
     let mut settings = Vec::new();
     for queue in fs::read_dir(directory.join("queues")).into_iter().flatten().flatten() {
@@ -177,11 +171,5 @@ mod tests {
         assert_eq!(mask(&[1, 3]), "0000000a");
         assert_eq!(mask(&[0, 33]), "00000002,00000001");
         assert_eq!(mask(&[]), "00000000");
-    }
-
-    #[test]
-    fn files_are_named_as_in_sys() {
-        let path = Path::new("/proc/self/fd/7/class/net/eth0/queues/rx-0/rps_cpus");
-        assert_eq!(shown(path), "/sys/class/net/eth0/queues/rx-0/rps_cpus");
     }
 }

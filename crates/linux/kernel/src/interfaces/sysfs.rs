@@ -72,6 +72,12 @@ fn shows(root: &Path, links: &[Link]) -> bool {
         })
 }
 
+/// `path` below a sysfs of our own as it is called in `/sys`; any other as it is.
+pub(crate) fn shown(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    text.find("/class/net/").map_or_else(|| text.to_string(), |at| format!("/sys{}", &text[at..]))
+}
+
 /// A file's text, trimmed.
 ///
 /// # Errors
@@ -142,6 +148,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn files_are_named_as_in_sys() {
+        let path = Path::new("/proc/self/fd/7/class/net/eth0/queues/rx-0/rps_cpus");
+        assert_eq!(shown(path), "/sys/class/net/eth0/queues/rx-0/rps_cpus");
+    }
 
     #[test]
     fn lists_and_masks() {

@@ -2,7 +2,8 @@
 //!
 //! Whatever happens to the process that changes them, all is as before in the end: a process of its own knows beforehand what is to be undone,
 //! waits for the first one's end, by `SIGKILL` too, and undoes it. Only who kills that one as well (a whole control group) leaves the
-//! change. What somebody else has set in a file meanwhile stays; a driver is told what it was told before.
+//! change. What somebody else has set in a file meanwhile stays; a driver is told what it was told before. What cannot be undone is said on
+//! standard error, with what to do, and the rest is undone.
 //!
 //! Source: fork(2), signal-safety(7).
 
@@ -23,6 +24,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::link_ioctl::{Question, ask, name};
+use crate::stderr_text;
+use crate::sysfs::shown;
 use crate::unix::listen_alone;
 
 /// Something that shall change.
@@ -99,6 +102,23 @@ impl Setting {
         if let What::File { file, set, .. } = &mut self.0 {
             set.fill(|text| file.read_at(text, 0).unwrap_or(0));
         }
+    }
+
+    /// The line that says what to do where it cannot be undone.
+    fn by_hand(&self) -> String {
+        let what = match &self.0 {
+            What::File { path, before, .. } => {
+                format!("cannot put back {}: write `{}` to it", shown(path), String::from_utf8_lossy(before))
+            }
+            What::Driver { link, .. } => {
+                format!("cannot put back a setting of the driver of {link}: look at it by ethtool(8) and set it")
+            }
+            What::Group { folder, .. } => {
+                format!("cannot remove the control group {}: end its processes, and rmdir it", folder.display())
+            }
+        };
+        let shown: String = what.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        format!("longhaul: {shown}\n")
     }
 
     /// How it is undone, and the descriptor that this takes.
@@ -242,6 +262,7 @@ impl Changed {
         let mut changed = Self { guard: Some(guard), settings, claims };
         for setting in &mut changed.settings {
             setting.change().map_err(|(path, error)| (Some(path), error))?;
+            changed.guard.iter_mut().for_each(Guard::tell_changed);
         }
         changed.settings.iter_mut().for_each(Setting::note);
         Ok(changed)
@@ -252,7 +273,10 @@ impl Drop for Changed {
     fn drop(&mut self) {
         // Before the claims go. Where somebody killed it, another one does its work.
         if self.guard.take().is_some_and(|mut guard| !guard.finish()) {
-            drop(Guard::start(&mut self.settings, &self.claims));
+            match Guard::start(&mut self.settings, &self.claims) {
+                Ok(mut guard) => self.settings.iter().for_each(|_| guard.tell_changed()),
+                Err(_) => self.settings.iter().for_each(|setting| stderr_text!("{}", setting.by_hand())),
+            }
         }
     }
 }
@@ -260,7 +284,7 @@ impl Drop for Changed {
 /// A process that puts settings back when this one lets go of it or ends, however it ends.
 #[derive(Debug)]
 struct Guard {
-    /// Its other end says so when all copies of this one are closed.
+    /// It has a byte for each setting that is changed. Its other end says so when all copies of this one are closed.
     line: Option<PipeWriter>,
     pid: Pid,
 }
@@ -271,16 +295,17 @@ impl Guard {
         let (end, line) = io::pipe()?;
         let (mut stands, ready) = io::pipe()?;
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
+        let by_hand: Vec<String> = settings.iter().map(Setting::by_hand).collect();
         let restore: Vec<(RawFd, Undo<'_>)> = settings.iter_mut().map(Setting::undo).collect();
         let files = restore.iter().map(|(fd, _)| *fd);
         let mut keep: Vec<RawFd> = files.chain(claims.iter().map(|claim| claim.0.as_raw_fd())).collect();
-        keep.push(end.as_raw_fd());
+        keep.extend([end.as_raw_fd(), libc::STDERR_FILENO]);
         let ready_fd = ready.as_raw_fd();
         keep.sort_unstable();
         // SAFETY: the child calls only what signal-safety(7) allows, takes no memory and no lock, and ends by `_exit`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
-            0 => guard(end.as_raw_fd(), ready_fd, &keep, &restore),
+            0 => guard(end.as_raw_fd(), ready_fd, &keep, &restore, &by_hand),
             pid => {
                 let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork"))?;
                 let guard = Self { line: Some(line), pid };
@@ -292,7 +317,15 @@ impl Guard {
         }
     }
 
-    /// Has it put the settings back. Whether it did so.
+    /// One more setting is changed, in their order: it says so where that cannot be put back.
+    fn tell_changed(&mut self) {
+        if let Some(line) = &mut self.line {
+            // One that was killed is not told.
+            let _ = line.write_all(&[0]);
+        }
+    }
+
+    /// Has it put the settings back. Whether it did so, or said what it could not.
     fn finish(&mut self) -> bool {
         if self.line.take().is_none() {
             return true;
@@ -315,7 +348,7 @@ impl Drop for Guard {
 }
 
 /// The guard's life. It is in a session of its own, as the terminal's signals are not for it.
-fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]) -> ! {
+fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)], by_hand: &[String]) -> ! {
     // SAFETY: system calls on integers and on memory that lives through them; nothing else of the process is touched.
     unsafe {
         libc::setsid();
@@ -332,11 +365,12 @@ fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]
             from = fd + 1;
         }
         libc::syscall(libc::SYS_close_range, from, u32::MAX, 0);
-        let mut byte = 0_u8;
+        let (mut byte, mut changed) = (0_u8, 0_usize);
         loop {
-            let count = libc::read(end, (&raw mut byte).cast(), 1);
-            if count == 0 || (count < 0 && *libc::__errno_location() != libc::EINTR) {
-                break;
+            match libc::read(end, (&raw mut byte).cast(), 1) {
+                1 => changed += 1,
+                -1 if *libc::__errno_location() == libc::EINTR => {}
+                _ => break,
             }
         }
         // Before the first is undone: a driver that is told something may set others of them anew.
@@ -347,23 +381,36 @@ fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]
                 is_ours.set(count < 0 || set.is(&now[..count.max(0) as usize]));
             }
         }
-        for (fd, undo) in restore {
-            match undo {
+        // A setting goes with its interface.
+        let is_gone = || matches!(*libc::__errno_location(), libc::ENODEV | libc::ENOENT);
+        for (number, ((fd, undo), by_hand)) in restore.iter().zip(by_hand).enumerate() {
+            let is_undone = match undo {
                 Undo::Write { before, is_ours, .. } => {
-                    if is_ours.get() {
-                        libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0);
-                    }
+                    !is_ours.get() || libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0) >= 0 || is_gone()
                 }
+                // Another one may have its name.
                 Undo::Tell { index, request, message } => {
-                    // One that is gone has no setting, and another one may have its name.
-                    if name(*fd, *index, *message) {
-                        libc::ioctl(*fd, *request, *message);
-                    }
+                    !name(*fd, *index, *message) || libc::ioctl(*fd, *request, *message) >= 0 || is_gone()
                 }
                 Undo::Leave { folder, processes } => leave(*fd, folder, processes),
+            };
+            // What was not changed is as before.
+            if !is_undone && number < changed {
+                say(by_hand);
             }
         }
         libc::_exit(0)
+    }
+}
+
+/// Writes `line` on standard error, if that takes it at once: nothing keeps the guard from its end.
+fn say(line: &str) {
+    let mut error = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: system calls on an integer, on one `pollfd` and on a text with its length.
+    unsafe {
+        if libc::poll(&raw mut error, 1, 0) == 1 {
+            libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+        }
     }
 }
 
@@ -373,8 +420,8 @@ const LEAVE_ROUNDS: usize = 10_000;
 /// Between two rounds.
 const LEAVE_PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Moves the processes that the file `processes` lists, by writing their numbers to `to`, and removes the group `folder`.
-fn leave(to: RawFd, folder: &CStr, processes: &CStr) {
+/// Moves the processes that the file `processes` lists, by writing their numbers to `to`, and removes the group `folder`. Whether it is gone.
+fn leave(to: RawFd, folder: &CStr, processes: &CStr) -> bool {
     let mut text = [0_u8; 4096];
     for _ in 0..LEAVE_ROUNDS {
         // SAFETY: system calls on integers, on strings that end with zero, and on an array of ours with its length.
@@ -392,18 +439,21 @@ fn leave(to: RawFd, folder: &CStr, processes: &CStr) {
             }
         }
         // SAFETY: a system call on a string that ends with zero; errno belongs to this thread.
-        let removed = unsafe { libc::rmdir(folder.as_ptr()) == 0 || *libc::__errno_location() != libc::EBUSY };
-        if removed {
-            return;
+        let error = unsafe { if libc::rmdir(folder.as_ptr()) == 0 { 0 } else { *libc::__errno_location() } };
+        if error != libc::EBUSY {
+            return matches!(error, 0 | libc::ENOENT);
         }
         // SAFETY: a system call on a constant; where it is cut short, the next round only comes earlier.
         unsafe { libc::nanosleep(&LEAVE_PAUSE, std::ptr::null_mut()) };
     }
+    false
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
     use super::*;
     use crate::namespace::NetNamespace;
@@ -449,8 +499,53 @@ mod tests {
             ask("v0", libc::SIOCETHTOOL, &mut [SET, 0]).unwrap();
             drop(changed);
             assert_eq!((tso("w0"), tso("v0")), (1, 0));
+            // Beside a setting of another kind.
+            let file = std::env::temp_dir().join(format!("longhaul-guard-both-{}", std::process::id()));
+            fs::write(&file, "1").unwrap();
+            let both = || (tso("w0"), fs::read_to_string(&file).unwrap());
+            let settings = vec![
+                Setting::open(file.clone(), "1", "2").unwrap(),
+                Setting::of_driver("w0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap(),
+            ];
+            let changed = Changed::apply(settings, Vec::new()).unwrap();
+            assert_eq!(both(), (0, "2".into()));
+            drop(changed);
+            assert_eq!(both(), (1, "1".into()));
+            fs::remove_file(&file).unwrap();
         };
         namespace.enter(check).unwrap();
+    }
+
+    /// The guard says it on standard error, which is that of a process of its own here.
+    #[test]
+    fn what_cannot_be_put_back_is_said_and_the_rest_is_put_back() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "processes::guard::tests::puts_back_what_it_can", "--ignored", "--nocapture"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let line = said.lines().find(|line| line.starts_with("longhaul: cannot put back /proc/self/fd/"));
+        assert!(line.is_some_and(|line| line.ends_with(": write `1` to it")), "{said}");
+        assert_eq!(said.matches("cannot put back").count(), 1, "{said}");
+    }
+
+    #[test]
+    #[ignore = "the test before this one runs it"]
+    fn puts_back_what_it_can() {
+        let files = [0; 3].map(|_| memfd_create("setting", MemfdFlags::ALLOW_SEALING).unwrap());
+        let paths = files.each_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let read = || paths.each_ref().map(|path| fs::read_to_string(path).unwrap());
+        let setting = |path: &PathBuf| Setting::open(path.clone(), "1", "2").unwrap();
+        paths.iter().for_each(|path| fs::write(path, "1").unwrap());
+        let changed = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap();
+        assert_eq!(read(), ["2", "2", "2"]);
+        // From now on the kernel refuses to change it.
+        fcntl_add_seals(&files[1], SealFlags::WRITE).unwrap();
+        drop(changed);
+        assert_eq!(read(), ["1", "2", "1"]);
+        // One that could not be changed has nothing to put back: nothing is said of it.
+        let (path, _) = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap_err();
+        assert_eq!((path.as_ref(), read()), (Some(&paths[1]), ["1", "2", "1"].map(String::from)));
     }
 
     #[test]
