@@ -1,0 +1,123 @@
+//! Settings that are put back, whatever happens.
+
+use std::process::Command;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::*;
+use crate::namespace::NetNamespace;
+
+/// Legacy requests that a veth answers, in place of a NIC's stamping, which virtual devices lack: `ETHTOOL_GTSO`, `ETHTOOL_STSO`.
+const GET: u32 = 0x1e;
+const SET: u32 = 0x1f;
+
+#[test]
+fn a_driver_is_told_what_it_was_told_before() {
+    let Ok(namespace) = NetNamespace::create() else {
+        println!("skipped: run as root");
+        return;
+    };
+    let tso = |link| {
+        let mut words = [GET, 7];
+        ask(link, libc::SIOCETHTOOL, &mut words).unwrap();
+        words[1]
+    };
+    let check = || {
+        let add = ["link", "add", "name", "v0", "type", "veth", "peer", "name", "v1"];
+        assert!(Command::new("ip").args(add).status().unwrap().success());
+        assert_eq!(tso("v0"), 1);
+        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+        assert_eq!(tso("v0"), 0);
+        drop(changed);
+        assert_eq!(tso("v0"), 1);
+        // Also where somebody killed the guard.
+        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+        let guard = changed.guard.as_ref().unwrap().pid;
+        rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
+        assert_eq!(tso("v0"), 0);
+        drop(changed);
+        assert_eq!(tso("v0"), 1);
+        // And where it has another name by then, and another one has its name.
+        let ip = |words: &str| assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
+        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
+        ip("link set v0 name w0");
+        ip("link add name v0 type veth peer name v2");
+        ask("v0", libc::SIOCETHTOOL, &mut [SET, 0]).unwrap();
+        drop(changed);
+        assert_eq!((tso("w0"), tso("v0")), (1, 0));
+        // Beside a setting of another kind.
+        let file = std::env::temp_dir().join(format!("longhaul-guard-both-{}", std::process::id()));
+        fs::write(&file, "1").unwrap();
+        let both = || (tso("w0"), fs::read_to_string(&file).unwrap());
+        let settings = vec![
+            Setting::open(file.clone(), "1", "2").unwrap(),
+            Setting::of_driver("w0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap(),
+        ];
+        let changed = Changed::apply(settings, Vec::new()).unwrap();
+        assert_eq!(both(), (0, "2".into()));
+        drop(changed);
+        assert_eq!(both(), (1, "1".into()));
+        fs::remove_file(&file).unwrap();
+    };
+    namespace.enter(check).unwrap();
+}
+
+/// The guard says it on standard error, which is that of a process of its own here.
+#[test]
+fn what_cannot_be_put_back_is_said_and_the_rest_is_put_back() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "processes::guard::tests::puts_back_what_it_can", "--ignored", "--nocapture"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line = said.lines().find(|line| line.starts_with("longhaul: cannot put back /proc/self/fd/"));
+    assert!(line.is_some_and(|line| line.ends_with(": write `1` to it")), "{said}");
+    assert_eq!(said.matches("cannot put back").count(), 1, "{said}");
+}
+
+#[test]
+#[ignore = "the test before this one runs it"]
+fn puts_back_what_it_can() {
+    let files = [0; 3].map(|_| memfd_create("setting", MemfdFlags::ALLOW_SEALING).unwrap());
+    let paths = files.each_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+    let read = || paths.each_ref().map(|path| fs::read_to_string(path).unwrap());
+    let setting = |path: &PathBuf| Setting::open(path.clone(), "1", "2").unwrap();
+    paths.iter().for_each(|path| fs::write(path, "1").unwrap());
+    let changed = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap();
+    assert_eq!(read(), ["2", "2", "2"]);
+    // From now on the kernel refuses to change it.
+    fcntl_add_seals(&files[1], SealFlags::WRITE).unwrap();
+    drop(changed);
+    assert_eq!(read(), ["1", "2", "1"]);
+    // One that could not be changed has nothing to put back: nothing is said of it.
+    let (path, _) = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap_err();
+    assert_eq!((path.as_ref(), read()), (Some(&paths[1]), ["1", "2", "1"].map(String::from)));
+}
+
+#[test]
+fn what_somebody_else_set_meanwhile_stays() {
+    let path = std::env::temp_dir().join(format!("longhaul-guard-{}", std::process::id()));
+    let read = || fs::read_to_string(&path).unwrap();
+    let change = || {
+        fs::write(&path, "1").unwrap();
+        let changed = Changed::apply(vec![Setting::open(path.clone(), "1", "2").unwrap()], Vec::new()).unwrap();
+        assert_eq!(read(), "2");
+        changed
+    };
+    drop(change());
+    assert_eq!(read(), "1");
+    let changed = change();
+    fs::write(&path, "3").unwrap();
+    drop(changed);
+    assert_eq!(read(), "3");
+    // Also where the guard was killed, and another one does its work.
+    let changed = change();
+    rustix::process::kill_process(changed.guard.as_ref().unwrap().pid, rustix::process::Signal::KILL).unwrap();
+    fs::write(&path, "3").unwrap();
+    drop(changed);
+    assert_eq!(read(), "3");
+    fs::remove_file(&path).unwrap();
+}
