@@ -120,10 +120,8 @@ pub(super) fn hold() -> Outcome {
 fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
     let refuse = |message: String| Refusal { in_use: false, message };
     let path = PathSpec::parse(&order.path, &no_files).map_err(|error| refuse(error.to_string()))?;
-    let listener = Listener::claim(&order.spec.name).map_err(|error| Refusal {
-        in_use: matches!(error, ControlError::InUse(_)),
-        message: error.to_string(),
-    })?;
+    let listener = Listener::claim(&order.spec.name)
+        .map_err(|error| Refusal { in_use: matches!(error, ControlError::InUse(_)), message: error.to_string() })?;
     // Before there is a second thread.
     let user_namespace = !capability::is_root_in_namespace();
     if user_namespace {
