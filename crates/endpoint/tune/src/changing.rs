@@ -28,10 +28,11 @@ pub struct Terms {
     pub persist: bool,
 }
 
-/// Changes settings, in their order, and returns those that the kernel refused. `step` is called before the first change and after each.
+/// Changes settings, in their order, and returns those that are not changed: the kernel refused, or somebody else has set them since the plan was
+/// made. `step` is called before the first change and after each.
 ///
 /// # Errors
-/// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where the kernel refused all.
+/// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where none is changed.
 pub fn apply<'a>(
     store: &Store,
     changes: impl Iterator<Item = &'a Change>,
@@ -60,54 +61,45 @@ pub fn apply<'a>(
         state.settings.extend(earlier.settings.into_iter().filter(still));
     }
     let kept = state.settings.clone();
-    for change in changes {
+    let changes: Vec<&Change> = changes.collect();
+    let mut refused: Vec<Refused> = Vec::new();
+    for change in &changes {
         let old = state.settings.iter().position(|saved| saved.place == change.place);
-        let mut saved = match old {
-            Some(at) => state.settings.remove(at),
-            None => Saved {
-                place: change.place.clone(),
-                before: change.now.clone(),
-                given: String::new(),
-                ours: Vec::new(),
-            },
+        let new = || Saved {
+            place: change.place.clone(),
+            before: change.now.clone(),
+            given: String::new(),
+            ours: Vec::new(),
         };
+        let mut saved = old.map_or_else(new, |at| state.settings[at].clone());
+        // The plan is of a moment ago.
+        if let Err(why) = not_by_another(&saved) {
+            refused.push(Refused { place: saved.place, value: change.then.clone(), why });
+            continue;
+        }
         saved.given.clone_from(&change.then);
         saved.ours.push(change.then.clone());
         saved.ours.extend(setting::read_later(&change.place, &change.then));
+        if let Some(at) = old {
+            state.settings.remove(at);
+        }
         state.settings.push(saved);
     }
     if state.settings.is_empty() {
-        return Ok(Vec::new());
+        return refused.into_iter().next().map_or_else(|| Ok(Vec::new()), |first| Err(none_changed(first)));
     }
-    let first = state.settings.iter().position(|saved| !kept.contains(saved)).unwrap_or(state.settings.len());
-    state.done = first;
+    state.done = state.settings.len() - (changes.len() - refused.len());
     store.save(&state)?;
     step();
-    let wanted = state.settings.len() - first;
-    let mut refused: Vec<Refused> = Vec::new();
-    let at_first: Vec<(Place, Result<String, String>)> =
-        state.settings.iter().map(|saved| (saved.place.clone(), setting::read(&saved.place))).collect();
     while state.done < state.settings.len() {
         let at = state.done;
         let saved = &state.settings[at];
         let then = saved.given.clone();
-        // What a test has changed for its time is not what was before.
+        // What a test has changed for its time is not what was before. One change may have brought this one with it.
         let claim = setting::claim(&saved.place, Nanos::ZERO);
-        // The plan is of a moment ago. A value that is ours is so only if it was set before.
-        let was_ours = || kept.iter().any(|one| one.place == saved.place);
-        // One change may bring another with it.
-        let is_ours = |now: &String| {
-            saved.ours.contains(now)
-                && (was_ours() || at_first.contains(&(saved.place.clone(), Ok(saved.before.clone()))))
-        };
-        let by_another = setting::read(&saved.place).ok().filter(|now| *now != saved.before && !is_ours(now));
-        let is_left = by_another.is_some() || claim.is_err();
-        let written = match (&claim, &by_another) {
-            (Err(why), _) => Err(why.clone()),
-            (_, Some(now)) => Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again")),
-            _ => setting::write(&saved.place, &then),
-        };
-        match written {
+        let free = claim.as_ref().map_err(String::clone).and_then(|_| not_by_another(saved));
+        let is_left = free.is_err();
+        match free.and_then(|()| setting::write(&saved.place, &then)) {
             Ok(()) => {
                 // A driver may round.
                 if let Ok(now) = setting::read(&saved.place)
@@ -134,21 +126,36 @@ pub fn apply<'a>(
         step();
         store.save(&state)?;
     }
-    if refused.len() == wanted
-        && let Some(Refused { place, value, why }) = refused.first()
-    {
-        let error = TuneError::Refused { place: place.clone(), value: value.clone(), why: why.clone() };
+    if refused.len() == changes.len() && !refused.is_empty() {
         if state.settings.is_empty() {
             store.remove()?;
         } else {
             keep(store, state)?;
         }
-        return Err(error);
+        return Err(none_changed(refused.remove(0)));
     }
     if !terms.unless_confirmed {
         keep(store, state)?;
     }
     Ok(refused)
+}
+
+/// Nobody else has set it since the plan was made.
+///
+/// # Errors
+/// Somebody has, in words.
+fn not_by_another(saved: &Saved) -> Result<(), String> {
+    match setting::read(&saved.place) {
+        Ok(now) if now != saved.before && !saved.ours.contains(&now) => {
+            Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn none_changed(first: Refused) -> TuneError {
+    let Refused { place, value, why } = first;
+    TuneError::Refused { place, value, why }
 }
 
 /// The state, if its files are such as longhaul writes.
