@@ -13,7 +13,7 @@ pub enum Outcome {
     PutBack,
     /// It was as before already.
     WasBefore,
-    /// Somebody else changed it meanwhile; it was left.
+    /// Somebody else changed it meanwhile, or it went with its interface or route; it was left.
     Left,
     /// It could not be put back.
     Failed,
@@ -59,7 +59,7 @@ pub struct Status {
     pub is_partial: bool,
     /// They are to be kept.
     pub confirmed: bool,
-    /// The process that changed them.
+    /// The process that changed them; 0 once they could not be put back, so that nobody waits for it any more.
     pub pid: u32,
     /// The settings.
     pub settings: Vec<Now>,

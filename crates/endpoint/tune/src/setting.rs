@@ -6,7 +6,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::driver_settings;
 use longhaul_kernel::ethtool::Ethtool;
 use longhaul_kernel::guard::Claim;
-use longhaul_kernel::link::{Netlink, RootQdisc, Route};
+use longhaul_kernel::link::{LinkError, Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_units::Nanos;
@@ -51,6 +51,14 @@ const LOOK: Nanos = Nanos::from_millis(50);
 /// What the kernel said, in words.
 pub(crate) fn read(place: &Place) -> Result<String, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
+    if let Place::Feature { link, .. }
+    | Place::Ring { link, .. }
+    | Place::QueueLength { link }
+    | Place::RootQdisc { link } = place
+        && matches!(netlink()?.index_of(link), Err(LinkError::NoSuchLink { .. }))
+    {
+        return Ok(NO_LINK.into());
+    }
     match place {
         Place::Sysctl { key } => sysctl::read(key).map(|text| one_space(&text)).map_err(|error| words(&error)),
         Place::Feature { link, feature } => {
@@ -78,6 +86,8 @@ pub(crate) fn read(place: &Place) -> Result<String, String> {
     }
 }
 
+/// The value of a setting whose interface is there no longer: it went with it.
+const NO_LINK: &str = "no such interface";
 /// The value of a route that is there no longer.
 const NO_ROUTE: &str = "no such route";
 

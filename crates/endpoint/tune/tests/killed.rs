@@ -185,6 +185,58 @@ fn what_others_changed_meanwhile_is_left() {
     namespace.enter(test).unwrap();
 }
 
+/// What cannot be put back keeps nothing else from it, and is remembered for another try.
+#[test]
+fn what_cannot_be_put_back_is_told_and_the_rest_is_put_back() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("partly");
+    let test = || {
+        let store = store(&folder.0);
+        sysctl::write("net.ipv4.tcp_wmem", "4096 16384 4194304").unwrap();
+        let (plan, before) = (plan(), settings());
+        let terms = Terms { unless_confirmed: true, persist: false };
+        apply(&store, plan.possible(), terms, &mut || {}).unwrap();
+        // The kernel takes no such value.
+        let text = fs::read_to_string(store.file()).unwrap();
+        fs::write(store.file(), text.replace("\"4096 16384 4194304\"", "\"none\"")).unwrap();
+        let all = undo_unconfirmed(&store, std::process::id()).unwrap().unwrap();
+        for one in &all {
+            let is_wmem = one.place == Some(Place::sysctl("net.ipv4.tcp_wmem"));
+            let wanted = if is_wmem { Outcome::Failed } else { Outcome::PutBack };
+            assert_eq!((&one.outcome, one.why.is_some()), (&wanted, is_wmem), "{one:?}");
+        }
+        let left = status(&store).unwrap().unwrap();
+        assert_eq!((left.pid, left.confirmed, left.is_partial, left.settings.len()), (0, true, false, 1));
+        let text = fs::read_to_string(store.file()).unwrap();
+        fs::write(store.file(), text.replace("\"none\"", "\"4096 16384 4194304\"")).unwrap();
+        undo(&store, &mut || {}).unwrap();
+        assert_eq!(settings(), before);
+        assert!(matches!(undo(&store, &mut || {}), Err(TuneError::Nothing)));
+    };
+    namespace.enter(test).unwrap();
+}
+
+/// Its settings are gone with it: there is nothing to put back, and nothing to remember.
+#[test]
+fn an_interface_that_is_gone_keeps_no_state() {
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("gone");
+    let test = || {
+        let store = store(&folder.0);
+        apply(&store, plan().possible(), Terms { unless_confirmed: false, persist: false }, &mut || {}).unwrap();
+        assert!(Command::new("ip").args(["link", "del", "v0"]).status().unwrap().success());
+        for one in undo(&store, &mut || {}).unwrap() {
+            let wanted = match one.place {
+                Some(Place::Sysctl { .. }) => (Outcome::PutBack, None),
+                _ => (Outcome::Left, Some("no such interface")),
+            };
+            assert_eq!((one.outcome.clone(), one.now.as_deref().filter(|_| wanted.1.is_some())), wanted, "{one:?}");
+        }
+        assert!(matches!(undo(&store, &mut || {}), Err(TuneError::Nothing)));
+    };
+    namespace.enter(test).unwrap();
+}
+
 #[test]
 fn what_nobody_confirms_goes_back_and_what_is_confirmed_stays() {
     let Some(namespace) = namespace() else { return };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::common::{longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::process::{Process, Signal};
 use longhaul_testing::guest::{Guest, Kernel};
 use longhaul_testing::no_judge;
 use serde_json::json;
@@ -263,6 +265,55 @@ fn a_state_that_cannot_be_kept_is_told_at_once() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(wmem(&namespace), before);
+}
+
+/// Who puts settings back cannot take the lock here, and sees without it that it has nothing to wait for.
+#[test]
+fn who_puts_settings_back_ends_when_none_is_left() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let folder = Folder::new("none-left");
+    let state = folder.path("state");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(format!("{state}/.lock"), "").unwrap();
+    fs::set_permissions(format!("{state}/.lock"), fs::Permissions::from_mode(0o666)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(["tune", "hold", "1", "0", "--state", &state]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut holder = Program(command.spawn().unwrap());
+    // Settings were changed, and the command that did so has ended.
+    holder.0.stdin.take().unwrap().write_all(b"s").unwrap();
+    let mut ended = None;
+    until("its end", || {
+        ended = holder.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert!(ended.unwrap().success(), "{ended:?}");
+}
+
+/// As by Ctrl-Z: the time of the command passes without it.
+#[test]
+fn a_stopped_command_keeps_no_setting_changed() {
+    if !is_root_in_namespace() {
+        longhaul_testing::skipped!("run as root");
+        return;
+    }
+    let folder = Folder::new("stopped");
+    let state = folder.path("state");
+    let namespace = NetNamespace::create().unwrap();
+    let before = wmem(&namespace);
+    let mut stopped = start(&namespace, &[&TARGET[..], &["--state", &state, "--apply", "--for", "1s"]].concat());
+    let changed = || object(&run(&namespace, &["tune", "status", "--state", &state, "--json"]).stdout);
+    // While it changes them it has the lock.
+    until("the changes", || changed()["result"]["changed"]["is_partial"] == false && wmem(&namespace) != before);
+    let process = Process::open(stopped.0.id()).unwrap().unwrap();
+    process.signal(Signal::STOP).unwrap();
+    until("the way back", || wmem(&namespace) == before);
+    process.signal(Signal::CONT).unwrap();
+    assert_eq!(stopped.0.wait().unwrap().code(), Some(1));
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
 }
 
 /// What only a whole machine has: its own parameters, default queueing discipline, drop-ins, and a start.

@@ -6,10 +6,12 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::process::Process;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::{readable_until, sleep_until};
 use longhaul_tune::{
-    Plan, PutBack, Refused, Store, Terms, TuneError, apply as change, confirm, status, undo_unconfirmed,
+    Outcome as Became, Plan, PutBack, Refused, Store, Terms, TuneError, apply as change, confirm, status,
+    undo_unconfirmed,
 };
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -53,9 +55,9 @@ pub(crate) struct Applied {
     pub(crate) exit: u8,
 }
 
-/// How long the holder waits for another command that changes settings, and for a disk.
-const HOLDERS_PATIENCE: Nanos = Nanos::from_secs(300);
-/// How often it tries.
+/// So long the command waits for the end of the holder, which waits itself for another command that changes settings, and for a disk.
+const HOLDERS_END: Nanos = Nanos::from_secs(10);
+/// How often the holder tries.
 const RETRY: Nanos = Nanos::from_secs(1);
 /// So long after its time a process that changed settings has not put them back, because it was stopped.
 const STOPPED: Nanos = Nanos::from_secs(5);
@@ -83,7 +85,7 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
     let refused = change(&waiting, plan.possible(), terms, &mut saved).map_err(|error| failure(&error))?;
     let changed = changed - refused.len();
     for one in &refused {
-        say(format_args!("the kernel refuses {} = {}: {}", one.place, one.value, one.why));
+        say(format_args!("{} = {} is not set: {}", one.place, one.value, one.why));
     }
     let Some(time) = time else {
         say(format_args!("{changed} settings changed; `longhaul tune undo` puts them back"));
@@ -100,8 +102,10 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
         _ => Ok(None),
     };
     let put_back = put_back.map_err(|error| failure(&error))?.unwrap_or_default();
+    let some_are_left = || matches!(status(store), Ok(Some(left)) if left.pid == 0);
     say(match end {
         End::Kept => "kept; `longhaul tune undo` puts them back",
+        End::Undone if some_are_left() => "somebody else put them back, but for what `longhaul tune status` shows",
         End::Undone => "somebody else put them back",
         _ if put_back.iter().any(PutBack::is_not_as_before) => "not confirmed: put back, but for what follows",
         _ => "not confirmed: put back",
@@ -196,8 +200,17 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.line.take());
-        if !self.is_left {
-            let _ = self.child.wait();
+        if self.is_left {
+            return;
+        }
+        let deadline = monotonic().saturating_add(HOLDERS_END);
+        let process = Process::open(self.child.id());
+        if let Ok(Some(process)) = process
+            && process.wait_until_gone(deadline).is_ok_and(|is_gone| !is_gone)
+        {
+            say(format_args!("process {} still tries to put settings back: see `longhaul tune status`", process.pid()));
+        } else if !self.child.wait().is_ok_and(|status| status.success()) {
+            say("the process that puts settings back failed: see `longhaul tune status`");
         }
     }
 }
@@ -224,7 +237,6 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
     let (mut is_told, mut has_ended) = (false, false);
     // Until the other's end, or until it is late: it was stopped (as by Ctrl-Z), and would put them back when it goes on.
     let mut late = Nanos::MAX;
-    let mut gives_up = None;
     loop {
         while !has_ended && monotonic() < late {
             if readable_until(io::stdin(), (late < Nanos::MAX).then_some(late)).map_err(failed)? {
@@ -236,15 +248,23 @@ pub(crate) fn hold(args: HoldArgs) -> Outcome {
                 }
             }
         }
-        // Nobody else would put them back. Where nothing was changed there is nothing to wait for.
-        let patience = if is_told { HOLDERS_PATIENCE } else { Nanos::ZERO };
-        let until = *gives_up.get_or_insert(monotonic().saturating_add(patience));
+        // However long a test, another command that changes settings, or a full disk is in the way: nobody else would put them back.
         match undo_unconfirmed(&store, args.pid) {
-            // However long the test takes.
             Ok(Some(all)) if all.iter().any(|one| one.is_held) => {}
-            // A full disk has space again some time.
-            Err(TuneError::Busy { .. } | TuneError::Store { .. }) if monotonic() < until => {}
-            done => return done.map(|_| ExitCode::SUCCESS).map_err(|error| failure(&error)),
+            Err(TuneError::Busy { .. } | TuneError::Store { .. }) => {
+                let is_left = match status(&store) {
+                    Ok(state) => state.is_some_and(|state| state.pid == args.pid && !state.confirmed),
+                    Err(_) => is_told,
+                };
+                if !is_left {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            Ok(all) => {
+                let failed = all.iter().flatten().any(|one| one.outcome == Became::Failed);
+                return Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+            }
+            Err(error) => return Err(failure(&error)),
         }
         late = monotonic().saturating_add(RETRY);
         if has_ended {

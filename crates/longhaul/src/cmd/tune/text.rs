@@ -82,7 +82,7 @@ pub(super) fn plan(target: &Target, plan: &Plan, unread: &[Unread], apply: bool)
     text
 }
 
-/// What became of settings, one a line.
+/// What became of settings, one a line, and what to do about those that could not be put back.
 pub(super) fn put_back(all: &[PutBack]) -> String {
     let mut text = String::new();
     for one in all {
@@ -104,6 +104,9 @@ pub(super) fn put_back(all: &[PutBack]) -> String {
             }
         };
     }
+    if all.iter().any(|one| one.outcome == Outcome::Failed && !one.is_held) {
+        text += "what cannot be put back is remembered: `longhaul tune undo` tries it again\n";
+    }
     text
 }
 
@@ -114,10 +117,12 @@ pub(super) fn status(status: Option<&Status>) -> String {
     let how = match (status.rebooted, status.is_partial, status.confirmed) {
         (true, ..) => "the machine was started again since: only drop-ins gave settings again",
         (_, true, _) => "the command was killed, or changes them at this moment: `longhaul tune undo` puts them back",
+        _ if status.pid == 0 => "they could not be put back: `longhaul tune undo` tries it again",
         (_, _, true) => "kept; `longhaul tune undo` puts them back",
         (..) => "not confirmed: `longhaul tune confirm` keeps them, `longhaul tune undo` puts them back",
     };
-    let mut text = format!("changed {since:.0} by process {}; {how}\n", status.pid);
+    let by = if status.pid == 0 { String::new() } else { format!(" by process {}", status.pid) };
+    let mut text = format!("changed {since:.0}{by}; {how}\n");
     for one in &status.settings {
         let now = match (one.owner, &one.now) {
             (Owner::Longhaul, _) => String::new(),
