@@ -16,6 +16,7 @@
 //! | know the TCP connections of others | [`sock_diag`] |
 //! | hold packets in memory that is there when needed | [`memory`] |
 //! | write to a disk without a copy | [`direct_file`] |
+//! | know how much of a file is holes | [`holes`] |
 //! | write files that are there when they are complete | [`new_file`] |
 //! | follow links, but none of another user | [`links`] |
 //! | write into a folder, whatever has its name by then | [`open_folder`] |
@@ -44,6 +45,7 @@
 pub mod clock;
 pub mod direct_file;
 mod frames;
+pub mod holes;
 mod interfaces;
 pub mod links;
 pub mod memory;

@@ -1,5 +1,6 @@
 //! Captures as commands open them: which packets count, progress on a terminal, and what to do about errors.
 
+pub(crate) mod holes;
 pub(crate) mod moment;
 pub(crate) mod progress;
 pub(crate) mod selected;

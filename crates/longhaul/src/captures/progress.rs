@@ -30,12 +30,13 @@ pub(crate) fn pass(trace: &mut Trace, mut each: impl FnMut(&Packet)) -> Result<(
 /// Hands all packets to `flows`, and shows the progress on a terminal.
 pub(crate) fn pass_to(trace: &mut Trace, flows: &mut Flows<impl Sink>) -> Result<(), Failure> {
     let piped = trace.is_piped().then(|| trace.progress());
+    let memory_most = trace.memory_most();
     let mut packets = 0_u64;
     pass(trace, |packet| {
         if let Some(piped) = &piped
             && packets.is_multiple_of(ALLOWED_PACKETS)
         {
-            flows.allow_bytes(FlowOptions::for_bytes(piped.read_bytes()).most_bytes);
+            flows.allow_bytes(FlowOptions::for_bytes(piped.read_bytes()).in_memory(memory_most).most_bytes);
         }
         packets += 1;
         flows.packet(packet);

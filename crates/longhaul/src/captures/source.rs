@@ -4,13 +4,15 @@ use crate::caveats;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use longhaul_captures::reader::{Captures, ReadProgress, is_pipe};
+use longhaul_captures::reader::{Captures, ReadProgress, capture_files, is_pipe};
 use longhaul_captures::spool::Interface;
 use longhaul_captures::{Packet, Transport};
 use longhaul_flows::{FlowOptions, Gaps};
+use longhaul_kernel::memory::available;
 
 use longhaul_result::{Caveat, CaveatCode};
 
+use crate::captures::holes::refuse_holes;
 use crate::captures::moment::Moment;
 use crate::captures::{missing_parts, unsupported_links};
 use crate::output::Failure;
@@ -21,6 +23,7 @@ pub(crate) struct Trace {
     only: Filter,
     /// Whether a packet counted.
     matched: bool,
+    memory_most: u64,
 }
 
 /// Which packets count.
@@ -69,8 +72,17 @@ impl std::fmt::Display for End {
 }
 
 /// The path to read: `-` is standard input.
-pub(crate) fn standard_input(path: &Path) -> PathBuf {
+fn standard_input(path: &Path) -> PathBuf {
     if path.as_os_str() == "-" { "/dev/stdin".into() } else { path.to_owned() }
+}
+
+/// Opens captures, none of which is nearly all holes. `with_snippets`: with those that header logs keep.
+pub(crate) fn open_captures(paths: &[PathBuf], with_snippets: bool) -> Result<Captures, Failure> {
+    let paths: Vec<PathBuf> = paths.iter().map(|path| standard_input(path)).collect();
+    for path in &paths {
+        refuse_holes(&capture_files(path)?)?;
+    }
+    Ok(Captures::open(&paths, with_snippets)?)
 }
 
 impl Filter {
@@ -135,8 +147,8 @@ impl Filter {
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| standard_input(path)).collect();
-        Ok(Self { captures: Captures::open(&paths, false)?, only, matched: false })
+        let captures = open_captures(paths, false)?;
+        Ok(Self { captures, only, matched: false, memory_most: available().bytes.0 / 2 })
     }
 
     /// Refuses pipes among `paths`, as `why` reads them more than once.
@@ -156,10 +168,16 @@ impl Trace {
         self.captures.progress().clone()
     }
 
-    /// How its flows are kept: in memory that its files' length bounds.
+    /// How its flows are kept: in memory that its files' length bounds, and what this machine has.
     pub(crate) fn flow_options(&self) -> FlowOptions {
         // What comes through a pipe is as long as what was read of it.
-        FlowOptions::for_bytes(self.captures.file_bytes().unwrap_or_else(|| self.captures.progress().read_bytes()))
+        let bytes = self.captures.file_bytes().unwrap_or_else(|| self.captures.progress().read_bytes());
+        FlowOptions::for_bytes(bytes).in_memory(self.memory_most)
+    }
+
+    /// Half of the memory that this process could take when the captures were opened, bytes.
+    pub(crate) fn memory_most(&self) -> u64 {
+        self.memory_most
     }
 
     /// The length of its files, bytes; 0 where one is a pipe.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_captures::header_log::WriterOptions;
-use longhaul_captures::reader::{CaptureAccount, Captures};
+use longhaul_captures::reader::CaptureAccount;
 use longhaul_captures::spool::Mark;
 use longhaul_captures::writer::{CaptureWriter, Form, WriteError};
 use longhaul_kernel::clock::monotonic;
@@ -17,7 +17,7 @@ use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::Bytes;
 use serde::Serialize;
 
-use crate::captures::source::standard_input;
+use crate::captures::source::open_captures;
 use crate::captures::{missing_parts, unsupported_links};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_caveats, print_result, say};
 
@@ -136,8 +136,7 @@ pub(crate) struct Written {
 /// Writes the captures `from` into one at `to`, by its name; `-` is stdout, as pcapng.
 pub(crate) fn write_capture(from: &[PathBuf], to: &OutputFile, options: WriterOptions) -> Result<Written, Failure> {
     form_of(to)?;
-    let from: Vec<PathBuf> = from.iter().map(|path| standard_input(path)).collect();
-    let mut captures = Captures::open(&from, true)?;
+    let mut captures = open_captures(from, true)?;
     let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_path_buf(), error));
     let (new, file, named) = if is_standard(to) {
         (None, File::from(standard_output()?), Path::new(STDOUT_FORM))

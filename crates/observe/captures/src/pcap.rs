@@ -5,8 +5,8 @@
 //! record:  seconds 4 │ fraction 4 │ captured length 4 │ original length 4 │ captured bytes
 //! ```
 //! The magic is 0xa1b2c3d4 where fractions are microseconds and 0xa1b23c4d where nanoseconds; read in the wrong order it tells
-//! that all is in the other order. A file that ends within a record was cut off: what is whole is read, and
-//! [`Reader::is_cut`] says so. Before version 2.3 the two lengths stood in the other order, and files of that version have either: the
+//! that all is in the other order. A file that ends within a record, or in zeros where a record should begin, was cut off: what is
+//! whole is read, and [`Reader::is_cut`] says so. Before version 2.3 the two lengths stood in the other order, and files of that version have either: the
 //! captured length is the lesser.
 
 use std::io::{self, Read, Write};
@@ -113,7 +113,7 @@ impl<R: Read> Reader<R> {
         self.link
     }
 
-    /// Whether the file ended within a record.
+    /// Whether the file ended within a record, or in zeros.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -135,6 +135,11 @@ impl<R: Read> Reader<R> {
         }
         let (seconds, fraction) = (order.u32(header, 0), order.u32(header, 4));
         let (first, second) = (order.u32(header, 8), order.u32(header, 12));
+        if seconds | fraction | first | second == 0 {
+            // No packet is one of nothing in 1970: a hole, or what a power cut leaves, which would read as one each 16 bytes.
+            self.cut = true;
+            return Ok(None);
+        }
         let (captured, original) = match self.lengths {
             Lengths::CapturedFirst => (first, second),
             Lengths::OriginalFirst => (second, first),

@@ -33,6 +33,11 @@ impl FlowOptions {
     pub fn for_bytes(bytes: u64) -> Self {
         Self { most_bytes: bytes.saturating_mul(MEMORY_TIMES_MOST).saturating_add(MEMORY_SURE), ..Self::default() }
     }
+
+    /// The same in no more than `bytes` of memory, or what a capture of any length has.
+    pub fn in_memory(self, bytes: u64) -> Self {
+        Self { most_bytes: self.most_bytes.min(bytes.max(MEMORY_SURE)), ..self }
+    }
 }
 
 impl Default for FlowOptions {

@@ -1,6 +1,7 @@
 //! What a measurement comes to, whatever it was read from.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use longhaul_profile::Probes;
 
@@ -30,11 +31,16 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
 
+/// The files of a folder; of anything else itself.
+pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(path) {
+        Ok(files) => files.flatten().map(|file| file.path()).collect(),
+        Err(_) => vec![path.to_owned()],
+    }
+}
+
 /// The length of a file, or of the files in a folder; 0 where it cannot be known.
 pub(super) fn bytes_of(path: &Path) -> u64 {
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    match std::fs::read_dir(path) {
-        Ok(files) => files.flatten().map(|file| length(&file.path())).fold(0, u64::saturating_add),
-        Err(_) => length(path),
-    }
+    let lengths = files_of(path).into_iter().map(|file| fs::metadata(file).map_or(0, |about| about.len()));
+    lengths.fold(0, u64::saturating_add)
 }

@@ -8,7 +8,8 @@ use longhaul_profile::{Probe, Probes, probes_most, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
-use crate::cmd::profile::measured::{Measured, SAMPLES, bytes_of, name_of, plain};
+use crate::captures::holes::refuse_holes;
+use crate::cmd::profile::measured::{Measured, SAMPLES, bytes_of, files_of, name_of, plain};
 use crate::cmd::profile::{captures, of_tcp};
 use crate::output::Failure;
 
@@ -22,6 +23,7 @@ impl Measured {
     /// `ping` (`-` is standard input), whose probes are `interval` apart where it does not say. Two: captures at the client's end of the
     /// path and at the server's, stamped by one clock if `same_clock`.
     pub(crate) fn read(paths: &[PathBuf], interval: Option<Nanos>, same_clock: bool) -> Result<Self, Failure> {
+        paths.iter().try_for_each(|path| refuse_holes(&files_of(path)))?;
         let path = match paths {
             [path] => path.as_path(),
             [near, far] => return captures::of_both_ends(near, far, same_clock),

@@ -99,6 +99,16 @@ fn a_cut_file_gives_what_is_whole() {
     }
 }
 
+/// A hole of a terabyte would be packets for hours.
+#[test]
+fn a_file_ends_in_zeros() {
+    let bytes = file(Order::Little, NANOSECONDS, 1, &[(0, 1, 0, b""), (8, 0, 2, b"de")]);
+    let mut reader = Reader::new(bytes.as_slice().chain(io::repeat(0))).unwrap();
+    assert_eq!(reader.next().unwrap().map(|record| (record.at_ns, record.frame_len)), Some((1, 0)));
+    assert!(reader.next().unwrap().is_some() && !reader.is_cut());
+    assert!(reader.next().unwrap().is_none() && reader.next().unwrap().is_none() && reader.is_cut());
+}
+
 #[test]
 fn what_is_no_capture_is_refused() {
     assert!(matches!(Reader::new(&b"GIF89a"[..]), Err(ReadError::NotACapture(bytes)) if bytes == b"GIF8"));

@@ -40,6 +40,22 @@ fn entries_in(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathB
     Ok(found)
 }
 
+/// The files of the captures at `path`, as [`Captures::open`](super::Captures::open) would read them.
+///
+/// # Errors
+/// A folder cannot be read, or has no capture in it.
+pub fn capture_files(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let mut files = Vec::new();
+    for capture in captures_at(path)? {
+        if capture.is_dir() {
+            files.extend(files_in(&capture, is_spool)?);
+        } else {
+            files.push(capture);
+        }
+    }
+    Ok(files)
+}
+
 /// The captures at `path`. A spool's folder is one capture; any other folder has one for each file that looks like one, and for each
 /// spool's folder in it.
 pub(super) fn captures_at(path: &Path) -> Result<Vec<PathBuf>, OpenError> {

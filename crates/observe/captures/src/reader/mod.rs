@@ -18,7 +18,7 @@ use file::Capture;
 use found::captures_at;
 
 pub use file::ReadProgress;
-pub use found::is_pipe;
+pub use found::{capture_files, is_pipe};
 
 /// Memory for files that are read at the same time, bytes. Our header logs take 10 to 40 MiB each.
 const HELD_BYTES_MOST: u64 = 1 << 30;

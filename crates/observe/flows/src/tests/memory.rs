@@ -65,6 +65,9 @@ fn memory_follows_the_length_of_the_files() {
     assert!(totals.evicted_flows > 1_000 && found.len() == 3_000, "{totals:?}");
     // A longer file may have more.
     assert!(FlowOptions::for_bytes(40 << 20).most_bytes > 2_500 << 20);
+    // In as much as a machine has, however long it is.
+    let on = |memory: u64| FlowOptions::for_bytes(1 << 40).in_memory(memory).most_bytes;
+    assert_eq!((on(1 << 30), on(1 << 20)), (1 << 30, 256 << 20));
 }
 
 /// What comes through a pipe gets longer while it is read, and so does what its flows may take.

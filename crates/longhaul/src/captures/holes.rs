@@ -1,0 +1,55 @@
+//! Refuses files that are nearly all holes: what memory and time a file may take follows its length, and a hole costs nobody anything.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use longhaul_kernel::holes::stores;
+
+use crate::output::Failure;
+
+/// Shorter files may have any holes.
+const LENGTH_SURE: u64 = 1 << 20;
+/// A longer one stores this part of its length at least.
+const STORED_PART: u64 = 4;
+
+/// Refuses each of `files` that says to be four times as long as what it stores. One that cannot be looked at is left to whoever reads it.
+pub(crate) fn refuse_holes(files: &[PathBuf]) -> Result<(), Failure> {
+    let Some(path) = files.iter().find(|path| is_nearly_all_holes(path).unwrap_or(false)) else { return Ok(()) };
+    let message = format!("{}: most of it are holes: it stores less than a quarter of its length", path.display());
+    Err(Failure::new("not_read", message).remedy("get the file once more: a copy that was broken off is like this"))
+}
+
+fn is_nearly_all_holes(path: &Path) -> io::Result<bool> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() || about.len() <= LENGTH_SURE {
+        return Ok(false);
+    }
+    Ok(!stores(&File::open(path)?, about.len() / STORED_PART)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_holes_is_refused_by_its_name() {
+        let folder = std::env::temp_dir().join(format!("longhaul-nearly-holes-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let made = |name: &str, stored: usize, length: u64| {
+            let path = folder.join(name);
+            let file = File::create(&path).unwrap();
+            file.write_all_at(&vec![1; stored], 0).unwrap();
+            file.set_len(length).unwrap();
+            path
+        };
+        let (short, half) = (made("short", 1, 1 << 20), made("half", 4 << 20, 8 << 20));
+        assert!(refuse_holes(&[short.clone(), half, folder.join("none"), folder.clone()]).is_ok());
+        let refused = refuse_holes(&[short, made("long", 1 << 20, 1 << 40)]).unwrap_err();
+        assert!(refused.message().contains("/long: most of it are holes"), "{refused:?}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
