@@ -3,7 +3,7 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// A capture ends within a packet; the complete packets were read.
+    /// A capture ends within a packet, or in zeros; the complete packets were read.
     CAPTURE_CUT = "capture_cut";
     /// The capture lost packets while it was recorded.
     CAPTURE_DROPPED = "capture_dropped";

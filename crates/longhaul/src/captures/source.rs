@@ -262,7 +262,7 @@ impl Trace {
         for path in self.captures.cut() {
             warn(
                 caveats::CAPTURE_CUT,
-                format!("{} ends within a packet: the complete packets were read", path.display()),
+                format!("{} ends within a packet, or in zeros: the complete packets were read", path.display()),
                 "",
             );
         }

@@ -12,6 +12,11 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, Ser
 
 use crate::parquet_limits::{GroupBytes, Refused, check, check_footer, check_places, check_rows, guarded};
 
+/// What the pages of a file of any length may unpack to, and so many times the length of a longer one: what bounds the time that they take. Columns
+/// of real packets and probes are not that much longer.
+const UNPACKED_BYTES_SURE: u64 = 1 << 30;
+const UNPACKED_TIMES_MOST: u64 = 1_000;
+
 /// An open file. What reads its columns runs in [`guarded`].
 pub struct ParquetFile<R: ChunkReader + 'static> {
     input: Shared<R>,
@@ -66,10 +71,11 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         let groups = file.metadata().row_groups();
         check_places(&input, groups)?;
         check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
-        Ok(Self { input, file, may_unpack: Cell::new(u64::MAX), held: Cell::new(0) })
+        let may_unpack = input.len().saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
+        Ok(Self { input, file, may_unpack: Cell::new(may_unpack), held: Cell::new(0) })
     }
 
-    /// Refuses groups once all that were asked for unpack to more than `bytes`: what bounds the time that they take.
+    /// Refuses groups once all that were asked for unpack to more than `bytes`, whatever its length.
     #[must_use]
     pub fn unpacking_at_most(self, bytes: u64) -> Self {
         Self { may_unpack: Cell::new(bytes), ..self }
@@ -133,4 +139,50 @@ pub fn next_values<T: DataType>(
         return Ok(values.map(Some).collect());
     }
     Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::{Compression, ZstdLevel};
+    use parquet::data_type::{ByteArray, ByteArrayType};
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// A column for each of `lengths`, with one text that is so long.
+    fn texts(lengths: &[usize]) -> Bytes {
+        let columns: String = (0..lengths.len()).map(|nth| format!("REQUIRED BYTE_ARRAY text{nth};")).collect();
+        let schema = parse_message_type(&format!("message texts {{ {columns} }}")).unwrap();
+        let options = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::None)
+            .build();
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, Arc::new(schema), Arc::new(options)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for length in lengths {
+            let mut column = group.next_column().unwrap().unwrap();
+            let text = ByteArray::from(vec![b'x'; *length]);
+            column.typed::<ByteArrayType>().write_batch(&[text], None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        out.into()
+    }
+
+    /// Twice 40 MiB, in some kilobytes.
+    #[test]
+    fn a_short_file_has_short_pages_and_few() {
+        let bytes = texts(&[40 << 20; 2]);
+        assert!(bytes.len() < 100_000, "{}", bytes.len());
+        let file = ParquetFile::open(bytes).unwrap();
+        let refused = file.group(0, |_| true).map(drop).unwrap_err();
+        assert!(matches!(refused, Refused::LongPage(bytes) if bytes > 80 << 20), "{refused:?}");
+        let mut one_alone = (0..100).map(|_| file.group(0, |column| column == 0).map(drop));
+        assert_eq!(one_alone.position(|read| matches!(read, Err(Refused::Unpacked(_)))), Some(25), "1 GiB");
+    }
 }

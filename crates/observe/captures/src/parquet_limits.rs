@@ -23,12 +23,20 @@ use parquet::file::reader::ChunkReader;
 
 /// A page of ours has 1 MiB; other writers make larger ones, none this large.
 const PAGE_BYTES_MOST: u64 = 64 << 20;
-/// Memory for a page and a dictionary of each column, which are held together. Pages of 1 MiB, as most writers make them, take 100 MiB.
+/// Memory for a page and a dictionary of each column, which are held together: in a file of any length, for each byte of a longer one, and at
+/// most. Pages of 1 MiB, as most writers make them, take 100 MiB, in files of some megabytes.
+const GROUP_BYTES_SURE: u64 = 64 << 20;
+const GROUP_TIMES_MOST: u64 = 64;
 const GROUP_BYTES_MOST: u64 = 256 << 20;
+/// The longest footer that a file of any length may have, the part of a longer file that may be one, and the longest of all. That of our header
+/// logs takes some 7 KiB for each 131,072 packets, and some 100 bytes for each gap.
+const FOOTER_BYTES_SURE: u64 = 16 << 20;
+const FOOTER_PART_MOST: u64 = 2;
+const FOOTER_BYTES_MOST: u64 = 128 << 20;
 /// Memory for a value of a dictionary, beside its bytes.
 const VALUE_BYTES: u64 = 40;
-/// Bytes of a page to read at first, and at most: its header has least and greatest values, which may be long.
-const HEADER_BYTES: [u64; 2] = [256, 1 << 20];
+/// Bytes of a page to read at first, then, and at most: its header has least and greatest values, which may be long.
+const HEADER_BYTES: [u64; 3] = [256, 1 << 12, 1 << 20];
 /// Structures within structures; the deepest that there is, in a footer, has six.
 const DEPTH_MOST: u32 = 12;
 /// What a row group takes in a footer at least, which names the place of each of our columns.
@@ -49,7 +57,7 @@ pub enum Refused {
     #[error("{0}")]
     Parquet(#[from] ParquetError),
     /// A page, or what is held of a row group, would take so many bytes.
-    #[error("it has a page of {0} bytes, where none is longer than 64 MiB")]
+    #[error("it has pages of {0} bytes, more than longhaul reads of a file of its length")]
     LongPage(u64),
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("it uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
@@ -183,7 +191,7 @@ impl Type {
     }
 }
 
-/// Whether the footer's lists can be as long as they say, so that the library may read it.
+/// Whether the footer is no longer than those of such files, and its lists can be as long as they say, so that the library may read it.
 ///
 /// # Errors
 /// Where not.
@@ -191,7 +199,8 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
     let Some(tail) = file.len().checked_sub(8) else { return Err(Refused::Damaged) };
     let last = file.get_bytes(tail, 8)?;
     let length = u64::from(u32::from_le_bytes([last[0], last[1], last[2], last[3]]));
-    let Some(start) = tail.checked_sub(length) else { return Err(Refused::Damaged) };
+    let most = (file.len() / FOOTER_PART_MOST).clamp(FOOTER_BYTES_SURE, FOOTER_BYTES_MOST);
+    let Some(start) = tail.checked_sub(length).filter(|_| length <= most) else { return Err(Refused::Damaged) };
     let footer = file.get_bytes(start, length as usize)?;
     Thrift(&footer).footer().ok_or(Refused::Damaged)
 }
@@ -228,7 +237,7 @@ pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData])
 /// What it takes to read a row group, bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupBytes {
-    /// What all its pages unpack to, one after the other.
+    /// What all its pages are unpacked, or packed where that is more, one after the other.
     pub(crate) unpacked: u64,
     /// What is held at once.
     pub(crate) held: u64,
@@ -258,7 +267,7 @@ pub(crate) fn check(
                 return Err(Refused::Encoding);
             }
             longest_page = longest_page.max(longest);
-            unpacked = unpacked.saturating_add(page.unpacked);
+            unpacked = unpacked.saturating_add(longest);
             if page.is_dictionary {
                 if page.values > page.unpacked {
                     return Err(Refused::Damaged);
@@ -269,7 +278,8 @@ pub(crate) fn check(
         }
         held += longest_page + dictionary;
     }
-    if held > GROUP_BYTES_MOST { Err(Refused::LongPage(held)) } else { Ok(GroupBytes { unpacked, held }) }
+    let most = file.len().saturating_mul(GROUP_TIMES_MOST).saturating_add(GROUP_BYTES_SURE).min(GROUP_BYTES_MOST);
+    if held > most { Err(Refused::LongPage(held)) } else { Ok(GroupBytes { unpacked, held }) }
 }
 
 /// What a page header says.
@@ -496,6 +506,19 @@ mod tests {
         for length in 0..HEADER.len() {
             assert_eq!(Thrift(&HEADER[..length]).page_header(), None, "{length}");
         }
+    }
+
+    /// The library makes many times as much of a footer.
+    #[test]
+    fn a_footer_is_a_part_of_its_file() {
+        let with = |footer: u32, rest: usize| {
+            let mut file = vec![0; footer as usize + rest];
+            file.extend(footer.to_le_bytes());
+            file.extend(b"PAR1");
+            check_footer(&bytes::Bytes::from(file))
+        };
+        assert!(with(16 << 20, 0).is_ok() && with(17 << 20, 17 << 20).is_ok());
+        assert!(matches!(with(17 << 20, 16 << 20), Err(Refused::Damaged)));
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub enum HeaderLogError {
     /// Columns that belong together do not have their values in the same rows.
     #[error("the header log is damaged: column `{0}` does not have as many values as it should")]
     Length(&'static str),
-    /// A page says that it is longer than any of a header log is.
-    #[error("the header log is damaged: it has a page of {0} bytes, where none is longer than 64 MiB")]
+    /// Pages say that they are longer than those of a header log of its length.
+    #[error("the header log has pages of {0} bytes, more than longhaul reads of one of its length")]
     LongPage(u64),
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
@@ -79,11 +79,10 @@ impl From<Refused> for HeaderLogError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Parquet(error) => Self::Parquet(error),
-            Refused::LongPage(bytes) => Self::LongPage(bytes),
+            Refused::LongPage(bytes) | Refused::Unpacked(bytes) => Self::LongPage(bytes),
             Refused::Encoding => Self::Encoding,
             Refused::Rows(rows) => Self::Rows(rows),
-            // No bound was set.
-            Refused::Unpacked(_) | Refused::Damaged => Self::Damaged,
+            Refused::Damaged => Self::Damaged,
         }
     }
 }
