@@ -3,22 +3,19 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
 use super::found::{files_in, is_pipe, is_spool};
+use super::progress::{Counted, FILE_CHUNK, ReadBytes, ReadProgress};
+use super::spool_files::SpoolFiles;
 use super::{CaptureAccount, Item, OpenError, Reason};
 use crate::capture_file::CaptureReader;
 use crate::header_log::HeaderLogReader;
 use crate::ledger::{Gap, Ledger, Place};
 use crate::packet::Packet;
 use crate::record::{LinkType, Record};
-use crate::spool::{BlockReader, Interface, Kind, MAGIC, Meta, RecordBuffer, Share, SpoolError, gaps_in};
-
-/// What is read at once from a file.
-const FILE_CHUNK: usize = 1 << 20;
+use crate::spool::{Interface, MAGIC, Share, SpoolError, gaps_in};
 
 /// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
 /// longer: a few bytes could keep a command busy for hours.
@@ -34,95 +31,19 @@ const ZSTD_BYTES: u64 = (1 << WINDOW_LOG_MAX) + 2 * FILE_CHUNK as u64;
 /// Packets of a header log, and their snippets where it keeps them.
 type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
 
-/// How much of all files has been read. Clones show the same progress.
-#[derive(Debug, Clone, Default)]
-pub struct ReadProgress {
-    read_bytes: Arc<AtomicU64>,
-    total_bytes: u64,
-}
-
-impl ReadProgress {
-    /// The share of the files' bytes that has been read, 0 to 1.
-    pub fn share(&self) -> f64 {
-        self.read_bytes.load(Ordering::Relaxed) as f64 / self.total_bytes.max(1) as f64
-    }
-
-    /// What was read so far, bytes.
-    pub fn read_bytes(&self) -> u64 {
-        self.read_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes
-    }
-
-    /// Counts what is read.
-    pub(super) fn counter(&self) -> &Arc<AtomicU64> {
-        &self.read_bytes
-    }
-
-    fn open(&mut self, path: &Path) -> io::Result<Counted> {
-        let file = File::open(path)?;
-        self.total_bytes += file.metadata()?.len();
-        Ok(Counted::new(file, &self.read_bytes))
-    }
-}
-
-/// A file that counts the bytes read from it.
-#[derive(Debug)]
-struct Counted {
-    /// The first bytes, read already to find out the form: a pipe does not give them twice.
-    first: io::Cursor<Vec<u8>>,
-    file: File,
-    /// Of this file.
-    own_bytes: Arc<AtomicU64>,
-    /// Of all files.
-    read_bytes: Arc<AtomicU64>,
-}
-
-impl Counted {
-    fn new(file: File, read_bytes: &Arc<AtomicU64>) -> Self {
-        Self { first: io::Cursor::default(), file, own_bytes: Arc::default(), read_bytes: Arc::clone(read_bytes) }
-    }
-
-    /// The first four bytes, or as many as there are. `read` returns them again.
-    fn peek(&mut self) -> io::Result<Vec<u8>> {
-        let mut first = Vec::new();
-        (&self.file).take(4).read_to_end(&mut first)?;
-        self.own_bytes.fetch_add(first.len() as u64, Ordering::Relaxed);
-        self.read_bytes.fetch_add(first.len() as u64, Ordering::Relaxed);
-        self.first = io::Cursor::new(first.clone());
-        Ok(first)
-    }
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let known = self.first.read(into)?;
-        if known > 0 {
-            return Ok(known);
-        }
-        let read = self.file.read(into)?;
-        self.own_bytes.fetch_add(read as u64, Ordering::Relaxed);
-        self.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
 /// What a compressed file holds, as long as that is believable.
 struct Unpacked<R> {
     stream: R,
     bytes: u64,
     /// Of the file.
-    packed_bytes: Arc<AtomicU64>,
+    packed: ReadBytes,
 }
 
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(into).map_err(explained)?;
         self.bytes += read as u64;
-        let packed = self.packed_bytes.load(Ordering::Relaxed);
-        if self.bytes > UNPACKED_BYTES_SURE && self.bytes > packed.saturating_mul(UNPACKED_TIMES_MOST) {
+        if self.bytes > UNPACKED_BYTES_SURE && self.bytes > self.packed.own().saturating_mul(UNPACKED_TIMES_MOST) {
             let why = "more than 256 MiB come of it, and 1,000 times its length, which is not what captures are like; \
                        if it is one, unpack it first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
@@ -160,18 +81,13 @@ pub(super) struct Capture {
 }
 
 enum Source {
-    Spool {
-        files: std::vec::IntoIter<Counted>,
-        file: Option<BlockReader<BufReader<Counted>>>,
-        buffer: Box<RecordBuffer>,
-    },
+    Spool(Box<SpoolFiles>),
     Capture {
         reader: Box<CaptureReader<Box<dyn Read>>>,
         snippet: Vec<u8>,
         current: Option<Record<'static>>,
         read: u64,
-        /// What was read of the file, and of all files.
-        bytes: [Arc<AtomicU64>; 2],
+        bytes: ReadBytes,
         held_bytes: u64,
     },
     HeaderLog {
@@ -180,7 +96,7 @@ enum Source {
         at: usize,
         progress: LogProgress,
     },
-    /// A file whose first packet was read, and whose turn has not come: it takes neither memory nor a descriptor.
+    /// A capture whose first packet was read, and whose turn has not come: it takes neither memory nor a descriptor.
     Closed {
         first_ns: i64,
         with_snippets: bool,
@@ -193,14 +109,14 @@ enum Source {
 
 /// Parquet is not read from beginning to end: the rows show the progress.
 struct LogProgress {
-    bytes: u64,
-    /// Of all files.
-    read_bytes: Arc<AtomicU64>,
+    length: u64,
+    bytes: ReadBytes,
 }
 
 impl LogProgress {
-    fn of(&self, rows: usize, all: u64) -> u64 {
-        (self.bytes as f64 * rows as f64 / all.max(1) as f64) as u64
+    /// So many rows of `all` were read.
+    fn add(&self, rows: usize, all: u64) {
+        self.bytes.add((self.length as f64 * rows as f64 / all.max(1) as f64) as u64);
     }
 }
 
@@ -209,41 +125,44 @@ impl Capture {
     /// snippets that a header log keeps.
     pub(super) fn open(path: &Path, with_snippets: bool, progress: &mut ReadProgress) -> Result<Self, OpenError> {
         let failed = |error: io::Error| OpenError::new(path, error);
-        let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
-        let paths = if is_folder { files_in(path, is_spool)? } else { vec![path.to_owned()] };
-        let files = paths.iter().map(|path| progress.open(path)).collect::<io::Result<Vec<_>>>();
-        let mut files = files.map_err(failed)?;
-        let first = if is_folder { Vec::new() } else { files[0].peek().map_err(failed)? };
         let mut account = CaptureAccount::default();
         let mut gaps = Vec::new();
-        let source = if is_folder || first == MAGIC {
-            // A pipe is read once.
-            for path in paths.iter().filter(|path| !is_pipe(path)) {
-                let found = File::open(path).map_err(SpoolError::from).and_then(gaps_in);
-                gaps.extend(found.map_err(|error| OpenError::new(path, error))?);
+        let source = if fs::metadata(path).map_err(failed)?.is_dir() {
+            let files = files_in(path, is_spool)?;
+            for file in &files {
+                progress.add(file).map_err(failed)?;
+                gaps.extend(gaps_of(file)?);
             }
-            Source::Spool { files: files.into_iter(), file: None, buffer: Box::default() }
-        } else if first == b"PAR1" {
-            if is_pipe(path) {
-                return Err(OpenError::new(path, Reason::HeaderLogFromPipe));
-            }
-            let file = files.remove(0);
-            let reader = open_log(path, with_snippets)?;
-            let about = reader.about().unwrap_or_default();
-            gaps.clone_from(&about.ledger.gaps);
-            account = CaptureAccount {
-                meta: about.meta,
-                ledger: about.ledger,
-                marks: about.marks,
-                was_cut: about.was_cut,
-                late_packets: 0,
-                missing_parts: 0,
-            };
-            let bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
-            let progress = LogProgress { bytes, read_bytes: file.read_bytes };
-            Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, progress }
+            Source::Spool(Box::new(SpoolFiles::at(files, progress.of_capture())))
         } else {
-            open_capture(path, files.remove(0), &first)?
+            let mut file = progress.open(path).map_err(failed)?;
+            let first = file.peek().map_err(failed)?;
+            if first == b"PAR1" {
+                if is_pipe(path) {
+                    return Err(OpenError::new(path, Reason::HeaderLogFromPipe));
+                }
+                let reader = open_log(path, with_snippets)?;
+                let about = reader.about().unwrap_or_default();
+                gaps.clone_from(&about.ledger.gaps);
+                account = CaptureAccount {
+                    meta: about.meta,
+                    ledger: about.ledger,
+                    marks: about.marks,
+                    was_cut: about.was_cut,
+                    late_packets: 0,
+                    missing_parts: 0,
+                };
+                file.bytes.take_back();
+                let length = file.file.metadata().map_or(0, |metadata| metadata.len());
+                let progress = LogProgress { length, bytes: file.bytes };
+                Source::HeaderLog { reader: Box::new(reader), rows: Rows::default(), at: 0, progress }
+            } else {
+                // A pipe is read once.
+                if first == MAGIC && !is_pipe(path) {
+                    gaps = gaps_of(path)?;
+                }
+                open_stream(path, file, &first)?
+            }
         };
         let mut capture = Self {
             path: path.to_owned(),
@@ -268,35 +187,43 @@ impl Capture {
         self.account.meta.interfaces = self.interfaces();
         // What was read is read once more.
         self.source = match std::mem::replace(&mut self.source, Source::Ended) {
-            Source::HeaderLog { reader, rows, at: 0, progress } => {
-                let read = progress.of(rows.0.len(), reader.packets());
-                progress.read_bytes.fetch_sub(read, Ordering::Relaxed);
+            Source::HeaderLog { at: 0, progress, .. } => {
+                progress.bytes.take_back();
                 Source::Closed { first_ns, with_snippets, progress: Some(progress) }
             }
-            Source::Capture { read: 1, bytes: [own, all], .. } => {
-                all.fetch_sub(own.load(Ordering::Relaxed), Ordering::Relaxed);
+            Source::Capture { read: 1, bytes, .. } => {
+                bytes.take_back();
+                Source::Closed { first_ns, with_snippets, progress: None }
+            }
+            Source::Spool(files) => {
+                files.take_back();
+                self.account =
+                    CaptureAccount { meta: std::mem::take(&mut self.account.meta), ..CaptureAccount::default() };
                 Source::Closed { first_ns, with_snippets, progress: None }
             }
             other => other,
         };
     }
 
-    /// Opens it again, if it was closed. `read_bytes` counts what is read of all files.
+    /// Opens it again, if it was closed. `read` counts what is read of all files.
     ///
     /// # Errors
     /// As [`Self::open`], and where it does not begin as it did.
-    pub(super) fn wake(&mut self, read_bytes: &Arc<AtomicU64>) -> Result<(), OpenError> {
+    pub(super) fn wake(&mut self, read: &ReadProgress) -> Result<(), OpenError> {
         let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
         self.source = match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Closed { progress: Some(progress), .. } => {
                 let reader = Box::new(open_log(&self.path, with_snippets)?);
                 Source::HeaderLog { reader, rows: Rows::default(), at: 0, progress }
             }
+            _ if self.path.is_dir() => {
+                Source::Spool(Box::new(SpoolFiles::at(files_in(&self.path, is_spool)?, read.of_capture())))
+            }
             _ => {
                 let failed = |error| OpenError::new(&self.path, error);
-                let mut file = Counted::new(File::open(&self.path).map_err(failed)?, read_bytes);
+                let mut file = Counted::new(File::open(&self.path).map_err(failed)?, read.of_capture());
                 let first = file.peek().map_err(failed)?;
-                open_capture(&self.path, file, &first)?
+                open_stream(&self.path, file, &first)?
             }
         };
         self.fill()?;
@@ -311,7 +238,8 @@ impl Capture {
         match &self.source {
             Source::HeaderLog { reader, .. } => reader.held_bytes(),
             Source::Capture { held_bytes, reader, .. } => held_bytes.saturating_add(reader.interface_bytes()),
-            _ => 0,
+            Source::Spool(files) => files.held_bytes(),
+            Source::Closed { .. } | Source::Ended => 0,
         }
     }
 
@@ -331,11 +259,11 @@ impl Capture {
         while let Some(item) = self.current() {
             take(item)?;
             match &mut self.source {
-                Source::Spool { buffer, .. } => {
-                    buffer.advance();
-                    while let Some(record) = buffer.current() {
+                Source::Spool(files) => {
+                    files.advance();
+                    while let Some(record) = files.current() {
                         take(Item::Record(record))?;
-                        buffer.advance();
+                        files.advance();
                     }
                     self.fill()?;
                 }
@@ -382,7 +310,7 @@ impl Capture {
     pub(super) fn account(&self) -> CaptureAccount {
         let mut account = self.account.clone();
         match &self.source {
-            Source::Spool { buffer, .. } => account.late_packets = buffer.late_packets(),
+            Source::Spool(files) => account.late_packets = files.late_packets(),
             Source::Capture { reader, read, .. } => {
                 account.was_cut = reader.is_cut();
                 account.meta.interfaces = self.interfaces();
@@ -402,7 +330,7 @@ impl Capture {
     /// The current packet; `None` after the last, and of a capture that is closed.
     pub(super) fn current(&self) -> Option<Item<'_>> {
         match &self.source {
-            Source::Spool { buffer, .. } => buffer.current().map(Item::Record),
+            Source::Spool(files) => files.current().map(Item::Record),
             Source::Capture { snippet, current, .. } => {
                 let record: &Record<'_> = current.as_ref()?;
                 Some(Item::Record(Record { snippet, ..*record }))
@@ -431,9 +359,9 @@ impl Capture {
     /// Goes on to the next packet.
     pub(super) fn advance(&mut self) -> Result<(), OpenError> {
         match &mut self.source {
-            Source::Spool { buffer, .. } => {
-                buffer.advance();
-                if buffer.current().is_some() {
+            Source::Spool(files) => {
+                files.advance();
+                if files.current().is_some() {
                     return Ok(());
                 }
             }
@@ -453,8 +381,13 @@ impl Capture {
     fn fill(&mut self) -> Result<(), OpenError> {
         let path = &self.path;
         match &mut self.source {
-            Source::Spool { files, file, buffer } => {
-                fill_from_spool(files, file, buffer, &mut self.account).map_err(|error| OpenError::new(path, error))
+            Source::Spool(files) => {
+                files.fill(&mut self.account).map_err(|error| OpenError::new(path, error))?;
+                if files.current().is_none() {
+                    let account = self.account();
+                    (self.account, self.source) = (account, Source::Ended);
+                }
+                Ok(())
             }
             Source::Capture { reader, snippet, current, read, .. } => {
                 if let Some(record) = reader.next().map_err(|error| OpenError::new(path, error))? {
@@ -476,8 +409,7 @@ impl Capture {
                     reader.next_batch(&mut rows.0)
                 };
                 filled.map_err(|error| OpenError::new(path, error))?;
-                let read = progress.of(rows.0.len(), reader.packets());
-                progress.read_bytes.fetch_add(read, Ordering::Relaxed);
+                progress.add(rows.0.len(), reader.packets());
                 if rows.0.is_empty() {
                     self.source = Source::Ended;
                 }
@@ -488,20 +420,22 @@ impl Capture {
     }
 }
 
-/// A pcap or pcapng, which begins with `first`.
-fn open_capture(path: &Path, file: Counted, first: &[u8]) -> Result<Source, OpenError> {
-    let bytes = [&file.own_bytes, &file.read_bytes].map(Arc::clone);
-    let packed_bytes = Arc::clone(&file.own_bytes);
+/// A spool of one file, a pcap or a pcapng, which begins with `first`.
+fn open_stream(path: &Path, file: Counted, first: &[u8]) -> Result<Source, OpenError> {
+    if first == MAGIC {
+        return Ok(Source::Spool(Box::new(SpoolFiles::of(file))));
+    }
+    let (bytes, packed) = (file.bytes.clone(), file.bytes.clone());
     let (stream, held_bytes): (Box<dyn Read>, u64) = match first {
         [0x1f, 0x8b, ..] => {
             let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
-            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), GZIP_BYTES)
+            (Box::new(Unpacked { stream, bytes: 0, packed }), GZIP_BYTES)
         }
         [0x28, 0xb5, 0x2f, 0xfd] => {
             let failed = |error| OpenError::new(path, error);
             let mut stream = zstd::Decoder::new(file).map_err(failed)?;
             stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
-            (Box::new(Unpacked { stream, bytes: 0, packed_bytes }), ZSTD_BYTES)
+            (Box::new(Unpacked { stream, bytes: 0, packed }), ZSTD_BYTES)
         }
         _ => (Box::new(file), PLAIN_BYTES),
     };
@@ -515,58 +449,10 @@ fn open_log(path: &Path, with_snippets: bool) -> Result<HeaderLogReader<File>, O
     Ok(if with_snippets { reader } else { reader.without_snippets().without_ethernet() })
 }
 
-/// Reads blocks until packets are settled.
-fn fill_from_spool(
-    files: &mut std::vec::IntoIter<Counted>,
-    file: &mut Option<BlockReader<BufReader<Counted>>>,
-    buffer: &mut RecordBuffer,
-    account: &mut CaptureAccount,
-) -> Result<(), SpoolError> {
-    loop {
-        let Some(reader) = file else {
-            match files.next() {
-                Some(next) => {
-                    *file = Some(BlockReader::new(BufReader::with_capacity(FILE_CHUNK, next)));
-                    continue;
-                }
-                None => {
-                    buffer.settle_all();
-                    return Ok(());
-                }
-            }
-        };
-        let Some(block) = reader.next_block()? else {
-            account.was_cut |= reader.was_cut();
-            *file = None;
-            continue;
-        };
-        match block.kind {
-            Kind::Meta => {
-                let meta: Meta = block.json()?;
-                if account.meta.interfaces.is_empty() {
-                    account.meta = meta;
-                }
-            }
-            Kind::Packets => {
-                let interface = account.meta.interfaces.get(usize::from(block.interface));
-                let mut packets = block.packets(interface.map(|interface| interface.link).unwrap_or_default());
-                while let Some(record) = packets.next()? {
-                    buffer.push(&record);
-                    account.ledger.written_packets += 1;
-                }
-                if buffer.is_full() {
-                    buffer.settle(i64::MIN);
-                }
-            }
-            Kind::Ledger => account.ledger.add(&block.json()?),
-            Kind::Mark => account.marks.push(block.json()?),
-            Kind::Tick => buffer.settle(block.first_ns),
-            Kind::End | Kind::Pad => {}
-        }
-        if buffer.current().is_some() {
-            return Ok(());
-        }
-    }
+/// When the spool whose file is at `path` dropped packets, by that file.
+fn gaps_of(path: &Path) -> Result<Vec<Gap>, OpenError> {
+    let gaps = File::open(path).map_err(SpoolError::from).and_then(gaps_in);
+    gaps.map_err(|error| OpenError::new(path, error))
 }
 
 #[cfg(test)]
@@ -576,9 +462,10 @@ mod tests {
     /// Four bytes of zstd can stand for 8,192 packets without a header.
     #[test]
     fn a_compressed_file_is_not_read_for_hours() {
-        let unpacked = |packed: u64| {
-            let packed_bytes = Arc::new(AtomicU64::new(packed));
-            let mut stream = Unpacked { stream: io::repeat(0), bytes: 0, packed_bytes };
+        let unpacked = |bytes: u64| {
+            let packed = ReadProgress::default().of_capture();
+            packed.add(bytes);
+            let mut stream = Unpacked { stream: io::repeat(0), bytes: 0, packed };
             let mut piece = vec![0; 1 << 24];
             (0..20).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
         };

@@ -2,6 +2,8 @@
 
 mod file;
 mod found;
+mod progress;
+mod spool_files;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,11 +19,12 @@ use crate::spool::{Interface, Mark, Meta, SpoolError};
 use file::Capture;
 use found::captures_at;
 
-pub use file::ReadProgress;
 pub use found::{capture_files, is_pipe};
+pub use progress::ReadProgress;
 
-/// Memory for files that are read at the same time, bytes. Our header logs take 10 to 40 MiB each.
-const HELD_BYTES_MOST: u64 = 1 << 30;
+/// Memory for captures that are read at the same time, bytes. Our header logs take 10 to 40 MiB each, and any open file takes 1 MiB: so no more
+/// files are open than a process may have.
+const HELD_BYTES_MOST: u64 = 512 << 20;
 
 /// Interfaces of a pcapng file, one among several captures, that are kept in any case, also where it describes them behind its first packet.
 /// Of those before it as many are kept as still have numbers of their own.
@@ -66,7 +69,7 @@ pub enum Reason {
     HeaderLogFromPipe,
     /// Captures that overlap in time take too much memory together.
     #[error(
-        "it overlaps in time with so many others that they take more than 1 GiB together: give fewer at once, or `longhaul convert` some into one"
+        "it overlaps in time with so many others that they take more than 512 MiB together: give fewer at once, or `longhaul convert` some into one"
     )]
     TooMuchAtOnce,
     /// The folder holds neither a spool nor capture files.
@@ -209,7 +212,7 @@ impl Captures {
     fn next_capture(&mut self) -> Result<Option<usize>, OpenError> {
         let Some(nth) = self.oldest() else { return Ok(None) };
         let capture = &mut self.captures[nth];
-        capture.wake(self.progress.counter())?;
+        capture.wake(&self.progress)?;
         let held = capture.held_bytes();
         // Where it went on to a larger row group.
         if std::mem::replace(&mut capture.counted_bytes, held) < held {
@@ -317,8 +320,10 @@ impl Captures {
 mod tests {
     use super::*;
     use crate::header_log::{About, HeaderLogWriter, WriterOptions};
+    use crate::ledger::Place;
     use crate::pcapng;
     use crate::record::{InterfaceDirection, LinkType};
+    use crate::spool::{Kind, PacketBlock, control_block, tick_block};
 
     /// Header logs of packets at these times.
     fn logs(name: &str, all: &[&[i64]]) -> (PathBuf, Vec<PathBuf>) {
@@ -421,6 +426,59 @@ mod tests {
         // One alone keeps all.
         let mut one = Captures::open(&paths[2..], false).unwrap();
         assert_eq!((times(&mut one).unwrap(), one.interfaces().len()), (vec![3, 4], 202));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A spool of a file for each of `files`, with a packet at each of its times, and an account of one that was dropped.
+    fn spool(folder: PathBuf, files: &[&[i64]]) -> PathBuf {
+        std::fs::create_dir(&folder).unwrap();
+        for (number, times) in (1..).zip(files) {
+            let meta = Meta { file: number, interfaces: vec![Interface::default()], ..Meta::default() };
+            let mut ledger = Ledger { seen_packets: times.len() as u64 + 1, ..Ledger::default() };
+            let (from_ns, to_ns) = (times[0], times[0]);
+            ledger.drop_packets(Gap { place: Place::Disk, interface: Some(0), from_ns, to_ns, packets: 1 }, 0);
+            let mut block = PacketBlock::with_capacity(4096);
+            for at_ns in *times {
+                block.push(&Record {
+                    at_ns: *at_ns,
+                    interface: 0,
+                    direction: InterfaceDirection::Unknown,
+                    link: LinkType::Ethernet,
+                    frame_len: 60,
+                    gso_segs: 1,
+                    gso_size: 0,
+                    snippet: &[],
+                });
+            }
+            let mut bytes = control_block(Kind::Meta, 0, &meta);
+            bytes.extend(control_block(Kind::Ledger, 0, &ledger));
+            bytes.extend_from_slice(block.finish());
+            bytes.extend(tick_block(i64::MAX));
+            bytes.extend(control_block(Kind::End, 0, &()));
+            std::fs::write(folder.join(format!("{number:08}.spool")), bytes).unwrap();
+        }
+        folder
+    }
+
+    /// Thousands of files, and of spools, are read by a process that may have few open.
+    #[test]
+    fn files_of_spools_are_open_one_at_a_time() {
+        let (folder, _) = logs("spools", &[]);
+        let paths = [spool(folder.join("b"), &[&[5, 6], &[7]]), spool(folder.join("a"), &[&[1, 2], &[3], &[4]])];
+        let mut captures = Captures::open(&paths, false).unwrap();
+        assert!(captures.captures[0].held_bytes() >= 1 << 20 && captures.captures[1].held_bytes() == 0);
+        assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6, 7]);
+        assert!(captures.captures.iter().all(|capture| capture.held_bytes() == 0));
+        // Each block counts once, also of what was read twice.
+        let account = captures.account();
+        let Ledger { seen_packets, written_packets, gaps, .. } = &account.ledger;
+        assert_eq!((*seen_packets, *written_packets, gaps.len(), account.was_cut), (12, 7, 5, false));
+        assert_eq!((captures.interfaces().len(), captures.progress().share()), (2, 1.0));
+        // A capture that goes on removes its oldest files.
+        let mut captures = Captures::open(&paths, false).unwrap();
+        std::fs::remove_file(paths[0].join("00000002.spool")).unwrap();
+        assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6]);
+        assert!(captures.account().was_cut);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

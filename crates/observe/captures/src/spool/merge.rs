@@ -8,8 +8,10 @@ use std::collections::BinaryHeap;
 
 use crate::record::{InterfaceDirection, LinkType, Record};
 
-/// Packets that wait at most: 64 bytes each and their snippets, some 300 MiB at 96 bytes. Beyond it the oldest go, in order or not.
+/// Packets that wait at most, 64 bytes each, and bytes of their snippets, of which twice as many are kept. Beyond either the oldest go, in order or
+/// not.
 const MOST_WAITING: usize = 2 << 20;
+const MOST_WAITING_BYTES: usize = 128 << 20;
 
 /// A record whose snippet lies in the arena.
 #[derive(Debug, Clone, Copy)]
@@ -107,9 +109,9 @@ impl RecordBuffer {
         self.waiting_bytes += record.snippet.len();
     }
 
-    /// Whether so many wait that some should go.
+    /// Whether so many wait, or such long ones, that some should go.
     pub fn is_full(&self) -> bool {
-        self.waiting() >= self.capacity.unwrap_or(MOST_WAITING)
+        self.waiting() >= self.capacity.unwrap_or(MOST_WAITING) || self.waiting_bytes >= MOST_WAITING_BYTES
     }
 
     /// Puts in order what is older than `watermark_ns`, to be taken; where too many wait, the older half of them as well.
@@ -199,6 +201,12 @@ impl RecordBuffer {
     /// Packets that came out after a later one.
     pub fn late_packets(&self) -> u64 {
         self.late
+    }
+
+    /// Memory that it has, bytes.
+    pub fn held_bytes(&self) -> u64 {
+        let in_order = (self.settled.capacity() + self.fresh.capacity()) * size_of::<Waiting>();
+        (in_order + self.later.capacity() * size_of::<Later>() + self.snippets.capacity()) as u64
     }
 
     /// Bytes of snippets that are kept.

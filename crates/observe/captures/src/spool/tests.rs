@@ -128,6 +128,18 @@ fn memory_is_bounded_where_no_tick_comes() {
     assert!(out > 9_800);
 }
 
+/// Snippets as long as a block has room for.
+#[test]
+fn few_long_snippets_fill_it() {
+    let (mut buffer, snippet) = (RecordBuffer::default(), vec![1; 16 << 20]);
+    let pushed = (0..100).find(|at| {
+        buffer.push(&record(*at, 0, &snippet));
+        buffer.is_full()
+    });
+    assert_eq!(pushed, Some(7));
+    assert!((128 << 20..=257 << 20).contains(&buffer.held_bytes()), "{}", buffer.held_bytes());
+}
+
 proptest! {
     #[test]
     fn packets_read_back(
