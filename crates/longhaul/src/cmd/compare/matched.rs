@@ -23,7 +23,7 @@ pub(crate) fn matched(
 ) -> Result<Compared, Failure> {
     let gaps = [first[0].gaps(), first[1].gaps()];
     let bytes = first.iter().map(|trace| trace.file_bytes()).fold(0, u64::saturating_add);
-    let bounds = Bounds::for_bytes(bytes);
+    let bounds = Bounds::for_bytes(bytes).in_memory(first[0].memory_most());
     let mut looks = [FirstLook::new(bounds), FirstLook::new(bounds)];
     for (trace, look) in first.into_iter().zip(&mut looks) {
         pass(trace, |packet| look.packet(packet))?;

@@ -1,9 +1,9 @@
 //! The same packets at two points, as they are read.
 //!
 //! Both captures come in the order of time, laid over each other by the [`Plan`]. Of each point those packets are held that may yet be
-//! matched, and those behind them, as accounts are kept in the order of passing: at most what passes in the plan's window, and at most
-//! [`MOST_HELD`]. So memory follows rate × delay, not the captures' length. Each direction of a flow is kept to the end, as many as
-//! [`super::Bounds`] has room for.
+//! matched, and those behind them, as accounts are kept in the order of passing: at most what passes in the plan's window, and as many as
+//! [`super::Bounds`] has room for. So memory follows rate × delay, not the captures' length. Each direction of a flow is kept to the end, as
+//! many as there is room for.
 
 mod account;
 mod held;
@@ -21,10 +21,6 @@ use crate::{Gaps, Intervals};
 use account::{Account, Elsewhere, OfPath};
 use held::{Held, Point};
 use longhaul_captures::packet::Packet;
-
-/// Packets of a point that are held: 1.8 s at a million a second, and some 120 MB where all of them wait. A few more, and the table of those
-/// that wait would take twice the memory.
-const MOST_HELD: usize = (1 << 21) / 8 * 7 - 4_096;
 
 /// The IP protocol of datagrams, which may have no number of their own.
 const UDP: u8 = 17;
@@ -269,7 +265,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
         let [a, b] = &mut self.points;
         let (own, other) = if from == PathDirection::AToB { (a, b) } else { (b, a) };
         if identity.is_plain {
-            own.recent.add(key, at_ns, self.plan.window_ns);
+            own.recent.add(key, at_ns, self.plan.window_ns, self.known.bounds.held);
         }
         // Which of several that look alike this is can be told neither where they pass first, nor behind.
         let comes_first = self.directions[path as usize].is_none_or(|direction| direction == from);
@@ -294,7 +290,7 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
             let index = from as usize;
             while let Some(held) = self.points[index].front() {
                 let is_old = self.plan.by_a(from, held.at_ns) < until_ns;
-                if !held.has_partner() && !is_old && self.points[index].len() <= MOST_HELD {
+                if !held.has_partner() && !is_old && self.points[index].len() <= self.known.bounds.held {
                     break;
                 }
                 if let Some(held) = self.points[index].pop() {

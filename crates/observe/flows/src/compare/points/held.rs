@@ -2,8 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::MOST_HELD;
-
 /// Not the first of its super-packet.
 const FOLLOWS: u32 = 1 << 31;
 /// It passed the other point as well.
@@ -88,11 +86,11 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// One with `key` passes; those from before `window_ns` are forgotten.
-    pub(super) fn add(&mut self, key: u64, at_ns: i64, window_ns: i64) {
+    /// One with `key` passes; those from before `window_ns` are forgotten, and of more than `most` the oldest.
+    pub(super) fn add(&mut self, key: u64, at_ns: i64, window_ns: i64, most: usize) {
         let since_ns = at_ns.saturating_sub(window_ns);
         while let Some((old, passed_ns)) = self.passed.front().copied() {
-            if passed_ns >= since_ns && self.passed.len() < MOST_HELD {
+            if passed_ns >= since_ns && self.passed.len() < most {
                 break;
             }
             self.passed.pop_front();
@@ -210,10 +208,10 @@ mod tests {
     #[test]
     fn no_more_keys_are_remembered_than_packets_are_held() {
         let mut recent = Recent::default();
-        (0..2).for_each(|_| recent.add(7, 5, 1_000));
+        (0..2).for_each(|_| recent.add(7, 5, 1_000, 50));
         assert!(recent.is_alike(7));
-        (100..100 + MOST_HELD as u64).for_each(|key| recent.add(key, 5, i64::MAX));
-        assert_eq!((recent.passed.len(), recent.counts.len()), (MOST_HELD, MOST_HELD));
+        (100..150).for_each(|key| recent.add(key, 5, i64::MAX, 50));
+        assert_eq!((recent.passed.len(), recent.counts.len()), (50, 50));
         assert!(!recent.is_alike(7));
     }
 

@@ -471,10 +471,27 @@ fn more_wire_packets_than_files_of_their_length_hold_are_refused() {
     let a: Vec<Packet> = (0..10).map(big).collect();
     let b: Vec<Packet> = a.iter().map(|packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet }).collect();
     let reached = |wire_packets: u64| {
-        let (bounds, options) = (Bounds { paths: 9, wire_packets }, MatchOptions { same_clock: true });
+        let (bounds, options) = (Bounds { wire_packets, ..Bounds::for_bytes(0) }, MatchOptions { same_clock: true });
         let compared = compare_within(bounds, &a, &b, options, usize::MAX, Default::default());
         compared.map(|(compared, ..)| compared.directions[0].reached_packets)
     };
     assert_eq!(reached(2_000), Ok(2_000));
     assert_eq!(reached(1_999), Err(CompareError::TooManyWirePackets(1_999)));
+}
+
+/// Of packets a microsecond apart, five milliseconds away, no more are held than there is room for, and none of the others is called lost.
+#[test]
+fn no_more_wire_packets_are_held_than_there_is_room_for() {
+    let a: Vec<Packet> = (0..20_000).map(|n| tcp(i64::from(n) * 1_000, true, n + 1, n * 100, 1, 100)).collect();
+    let b: Vec<Packet> = a.iter().map(|packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet }).collect();
+    let held = |held: usize| {
+        let (bounds, options) = (Bounds { held, ..Bounds::for_bytes(0) }, MatchOptions { same_clock: true });
+        let (compared, _, most_held) = compare_within(bounds, &a, &b, options, usize::MAX, Default::default()).unwrap();
+        let lost: u64 = compared.directions.iter().map(|between| between.lost_packets).sum();
+        (compared.given_up_packets > 0, lost, most_held)
+    };
+    let (is_given_up, lost, most) = held(1_000);
+    assert!(is_given_up && lost == 0 && most <= 2_002, "{most} held, {lost} lost");
+    let (is_given_up, lost, most) = held(20_000);
+    assert!(!is_given_up && lost == 0 && (5_000..6_000).contains(&most), "{most} held, {lost} lost");
 }
