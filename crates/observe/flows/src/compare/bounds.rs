@@ -12,8 +12,8 @@ const BYTES_OF_A_PATH: u64 = 16;
 /// Wire packets that captures of any length may stand for: seconds of work.
 const WIRE_PACKETS_SURE: u64 = 1 << 23;
 /// So many more for each byte of both captures. A super-packet of 512 KiB (BIG TCP) stands for 362 segments of 1,448 bytes, and takes more
-/// than 6 bytes at either point, with its acknowledgments.
-const WIRE_PACKETS_OF_A_BYTE: u64 = 32;
+/// than 22 bytes at both points, if only for its numbers, its time and its acknowledgment.
+const WIRE_PACKETS_OF_A_BYTE: u64 = 16;
 /// Wire packets of a point that are held, of captures of any length; one more for each byte of both captures; and at most: 1.8 s at a million a
 /// second, and some 120 MB where all of them wait. A few more, and the table of those that wait would take twice the memory.
 const HELD_SURE: u64 = (1 << 18) / 8 * 7;
