@@ -34,9 +34,18 @@ impl Probes {
             kept.push(row);
         }
         self.rows = kept;
+        // When a clock was set, and how much by all until then.
+        let mut sets: Vec<(i64, i64)> = crossed.iter().map(|gap| (gap.to_ns, gap.step_ns)).collect();
+        sets.sort_by_key(|(to_ns, _)| *to_ns);
+        let mut all_ns = 0_i64;
+        for (_, set_ns) in &mut sets {
+            all_ns = all_ns.saturating_add(*set_ns);
+            *set_ns = all_ns;
+        }
         for change in &mut self.way_changes {
-            let set = crossed.iter().filter(|gap| gap.to_ns <= change.at_ns).map(|gap| gap.step_ns);
-            change.at_ns = change.at_ns.saturating_sub(set.fold(0, i64::saturating_add));
+            let until = sets.partition_point(|(to_ns, _)| *to_ns <= change.at_ns);
+            let set_ns = until.checked_sub(1).map_or(0, |last| sets[last].1);
+            change.at_ns = change.at_ns.saturating_sub(set_ns);
         }
         if !crossed.is_empty() {
             self.notes.push(said(&crossed, left_out));

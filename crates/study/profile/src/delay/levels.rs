@@ -17,6 +17,8 @@ const PROBES_LEAST: usize = 16;
 const LASTS_LEAST_NS: i64 = 2_000_000_000;
 /// A way whose level changed by less than this part of the round trip's has no part in it.
 const LEAST_OF_SHIFT: f64 = 0.2;
+/// More shifts, where the way is known to have changed as often, are a delay that wanders: a path file has room for no more than twice as many.
+const SHIFTS_MOST: usize = 500;
 
 /// The delay went to another level, as after a change of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -49,6 +51,7 @@ impl Levels {
         let delays: Vec<f64> = rtts.iter().map(|sample| sample.1).collect();
         let mut known: Vec<usize> =
             known.iter().map(|at_ns| rtts.partition_point(|sample| sample.0 < *at_ns)).collect();
+        known.sort_unstable();
         known.dedup();
         let Shifts::At(found) = shifts(&delays, &known) else { return Self { unknown: true, ..Self::default() } };
         // Some late answers in a row are no level; on another way they are.
@@ -56,16 +59,28 @@ impl Levels {
         let lasts = |nth: usize| {
             let (from, to) = (found[nth], *found.get(nth + 1).unwrap_or(&end));
             let long = rtts[to - 1].0 - rtts[from].0 >= LASTS_LEAST_NS;
-            to - from >= PROBES_LEAST && (long || known.contains(&from))
+            to - from >= PROBES_LEAST && (long || known.binary_search(&from).is_ok())
         };
-        let mut at: Vec<i64> = (0..found.len()).filter(|nth| lasts(*nth)).map(|nth| rtts[found[nth]].0).collect();
+        Self::at(rtts, (0..found.len()).filter(|nth| lasts(*nth)).map(|nth| rtts[found[nth]].0).collect())
+    }
+
+    /// Those that begin at these times and are far enough apart.
+    fn at(rtts: &Samples, mut at: Vec<i64>) -> Self {
+        if at.len() > SHIFTS_MOST {
+            return Self { unknown: true, ..Self::default() };
+        }
+        let mut levels = levels(rtts, &at);
         loop {
-            let changes = changes(rtts, &at);
-            let stddev = stddev(&without(rtts, &at, &changes));
-            let least = LEAST_NS.max(LEAST_OF_STDDEV * stddev);
+            let changes = changes(&levels);
+            let least = LEAST_NS.max(LEAST_OF_STDDEV * stddev(&levels));
             let smallest = changes.iter().enumerate().min_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
             match smallest {
-                Some((nth, change)) if change.abs() < least => _ = at.remove(nth),
+                Some((nth, change)) if change.abs() < least => {
+                    at.remove(nth);
+                    let behind = levels.remove(nth + 1).delays;
+                    let both = [std::mem::take(&mut levels[nth].delays), behind].concat();
+                    levels[nth] = Level::of(both);
+                }
                 _ => return Self { at, changes, unknown: false },
             }
         }
@@ -73,7 +88,7 @@ impl Levels {
 
     /// What of the shifts one way has.
     pub(crate) fn of_way(&self, way: &Samples) -> Vec<f64> {
-        let own = changes(way, &self.at);
+        let own = changes(&levels(way, &self.at));
         let of = |(own, all): (f64, &f64)| if own.abs() < LEAST_OF_SHIFT * all.abs() { 0.0 } else { own };
         own.into_iter().zip(&self.changes).map(of).collect()
     }
@@ -109,25 +124,113 @@ pub(crate) fn without(samples: &Samples, at: &[i64], changes: &[f64]) -> Samples
     samples.iter().map(level).collect()
 }
 
-/// How much longer delays are from each of `at` on than before: by the means of the middle halves.
-fn changes(samples: &Samples, at: &[i64]) -> Vec<f64> {
-    let mut from = 0;
-    let mut middles: Vec<f64> = Vec::new();
-    for until in at.iter().copied().chain([i64::MAX]) {
-        let to = samples.partition_point(|sample| sample.0 < until).max(from);
-        let mut level: Vec<f64> = samples[from..to].iter().map(|sample| sample.1).collect();
-        level.sort_by(f64::total_cmp);
-        let middle = &level[level.len() / 4..level.len() - level.len() / 4];
-        // A level in which a way has no stamps is that of before.
-        let before = middles.last().copied().unwrap_or_default();
-        middles.push(if middle.is_empty() { before } else { middle.iter().sum::<f64>() / middle.len() as f64 });
-        from = to;
+/// Delays between two shifts.
+struct Level {
+    /// Ascending.
+    delays: Vec<f64>,
+    /// The mean of their middle half; `None` without delays.
+    middle: Option<f64>,
+    /// Sums of what they are above it, and of the squares of that.
+    above: [f64; 2],
+}
+
+impl Level {
+    /// Two that were sorted cost no more than to merge them.
+    fn of(mut delays: Vec<f64>) -> Self {
+        delays.sort_by(f64::total_cmp);
+        let half = &delays[delays.len() / 4..delays.len() - delays.len() / 4];
+        let middle = (!half.is_empty()).then(|| half.iter().sum::<f64>() / half.len() as f64);
+        let from = middle.unwrap_or_default();
+        let above = delays.iter().fold([0.0; 2], |[sum, squares], delay| {
+            let above = delay - from;
+            [sum + above, squares + above * above]
+        });
+        Self { delays, middle, above }
     }
+}
+
+/// The levels that begin at the first of all and at each of `at`.
+fn levels(samples: &Samples, at: &[i64]) -> Vec<Level> {
+    let mut from = 0;
+    let level = |until: i64| {
+        let to = samples.partition_point(|sample| sample.0 < until).max(from);
+        let level = samples[from..to].iter().map(|sample| sample.1).collect();
+        from = to;
+        Level::of(level)
+    };
+    at.iter().copied().chain([i64::MAX]).map(level).collect()
+}
+
+/// How much longer the delays of each level are than those of the one before: by the means of the middle halves.
+fn changes(levels: &[Level]) -> Vec<f64> {
+    let middles = levels.iter().scan(0.0, |before, level| {
+        // A level in which a way has no stamps is that of before.
+        *before = level.middle.unwrap_or(*before);
+        Some(*before)
+    });
+    let middles: Vec<f64> = middles.collect();
     middles.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-fn stddev(samples: &Samples) -> f64 {
-    let count = samples.len().max(1) as f64;
-    let mean = samples.iter().map(|sample| sample.1).sum::<f64>() / count;
-    (samples.iter().map(|sample| (sample.1 - mean).powi(2)).sum::<f64>() / count).sqrt()
+/// The standard deviation of all delays as if they were of one level.
+fn stddev(levels: &[Level]) -> f64 {
+    let count = levels.iter().map(|level| level.delays.len()).sum::<usize>().max(1) as f64;
+    let [mean, squares] = [0, 1].map(|nth| levels.iter().map(|level| level.above[nth]).sum::<f64>() / count);
+    (squares - mean * mean).max(0.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All delays are looked at anew for each level less, as slow as that is.
+    fn naive(rtts: &Samples, mut at: Vec<i64>) -> (Vec<i64>, Vec<f64>) {
+        loop {
+            let changes = changes(&levels(rtts, &at));
+            let still: Vec<f64> = without(rtts, &at, &changes).iter().map(|sample| sample.1).collect();
+            let mean = still.iter().sum::<f64>() / still.len() as f64;
+            let variance = still.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / still.len() as f64;
+            let least = LEAST_NS.max(LEAST_OF_STDDEV * variance.sqrt());
+            let smallest = (0..changes.len()).min_by(|a, b| changes[*a].abs().total_cmp(&changes[*b].abs()));
+            match smallest.filter(|nth| changes[*nth].abs() < least) {
+                Some(nth) => at.remove(nth),
+                None => return (at, changes),
+            };
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Levels of any lengths, from nothing to a millisecond apart, with jitter and rare long delays.
+        #[test]
+        fn levels_that_are_hardly_apart_are_one(
+            levels in prop::collection::vec((1_usize..60, 0_u32..1_000_000), 1..40), spread in 1_u64..2_000_000, seed: u32,
+        ) {
+            let (mut at, mut rtts, mut state) = (Vec::new(), Samples::new(), u64::from(seed));
+            for (probes, delay) in levels {
+                at.push(rtts.len() as i64);
+                for _ in 0..probes {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let rare = if state >> 58 == 0 { 10 } else { 1 };
+                    rtts.push((rtts.len() as i64, f64::from(delay) + ((state >> 33) % spread * rare) as f64, 1));
+                }
+            }
+            let at = at.split_off(1);
+            let found = Levels::at(&rtts, at.clone());
+            prop_assert_eq!((found.at, found.changes), naive(&rtts, at));
+        }
+    }
+
+    /// Each is a step that a path would have.
+    #[test]
+    fn very_many_shifts_are_a_delay_that_wanders() {
+        let of = |shifts: i64| {
+            let rtts = (0..=shifts).flat_map(|nth| [(nth, (nth % 2) as f64 * 1e6, 1); 20]).collect();
+            Levels::at(&rtts, (1..=shifts).collect())
+        };
+        assert_eq!((of(500).at.len(), of(500).unknown), (500, false));
+        assert_eq!(of(501), Levels { unknown: true, ..Levels::default() });
+    }
 }
