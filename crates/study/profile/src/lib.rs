@@ -29,5 +29,5 @@ pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
 pub use ping::{PingError, read_ping};
 pub use probes::{LossesSeen, Passage, Probe, Probes, probes_most};
 pub use simulate::{simulate, simulate_ways};
-pub use verify::{Lateness, Verification, VerifiedWay, WayName, verify, verify_measured};
+pub use verify::{Lateness, TooLong, Verification, VerifiedWay, WayName, verify, verify_measured};
 pub use way_changes::WayChange;

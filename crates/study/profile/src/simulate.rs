@@ -1,10 +1,39 @@
 //! Probes over a path in virtual time, by the code that the emulator runs.
 
 use longhaul_path::network::{Destination, Network, Options, PortId, Release, Segmentation, Shape};
-use longhaul_path::spec::PathSpec;
+use longhaul_path::spec::{DelaySteps, HopSpec, PathSpec};
 use longhaul_units::Nanos;
 
 use crate::probes::{Passage, Probe, Probes};
+
+/// What a hop does with a packet, in looks at an outage; a look at an outage or a delay step that comes again.
+const HOP_WORK: usize = 32;
+const REPEATED_WORK: usize = 4;
+
+/// The work of sending a packet over `path` to the server, and that of sending one back, in looks at an outage, which take some nanoseconds; and how
+/// many packets the first becomes on its way.
+pub(crate) fn work(path: &PathSpec) -> ([f64; 2], f64) {
+    let hosts = path.clients.len().max(1) + path.servers.len().max(1);
+    // Which of all hops is next is looked for each time.
+    let each = HOP_WORK + hosts + (path.forward.len() + path.backward.len()) / 2;
+    let own = |hop: &HopSpec| {
+        let outages = hop.outages.iter().map(|outage| if outage.every.is_some() { REPEATED_WORK } else { 1 });
+        let steps = match &hop.delay_steps {
+            DelaySteps::At(steps) => steps.iter().filter(|step| step.every.is_some()).count(),
+            DelaySteps::Random { .. } => 0,
+        };
+        (each + outages.sum::<usize>() + steps * REPEATED_WORK) as f64
+    };
+    // From the sender's host, over the hops, to the receiver's host.
+    let way = |hops: &[HopSpec]| {
+        let (work, copies) = hops.iter().fold((each as f64, 1.0), |(work, copies), hop| {
+            (work + copies * own(hop), copies * (1.0 + hop.duplicate.0))
+        });
+        (work + copies * each as f64, copies)
+    };
+    let ((forward, copies), (backward, _)) = (way(&path.forward), way(&path.backward));
+    ([forward, backward], copies)
+}
 
 /// Sends a probe of `frame_bytes` at each of `sent_ns` (ascending, any origin) over `path` and back, and says what came of it. One clock
 /// stamps both ends; the responder takes no time. The path starts with the first probe.

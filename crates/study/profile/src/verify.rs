@@ -8,12 +8,14 @@ use serde::Serialize;
 
 use crate::curves::Curves;
 use crate::probes::{Passage, Probe, Probes};
-use crate::simulate::{simulate, simulate_ways};
+use crate::simulate::{simulate, simulate_ways, work};
 
 /// The path is run until it has so many times the probes measured, or [`RUN_MOST`].
 const RUN_TIMES: usize = 8;
 const RUN_MOST: usize = 4_000_000;
-const RUNS_MOST: usize = 64;
+/// All runs take this [`work`] at most, some seconds; a single one may take more, for each packet measured.
+const WORK_MOST: f64 = (1_u64 << 31) as f64;
+const WORK_OF_A_PACKET: f64 = 1_024.0;
 /// What scheduling adds to a packet's time on a host.
 const LEAST_NS: f64 = 20_000.0;
 /// Some thousand probes cannot tell rarer losses.
@@ -131,33 +133,53 @@ impl Verification {
     }
 }
 
+/// A path that cannot be run with the packets of a measurement in a time that somebody would wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the path has so many hops, hosts, outages, delay steps or copies that {0} packets over it take too long")]
+pub struct TooLong(pub usize);
+
+/// How often `path` is run with the packets of `measured`.
+fn runs(path: &PathSpec, measured: &Probes) -> Result<u64, TooLong> {
+    let ([forward, backward], copies) = work(path);
+    let (packets, work) = match &measured.ways {
+        Some([there, back]) => (there.len() + back.len(), there.len() as f64 * forward + back.len() as f64 * backward),
+        None => (measured.rows.len(), measured.rows.len() as f64 * (forward + copies * backward)),
+    };
+    if work > WORK_MOST + packets as f64 * WORK_OF_A_PACKET {
+        return Err(TooLong(packets));
+    }
+    let runs = (RUN_MOST / packets.max(1)).min((WORK_MOST / work.max(1.0)) as usize);
+    Ok(runs.clamp(1, RUN_TIMES) as u64)
+}
+
 /// Runs `path` in virtual time with the packets of `measured` and compares, quantity by quantity.
-pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64) -> Verification {
-    let runs = |packets: usize| (RUN_MOST / packets.max(1)).clamp(1, RUN_TIMES).min(RUNS_MOST) as u64;
+///
+/// # Errors
+/// That would take too long.
+pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64) -> Result<Verification, TooLong> {
+    let runs = runs(path, measured)?;
     if let Some(ways) = &measured.ways {
         let margins = margins_with(margins, 1);
-        let simulated: Vec<[Vec<Passage>; 2]> = (0..runs(ways[0].len() + ways[1].len()))
-            .map(|run| simulate_ways(path, ways, seed.wrapping_add(run)))
-            .collect();
+        let simulated: Vec<[Vec<Passage>; 2]> =
+            (0..runs).map(|run| simulate_ways(path, ways, seed.wrapping_add(run))).collect();
         let way = |of: WayName, nth: usize| {
             let runs: Vec<Vec<Probe>> = simulated.iter().map(|ways| rows(&ways[nth])).collect();
             verified(of, &rows(&ways[nth]), &runs, &margins, seed)
         };
         let both = [(WayName::Forward, 0), (WayName::Backward, 1)];
         let both = both.into_iter().filter(|(_, nth)| !ways[*nth].is_empty()).map(|(of, nth)| way(of, nth));
-        return Verification::of(both.collect(), None);
+        return Ok(Verification::of(both.collect(), None));
     }
     let sent: Vec<i64> = measured.rows.iter().map(|row| row.sent_ns).collect();
-    let simulated: Vec<Vec<Probe>> = (0..runs(sent.len()))
-        .map(|run| simulate(path, &sent, measured.frame_bytes, seed.wrapping_add(run)).rows)
-        .collect();
+    let simulated: Vec<Vec<Probe>> =
+        (0..runs).map(|run| simulate(path, &sent, measured.frame_bytes, seed.wrapping_add(run)).rows).collect();
     let margins = margins_with(margins, resolution_ns(&measured.rows));
     let mut round_trip = verified(WayName::RoundTrip, &measured.rows, &simulated, &margins, seed);
     if measured.losses.is_some() {
         // The rows are answered packets alone.
         round_trip.quantities.retain(|quantity| !LOSSES.contains(&quantity.name));
     }
-    Verification::of(vec![round_trip], None)
+    Ok(Verification::of(vec![round_trip], None))
 }
 
 /// The same where the path was measured in real time, as `tested`, over an emulator that was `lateness` late.

@@ -102,7 +102,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             let (tested, lateness) = measuring::over(&path, &measured, folder, args.time, args.seed)?;
             verify_measured(&tested.probes, &measured.probes, &args.margin, lateness)
         }
-        None => verify(&path, &measured.probes, &args.margin, args.seed),
+        None => verify(&path, &measured.probes, &args.margin, args.seed).map_err(|error| {
+            Failure::new("too_long", error).remedy("compare with a shorter measurement, or a path with fewer of these")
+        })?,
     };
     let exit = if found.verdict == Verdict::Within { ExitCode::SUCCESS } else { ExitCode::from(NOT_WITHIN) };
     let names: Vec<String> = args.against.iter().map(|path| path.display().to_string()).collect();

@@ -1,7 +1,8 @@
 //! How often a path that is the measured one is told as another, and another as the same.
 
 use longhaul_flows::compare::equivalence::{QuantityName, Verdict};
-use longhaul_profile::{Profile, ProfileOptions, verify};
+use longhaul_path::spec::PathSpec;
+use longhaul_profile::{Probe, Probes, Profile, ProfileOptions, TooLong, verify};
 
 use crate::{path, probes};
 
@@ -14,7 +15,7 @@ fn what_a_path_made_is_not_outside_of_it() {
     let runs = crate::runs(40);
     let outside = |seed: u64| {
         let measured = probes(TRUE, 12_000, 10.0, 1_000 + seed);
-        verify(&path(TRUE), &measured, &[], 1).verdict == Verdict::Outside
+        verify(&path(TRUE), &measured, &[], 1).unwrap().verdict == Verdict::Outside
     };
     let wrong = (0..runs).filter(|seed| outside(*seed)).count();
     println!("{wrong} of {runs} outside");
@@ -33,7 +34,7 @@ fn what_differs_is_named() {
         ("every = '2s'", "every = '5s'", QuantityName::LossShare),
         ("delay = '20ms'", "duplicate = '2%'\ndelay = '20ms'", QuantityName::DuplicateShare),
     ] {
-        let found = verify(&path(&TRUE.replacen(from, to, 1)), &measured, &[], 1);
+        let found = verify(&path(&TRUE.replacen(from, to, 1)), &measured, &[], 1).unwrap();
         let quantity = found.ways[0].quantities.iter().find(|quantity| quantity.name == name).unwrap();
         assert_eq!(quantity.verdict, Verdict::Outside, "{to}: {found:#?}");
         assert_eq!(found.verdict, Verdict::Outside);
@@ -46,19 +47,19 @@ fn a_profile_is_within() {
     let copy =
         Profile::of(&probes(TRUE, 200_000, 10.0, 21), &ProfileOptions { same_clock: true, ..Default::default() });
     let measured = probes(TRUE, 200_000, 10.0, 22);
-    let found = verify(&copy.unwrap().path, &measured, &[], 1);
+    let found = verify(&copy.unwrap().path, &measured, &[], 1).unwrap();
     println!("{found:#?}");
     assert_eq!(found.verdict, Verdict::Within, "{found:#?}");
     // Five seconds say nothing.
     let few = probes(TRUE, 500, 10.0, 22);
-    let found = verify(&path(TRUE), &few, &[], 1);
+    let found = verify(&path(TRUE), &few, &[], 1).unwrap();
     assert_eq!(found.verdict, Verdict::TooLittleData, "{found:#?}");
 }
 
 #[test]
 fn a_margin_is_at_least_what_a_host_adds() {
     let tight = ["range=0%".parse().unwrap(), "median=0%".parse().unwrap()];
-    let found = verify(&path(TRUE), &probes(TRUE, 12_000, 10.0, 1), &tight, 1);
+    let found = verify(&path(TRUE), &probes(TRUE, 12_000, 10.0, 1), &tight, 1).unwrap();
     let range = found.ways[0].quantities.iter().find(|quantity| quantity.name == QuantityName::RangeNs).unwrap();
     assert_eq!(range.margin, 20_000.0);
 }
@@ -74,12 +75,12 @@ fn what_was_read_coarsely_is_compared_coarsely() {
         row.resolution_ns = 100_000;
     }
     let copy = Profile::of(&measured, &ProfileOptions::default()).unwrap().path;
-    let found = verify(&path(STEADY), &measured, &[], 1);
+    let found = verify(&path(STEADY), &measured, &[], 1).unwrap();
     assert_eq!(found.verdict, Verdict::Within, "{found:#?}");
     // Its neighbours are a little alike, so that they are worth fewer.
-    let found = verify(&copy, &measured, &[], 1);
+    let found = verify(&copy, &measured, &[], 1).unwrap();
     assert_ne!(found.verdict, Verdict::Outside, "{found:#?}");
-    let wider = verify(&path(&STEADY.replacen("60us", "600us", 1)), &measured, &[], 1);
+    let wider = verify(&path(&STEADY.replacen("60us", "600us", 1)), &measured, &[], 1).unwrap();
     assert_eq!(wider.verdict, Verdict::Outside, "{wider:#?}");
 }
 
@@ -88,7 +89,7 @@ fn what_was_read_coarsely_is_compared_coarsely() {
 fn curves_follow_both() {
     let measured = probes(TRUE, 30_000, 10.0, 5);
     let later = TRUE.replacen("delay = '20ms'", "delay = '23ms'", 1);
-    let curves = verify(&path(&later), &measured, &[], 1).ways.remove(0).curves;
+    let curves = verify(&path(&later), &measured, &[], 1).unwrap().ways.remove(0).curves;
     let (first, last) = (curves.levels[0], curves.levels[curves.levels.len() - 1]);
     assert_eq!(first.longer, 1.0);
     let longest = measured.rows.iter().filter_map(|row| row.rtt_ns).max().unwrap();
@@ -138,11 +139,11 @@ fn captures_at_both_ends_tell_each_way() {
     let (there, back) = profile.path_file.split_once("[[backward]]").unwrap();
     assert!(there.contains("random") && back.contains("bursts"), "{}", profile.path_file);
 
-    let found = verify(&profile.path, &captured(4, BOTH), &[], 1);
+    let found = verify(&profile.path, &captured(4, BOTH), &[], 1).unwrap();
     assert_ne!(found.verdict, Verdict::Outside, "{found:#?}");
     assert_eq!(found.ways.iter().map(|way| way.of.name()).collect::<Vec<_>>(), ["forward", "backward"]);
     // One way alone changed: that way alone is outside.
-    let other = verify(&path(&BOTH.replace("12ms", "13ms")), &captured(4, BOTH), &[], 1);
+    let other = verify(&path(&BOTH.replace("12ms", "13ms")), &captured(4, BOTH), &[], 1).unwrap();
     let outside = |nth: usize| {
         let all = other.ways[nth].quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside);
         all.map(|quantity| quantity.name).collect::<Vec<_>>()
@@ -161,7 +162,7 @@ fn losses_without_rows_are_fitted() {
             longhaul_profile::Probes { losses: Some(seen), ..probes("[[both]]\ndelay = '10ms'\n", 5_000, 10.0, 1) };
         let profile = Profile::of(&measured, &ProfileOptions::default()).unwrap();
         // Where losses have no rows, the path's are not laid to the measurement's charge.
-        assert_ne!(verify(&profile.path, &measured, &[], 1).verdict, Verdict::Outside);
+        assert_ne!(verify(&profile.path, &measured, &[], 1).unwrap().verdict, Verdict::Outside);
         profile.loss
     };
     let alone = of(vec![(999, 1); 300]);
@@ -232,7 +233,7 @@ fn trains_of_captured_packets_show_the_rate() {
     assert!(found.path_file.contains("left together") && found.path_file.contains("rate = "), "{}", found.path_file);
     let forward = found.forward.as_ref().unwrap();
     assert!(forward.stddev_ns < 100_000.0, "without the waits, which reach 4.3 ms: {forward:?}");
-    let again = verify(&found.path, &captured(text, 8, 1_200, false, 2), &[], 1);
+    let again = verify(&found.path, &captured(text, 8, 1_200, false, 2), &[], 1).unwrap();
     assert_ne!(again.verdict, Verdict::Outside, "{again:#?}");
     for (together, apart_ns, joined, why) in
         [(1, 0, false, "no faster"), (8, 1_200_000, false, "no faster"), (8, 1_200, true, "stamp of the one before")]
@@ -257,4 +258,22 @@ fn lateness_is_taken_into_account() {
     assert_eq!(median(&later, &measured, 0), Verdict::Outside);
     assert_eq!(median(&later, &measured, 300_000), Verdict::TooLittleData);
     assert_eq!(median(&measured, &later, 300_000), Verdict::Outside);
+}
+
+/// A small file can say to have lost so many pings, and another that each of its hops has a thousand outages, or makes copies.
+#[test]
+fn what_would_take_minutes_is_refused() {
+    let outages = ["{ at = '1s', for = '1ms', every = '1s' }"; 1_000].join(", ");
+    let [busy, copying] = [format!("outages = [{outages}]"), "duplicate = '4%'".into()]
+        .map(|does| path(&format!("[[forward]]\ndelay = '1ms'\n{does}\n")).forward.remove(0));
+    let pings = |count: i64| {
+        let ping = |nth: i64| Probe { sent_ns: nth * 10_000_000, rtt_ns: Some(1_000_000), ..Probe::default() };
+        Probes { rows: (0..count).map(ping).collect(), frame_bytes: 98, ..Probes::default() }
+    };
+    for hop in [busy, copying] {
+        let many = PathSpec { forward: vec![hop.clone(); 64], backward: vec![hop; 64], ..PathSpec::default() };
+        assert_eq!(verify(&many, &pings(262_144), &[], 1).unwrap_err(), TooLong(262_144));
+        let found = verify(&many, &pings(20), &[], 1).unwrap();
+        assert_eq!((found.ways[0].packets, found.ways[0].path_packets), (20, 160));
+    }
 }
