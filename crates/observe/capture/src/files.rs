@@ -1,6 +1,7 @@
 //! The files of a spool: one is open at a time, closed ones are complete, the oldest is removed first.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -229,10 +230,12 @@ fn spool_before(folder: &OpenFolder, spec: &SpoolSpec) -> Result<Vec<PathBuf>, C
         if !spec.replace {
             return Err(CaptureError::Occupied(spec.folder.clone()));
         }
-        // Its removal would fail when that of others is done.
-        if entry.file_type().map_err(failed)?.is_dir() {
-            let why = format!("a folder in it has a name that ends in .{EXTENSION}");
-            return Err(failed(io::Error::new(ErrorKind::IsADirectory, why)));
+        // Somebody else's, or a copy that somebody made. Nothing is removed where not all of it is a capture's.
+        if !is_file_name(&entry.file_name()) || !entry.file_type().map_err(failed)?.is_file() {
+            let name = entry.file_name().display().to_string();
+            let why =
+                format!("{name} in it ends in .{EXTENSION} and is no file that a capture wrote: move it elsewhere");
+            return Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
         }
         if is_written(&path) {
             return Err(CaptureError::InUse(spec.folder.clone()));
@@ -250,6 +253,12 @@ fn is_written(path: &Path) -> bool {
 fn reserve(folder: &Path) -> io::Result<File> {
     let mut file = without_name(folder)?;
     file.write_all(&vec![1; RESERVE_BYTES]).map(|()| file)
+}
+
+/// Whether a file of a spool is called so: at least eight digits.
+fn is_file_name(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_suffix(EXTENSION)?.strip_suffix('.'));
+    digits.is_some_and(|digits| digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn open(folder: &OpenFolder, number: u32) -> io::Result<(String, File)> {
@@ -309,13 +318,21 @@ mod tests {
         assert!(matches!(SpoolFiles::check(&stays), Err(CaptureError::Occupied(_))));
         assert!(matches!(SpoolFiles::create(&stays, &meta), Err(CaptureError::Occupied(_))));
         assert_eq!(names(&folder), all);
-        // Such as `capture -w` leaves beside its file when it is killed.
-        let other = folder.join(".x.pcap.1.spool");
-        fs::create_dir(&other).unwrap();
-        assert!(matches!(SpoolFiles::check(&goes), Err(CaptureError::Folder { .. })));
-        assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::Folder { .. })));
-        fs::remove_dir(&other).unwrap();
-        assert_eq!(names(&folder), all);
+        // What `capture -w` leaves beside its file when it is killed; a copy; a file of another folder.
+        let [left, copy, link] = [".x.pcap.1.spool", "monday.spool", "00000003.spool"].map(|name| folder.join(name));
+        let refused = |other: &Path| {
+            let said = SpoolFiles::check(&goes).unwrap_err().to_string();
+            assert!(said.contains("is no file that a capture wrote"), "{said}");
+            assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::Folder { .. })));
+            if other.is_dir() { fs::remove_dir(other) } else { fs::remove_file(other) }.unwrap();
+            assert_eq!(names(&folder), all);
+        };
+        fs::create_dir(&left).unwrap();
+        refused(&left);
+        fs::write(&copy, "kept").unwrap();
+        refused(&copy);
+        symlink("notes.txt", &link).unwrap();
+        refused(&link);
 
         let mut files = SpoolFiles::create(&goes, &meta).unwrap();
         assert_eq!(names(&folder), ["00000001.spool", "notes.txt"]);
