@@ -275,14 +275,19 @@ impl Place {
     /// The question of who has proven who he is, and is one that `is_member` knows.
     fn question(&self, link: &mut Link, is_member: impl Fn(&Link) -> bool) -> Result<Message, Failure> {
         link.may_come = STRANGER_BYTES_MOST;
+        // Asked once, which takes reading a file: a stranger sends byte by byte.
+        let mut known = None;
         while !link.channel.is_proven() {
             link.read()?;
             // Whose key it says to have, before it proves that: what it encrypts may be long.
-            if is_member(link) {
-                link.channel.trust();
+            if known.is_none() && link.channel.peer().is_some() {
+                known = Some(is_member(link));
+                if known == Some(true) {
+                    link.channel.trust();
+                }
             }
         }
-        if is_member(link) {
+        if known.unwrap_or_else(|| is_member(link)) {
             if let Some(member) = link.channel.peer() {
                 self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?)?;
             }

@@ -426,6 +426,50 @@ fn a_stranger_sends_little() {
     assert!(answer.is_err(), "{answer:?}");
 }
 
+/// Who it is, is looked up once, in however many pieces its words come.
+#[test]
+fn a_stranger_is_looked_up_once() {
+    struct Counting(Arc<AtomicUsize>);
+    impl Answering for Counting {
+        fn is_member(&self, _peer: PublicKey) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+        fn answer(&self, _peer: PublicKey, _question: Message) -> Message {
+            Message::Released
+        }
+    }
+    let mesh = Mesh::make("stolen-look");
+    let looks = Arc::new(AtomicUsize::new(0));
+    let (identity, answering) = (mesh.folder.identity().unwrap(), Counting(Arc::clone(&looks)));
+    let (public, listener) = (identity.public(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(answering)));
+    let stranger = Identity::from_random(random().unwrap()).unwrap();
+    let mut channel = Channel::<Message>::to_known(&stranger, &public, random().unwrap());
+    let hear = |channel: &mut Channel<Message>, mut stream: &TcpStream| {
+        let mut bytes = [0; 1024];
+        let length = stream.read(&mut bytes).unwrap();
+        assert!(length > 0 && channel.handle_bytes(&bytes[..length]).is_ok());
+    };
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(&channel.poll_transmit().unwrap()).unwrap();
+    while !channel.is_established() {
+        hear(&mut channel, &stream);
+    }
+    channel.send(&Message::Refused { message: "x".repeat(1_000) }).unwrap();
+    for byte in channel.poll_transmit().unwrap() {
+        stream.write_all(&[byte]).unwrap();
+    }
+    let answer = loop {
+        match channel.poll_message() {
+            Some(answer) => break answer,
+            None => hear(&mut channel, &stream),
+        }
+    };
+    assert_eq!((answer, looks.load(Ordering::Relaxed)), (Message::Released, 1));
+}
+
 /// A word at a time keeps a connection open no longer than none.
 #[test]
 fn a_stranger_that_dawdles_is_closed() {
