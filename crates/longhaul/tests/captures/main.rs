@@ -9,3 +9,4 @@ mod capture;
 mod capture_filter;
 mod compare_memory;
 mod forms;
+mod many_files;
