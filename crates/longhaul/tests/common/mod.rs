@@ -6,24 +6,30 @@ pub(crate) mod browser;
 pub(crate) mod captures;
 pub(crate) mod forwarder;
 pub(crate) mod group;
+pub(crate) mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use longhaul_kernel::capability;
 use serde_json::Value;
 
-static MACHINE: RwLock<()> = RwLock::new(());
+use self::turns::{Kind, Turn};
 
 /// Held by tests that judge rates, times or what CPUs do, so that nothing else of a program runs at that time.
-pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn alone() -> Turn {
+    Turn::of(Kind::Alone)
 }
 
-/// Held by tests that can share the machine with each other, but not with those that run alone.
-pub(crate) fn side_by_side() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+/// Held by tests that judge times and use little of the machine themselves: some 50 Mbit/s at most, or a short burst. They share it with
+/// each other.
+pub(crate) fn quiet() -> Turn {
+    Turn::of(Kind::Quiet)
+}
+
+/// Held by tests that judge no times, or roughly, and whose paths are slower than this machine. They share it with each other.
+pub(crate) fn side_by_side() -> Turn {
+    Turn::of(Kind::SideBySide)
 }
 
 /// The repository.

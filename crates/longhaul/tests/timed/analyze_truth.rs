@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, rewrite, total, tshark_count, until};
-use crate::common::{TestLab, alone, printed};
+use crate::common::{TestLab, printed, quiet};
 use longhaul_captures::{CaptureReader, Packet, Transport, dissect};
 use serde_json::Value;
 
@@ -169,7 +169,7 @@ fn without_evidence(from: &str, to: &str, stamps: bool) {
 
 #[test]
 fn each_packet_is_told_as_what_the_list_of_drops_makes_it() {
-    let _alone = alone();
+    let _machine = quiet();
     if missing("tcpdump") || missing("iperf3") {
         return;
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, json, missing, on, probes, rewrite, until};
-use crate::common::{TestLab, alone};
+use crate::common::{TestLab, quiet};
 
 /// 5 ms either way; the forward hop loses each 100th packet.
 const EVEN: &str = "
@@ -26,7 +26,7 @@ const ERROR_NS: f64 = 20_000.0;
 /// them delay and losses as they were.
 #[test]
 fn clocks_apart_are_laid_over_each_other() {
-    let _alone = alone();
+    let _machine = quiet();
     if missing("tcpdump") || missing("iperf3") {
         return;
     }
@@ -88,7 +88,7 @@ fn run_over(stddev: &str, number: usize) -> Option<(Folder, String)> {
 
 #[test]
 fn one_path_twice_is_alike_and_another_jitter_is_not() {
-    let _alone = alone();
+    let _machine = quiet();
     if missing("tcpdump") || missing("python3") {
         return;
     }

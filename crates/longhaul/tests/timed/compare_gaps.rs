@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common::captures::{Folder, json, missing, on, probes};
-use crate::common::{TestLab, alone, longhaul, printed};
+use crate::common::{TestLab, longhaul, printed, quiet};
 use serde_json::Value;
 
 /// 5 ms either way.
@@ -63,7 +63,7 @@ fn stamps(points: &Value) -> (u64, u64) {
 /// is known to the number.
 #[test]
 fn gaps_of_the_captures_are_left_out() {
-    let _alone = alone();
+    let _machine = quiet();
     if missing("python3") {
         return;
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{alone, longhaul, object};
+use crate::common::{alone, longhaul, object, quiet};
 use longhaul_kernel::capability;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn faults(words: &[&str]) -> Value {
 /// A receiver with a small buffer is named, with its host and a price; tuning it keeps what was promised; the kept evidence says the same.
 #[test]
 fn a_small_receive_buffer_is_named() {
-    let _alone = alone();
+    let _machine = quiet();
     if !capability::is_root_in_namespace() {
         longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
         return;
@@ -56,7 +56,7 @@ fn a_small_receive_buffer_is_named() {
 /// says. The kept evidence says the same.
 #[test]
 fn a_fault_is_named_without_a_test() {
-    let _alone = alone();
+    let _machine = quiet();
     if !capability::is_root_in_namespace() {
         longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
         return;

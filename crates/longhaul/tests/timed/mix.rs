@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{alone, longhaul, object};
+use crate::common::{alone, longhaul, object, side_by_side};
 use longhaul_bpf::filter::{Filter, FilterOptions, Reason};
 use longhaul_filter::Following;
 use longhaul_kernel::capability;
@@ -257,7 +257,7 @@ fn ctrl_c_prints_what_was_sent() {
 /// A far end without NAPI takes no XDP frames: a packet socket sends them, and the result says so.
 #[test]
 fn without_live_frames_a_packet_socket_sends() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(cable) = Cable::new(false) else { return };
     let whole = cable.mixed(&["-k", "1000", "--pps", "0"]);
     assert_eq!(
@@ -276,7 +276,7 @@ fn without_live_frames_a_packet_socket_sends() {
 
 #[test]
 fn the_default_route_is_left_alone() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(cable) = Cable::new(true) else { return };
     let mut routed = Command::new("ip");
     routed.args(["route", "add", "default", "via", &SERVER.to_string()]);
@@ -288,7 +288,7 @@ fn the_default_route_is_left_alone() {
 
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let folder = std::env::temp_dir();
     let file = folder.join(format!("longhaul-mix-{}.toml", std::process::id()));
     std::fs::write(&file, "name = \"x\"\nsize = 64\n[[class]]\nkind = \"arp\"\nwait = 1\n").unwrap();

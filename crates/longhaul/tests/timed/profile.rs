@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::captures::{Folder, json, missing, on};
-use crate::common::{TestLab, alone, longhaul, object};
+use crate::common::{TestLab, longhaul, object, quiet};
 use crate::rtt::Answered;
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn quantity<'a>(verified: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn a_path_is_measured_and_rebuilt() {
-    let _alone = alone();
+    let _machine = quiet();
     if missing("ping") {
         return;
     }
@@ -107,7 +107,7 @@ fn carried(answered: &Answered) -> [f64; 2] {
 
 #[test]
 fn a_copy_carries_what_the_path_carries() {
-    let _alone = alone();
+    let _machine = quiet();
     let folder = Folder::new("profile-rate");
     let [log, diagnosis, copy] = ["log", "diagnosis", "copy.toml"].map(|name| folder.file(name));
     let Some(answered) = Answered::on_this_machine("profile-rate", ASYMMETRIC) else { return };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestLab, alone, longhaul, object};
+use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -153,7 +153,7 @@ fn ctrl_c_prints_what_was_measured() {
 
 #[test]
 fn what_cannot_be_done_is_said_in_a_line() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let wrong = |arguments: &[&str], part: &str| {
         let output = longhaul(&[&["tcp", "127.0.0.1"], arguments].concat());
         let line = text(&output.stderr);
@@ -215,7 +215,7 @@ fn killed_with_a_control_of_its_own_it_leaves_none() {
 
 #[test]
 fn a_saved_flow_stands_beside_its_response_function() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(tested) = Tested::up("tcp-measured", "lan") else { return };
     let change = ["lab", "set", "--name", &tested.lab.name, "forward.loss=every(500)", "delay=5ms"];
     assert!(longhaul(&change).status.success());

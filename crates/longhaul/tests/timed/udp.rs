@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{TestLab, alone, longhaul, object};
+use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -179,7 +179,7 @@ fn cpus_of(pid: u32, name: &str) -> String {
 
 #[test]
 fn a_killed_server_leaves_rps_as_it_was() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(mut test) = Tested::up("bind-killed", "lan") else { return };
     let before = test.on_server(&["cat", MASK]);
     let mut client = test.udp(&["-t", "60", "--softirq", "same", "-A", "0,1"]).stderr(Stdio::null()).spawn().unwrap();
@@ -203,7 +203,7 @@ fn a_killed_server_leaves_rps_as_it_was() {
 
 #[test]
 fn without_the_right_binding_is_refused_with_a_remedy() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let scratch = Scratch::new("unbound");
     let binary = scratch.0.join("longhaul");
     fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
@@ -232,7 +232,7 @@ fn without_the_right_binding_is_refused_with_a_remedy() {
 /// Every second packet is dropped: more runs than a result lists. The proof of the data path and the control connection pass.
 #[test]
 fn a_result_is_saved_whole_and_shown_again() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(test) = Tested::up("saved", "lan") else { return };
     let rules = "add table inet t; add chain inet t i { type filter hook input priority 0; }; \
                  add rule inet t i udp length 108 numgen inc mod 2 0 drop";
@@ -298,7 +298,7 @@ fn a_result_is_saved_whole_and_shown_again() {
 /// firewall drops there is none. The batches are those that the result counts.
 #[test]
 fn each_packet_has_a_row() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(test) = Tested::up("rows", "lan") else { return };
     let rules = "add table inet t; add chain inet t i { type filter hook input priority 0; }; \
                  add rule inet t i udp length 508 numgen inc mod 10 0 drop";
@@ -400,7 +400,7 @@ fn refuses_what_is_no_result(scratch: &Scratch, good: &Value) {
 
 #[test]
 fn hosts_are_named_by_what_they_did() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(test) = Tested::up("hosts-named", "lan") else { return };
     test.on_server(&["ip", "link", "set", "eth0", "txqueuelen", "777"]);
     let is_server = |host: &Value| {
@@ -446,7 +446,7 @@ fn hosts_are_named_by_what_they_did() {
 /// Ctrl-C, and what a service manager sends: what was measured so far, as one object behind those of the intervals.
 #[test]
 fn a_signal_ends_the_test_with_what_was_measured() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(test) = Tested::up("signal", "lan") else { return };
     for (signal, exit) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut client =

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::browser::Browser;
-use crate::common::{alone, longhaul, object, root};
+use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_lab::orphans;
@@ -193,7 +193,7 @@ fn tcp_has_its_table_and_its_page() {
 /// Each setting is what the hosts had, each way to load the path is what the path carried, and findings are judged by that.
 #[test]
 fn settings_of_the_hosts_hold_and_findings_are_judged() {
-    let _alone = alone();
+    let _shared = side_by_side();
     if unprivileged() {
         return;
     }
@@ -286,7 +286,7 @@ fn a_plan_can_be_read_by_programs() {
 /// The same tests between two hosts that are no lab of the command: nothing is set, nothing is emulated, and the page says so.
 #[test]
 fn an_experiment_runs_between_real_hosts() {
-    let _alone = alone();
+    let _shared = side_by_side();
     if unprivileged() {
         return;
     }
@@ -297,8 +297,11 @@ fn an_experiment_runs_between_real_hosts() {
     let own = env!("CARGO_BIN_EXE_longhaul");
     let mut serve = Command::new(own);
     serve.args(["lab", "exec", "--name", &lab, "server", "--", own, "serve"]);
-    let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(serve.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("listening")));
+    // What it says later must not fill the pipe.
+    std::thread::spawn(move || said.for_each(drop));
     let experiment = root().join("crates/longhaul/tests/two-flows.toml");
     let run = [own, "lab", "run", experiment.to_str().unwrap(), "--server", "server", "-o", folder.0.to_str().unwrap()];
     let output = longhaul(&[&["lab", "exec", "--name", &lab, "client", "--"], &run[..], &ONCE[..]].concat());
@@ -319,7 +322,7 @@ fn an_experiment_runs_between_real_hosts() {
 /// A result lists up to 10,000 runs of losses. Those of a test with more are in a file of its own, or a caveat says that they are not.
 #[test]
 fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
-    let _alone = alone();
+    let _shared = side_by_side();
     if unprivileged() {
         return;
     }
@@ -374,7 +377,7 @@ const LOOK: &str = r#"(() => {
 
 #[test]
 fn ctrl_c_writes_what_was_measured() {
-    let _alone = alone();
+    let _shared = side_by_side();
     if unprivileged() {
         return;
     }
@@ -446,7 +449,7 @@ fn a_hopeless_point_is_not_tried_for_ever() {
 /// Killed in its midst, an experiment goes on where it was: no run is made twice, and none is missing.
 #[test]
 fn a_killed_experiment_goes_on() {
-    let _alone = alone();
+    let _shared = side_by_side();
     if unprivileged() {
         return;
     }
@@ -531,7 +534,7 @@ fn sends(pid: u32) -> bool {
 
 #[test]
 fn a_wrong_experiment_is_refused_in_a_line() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let folder = Folder::new("wrong");
     let file = folder.file("wrong.toml");
     fs::write(&file, "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'x'\nrates = ['1M']\nsockbuff = '1M'\n").unwrap();

@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{alone, longhaul, object, root};
+use crate::common::turns::Turn;
+use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ struct Cell {
     replace: &'static [(&'static str, &'static str)],
     /// How the findings begin that must reappear.
     reappear: &'static [&'static str],
+    /// Takes what it needs of the machine.
+    turn: fn() -> Turn,
 }
 
 /// A folder that goes with this value.
@@ -40,7 +43,7 @@ impl Drop for Folder {
 impl Cell {
     /// Runs each quick point of it once; the result, after its findings were judged.
     fn run(&self) -> Option<(Value, String)> {
-        let _alone = alone();
+        let _turn = (self.turn)();
         if !capability::is_root_in_namespace() {
             longhaul_testing::no_judge!("polling rings and capturing take root");
             return None;
@@ -97,6 +100,7 @@ fn nlr_udp_loss() {
             ("rate=1600Mbit\", \"queue=2MiB", "rate=160Mbit\", \"queue=200KiB"),
         ],
         reappear: &["A ring that is polled seldom loses"],
+        turn: alone,
     };
     let Some((result, page)) = cell.run() else { return };
     let lost = mean(&result, "udp", "A hop slower than the flow", "240", "network_percent");
@@ -123,6 +127,7 @@ fn nlr_udp_rings() {
             (", 400\"", ", 40\""),
         ],
         reappear: &[],
+        turn: alone,
     };
     let Some((result, _)) = cell.run() else { return };
     for series in ["Tiny, 1 MiB, balanced", "Tiny, 4 MiB, balanced", "Tiny, 1 MiB, bound", "Tiny, 4 MiB, bound"] {
@@ -142,6 +147,7 @@ fn nlr_tcp_loss() {
             "The network loses nothing",
             "The sender's ring loses acknowledgments alone",
         ],
+        turn: alone,
     };
     let Some((_, page)) = cell.run() else { return };
     for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
@@ -172,6 +178,7 @@ fn emulation_matrix() {
             ("omit = \"4s\"", "omit = \"1s\""),
         ],
         reappear: &["The window has to match bandwidth and delay"],
+        turn: side_by_side,
     };
     let Some((result, page)) = cell.run() else { return };
     let rtt_ms = |series: &str, label: &str| mean(&result, "tcp", series, label, "mean_rtt_ns") / 1e6;
@@ -195,6 +202,7 @@ fn nlr_batching() {
         only: "300",
         replace: &[],
         reappear: &["The mean time between packets does not show", "Moderation lays a structure over the times"],
+        turn: alone,
     };
     cell.run();
 }
@@ -210,6 +218,7 @@ fn teragrid() {
             "What the network loses is told apart from what the card loses: in the network",
             "What the network loses is told apart from what the card loses: in the host",
         ],
+        turn: alone,
     };
     let Some((result, page)) = cell.run() else { return };
     let series = "One packet in 10,000 lost in the network";
@@ -230,6 +239,7 @@ fn datatag_end_systems() {
         only: "MTU",
         replace: &[("time = \"500ms\"", "time = \"300ms\"")],
         reappear: &["Close together, larger frames carry more", "Jumbo frames carry as much"],
+        turn: alone,
     };
     let Some((_, page)) = cell.run() else { return };
     assert!(page.contains("Throughput at the receiver by the spacing of packets"), "{page}");
@@ -248,6 +258,7 @@ fn datatag_loss() {
             ("omit = \"5s\"", "omit = \"2s\""),
         ],
         reappear: &["Scalable gets more than HighSpeed"],
+        turn: alone,
     };
     cell.run();
 }
@@ -260,6 +271,7 @@ fn nlr_tcp() {
         only: "without jitter",
         replace: &[("time = \"6s\"", "time = \"2s\""), ("omit = \"2s\"", "omit = \"500ms\"")],
         reappear: &[],
+        turn: alone,
     };
     let Some((result, _)) = cell.run() else { return };
     let [reno, vegas] =
@@ -275,6 +287,7 @@ fn nlr_batching_tcp() {
         only: "alone",
         replace: &[("time = \"3s\"", "time = \"1500ms\""), ("omit = \"1s\"", "omit = \"500ms\"")],
         reappear: &[],
+        turn: alone,
     };
     let Some((result, _)) = cell.run() else { return };
     for label in ["cubic, not polled", "cubic, polled every 125us"] {
@@ -298,6 +311,7 @@ fn datatag_switch() {
             ("omit = \"5s\"", "omit = \"1s\""),
         ],
         reappear: &[],
+        turn: alone,
     };
     let Some((result, _)) = cell.run() else { return };
     let steps = |quantity: &str| mean(&result, "tcp", "One flow", "reno:3s,scalable:3s,highspeed:3s", quantity);
@@ -318,6 +332,7 @@ fn datatag_transfers() {
             ("quick = [\"reno × 1\", \"reno × 16\"]", "quick = [\"reno × 1\"]"),
         ],
         reappear: &["A larger device queue makes one flow faster"],
+        turn: side_by_side,
     };
     cell.run();
 }
@@ -330,6 +345,7 @@ fn datatag_fairness() {
         only: "10 and 50",
         replace: &[("time = \"15s\"", "time = \"6s\""), ("omit = \"3s\"", "omit = \"1s\"")],
         reappear: &["Of two standard flows the one with the shorter round trip gets more"],
+        turn: side_by_side,
     };
     cell.run();
 }
@@ -351,6 +367,7 @@ fn datatag_one_against_n() {
             ("omit = \"4s\"", "omit = \"2s\""),
         ],
         reappear: &[],
+        turn: side_by_side,
     };
     let Some((result, _)) = cell.run() else { return };
     let [reno, scalable] = ["reno, beside 8", "scalable, beside 8"]
@@ -367,6 +384,7 @@ fn datatag_record() {
         only: "without a large",
         replace: &[("time = \"5s\"", "time = \"3s\"")],
         reappear: &["Without a large window"],
+        turn: side_by_side,
     };
     cell.run();
 }
@@ -393,6 +411,7 @@ fn tapee() {
             ("window = \"14M\"", "window = \"512K\""),
         ],
         reappear: &["On the pseudo path acknowledgments come as they left"],
+        turn: alone,
     };
     let Some((_, page)) = cell.run() else { return };
     assert!(page.contains("Times between acknowledgments over time"), "{page}");

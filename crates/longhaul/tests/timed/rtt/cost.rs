@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use longhaul_kernel::process::{Process, Signal};
 
 use super::{Answered, PATH, exec};
-use crate::common::alone;
 use crate::common::captures::Folder;
+use crate::common::quiet;
 
 /// Probes a second.
 const PROBES: f64 = 100.0;
@@ -43,7 +43,7 @@ const SECONDS: u32 = 12;
 /// Answers wait for each other. Where each stamp of a probe and each answer wakes a thread there are about three wake-ups a probe.
 #[test]
 fn a_probe_wakes_one_thread_and_a_week_takes_a_hundredth_of_a_cpu() {
-    let _machine = alone();
+    let _machine = quiet();
     let Some(answered) = Answered::on_this_machine("rtt-cost", &PATH.replace("LOSS", "none")) else { return };
     let folder = Folder::new("rtt-cost");
     let mut command =

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::RwLockReadGuard;
 use std::time::Duration;
 
 use longhaul_captures::CaptureReader;
@@ -20,7 +19,8 @@ use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
 use serde_json::Value;
 
 use crate::common::captures::{Capture, Folder, missing};
-use crate::common::{TestLab, alone, object, side_by_side};
+use crate::common::turns::Turn;
+use crate::common::{TestLab, alone, object, quiet, side_by_side};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 const MS: f64 = 1e6;
@@ -38,7 +38,7 @@ delay = "10ms"
 
 /// A lab whose server answers.
 pub(crate) struct Answered {
-    shared: Option<RwLockReadGuard<'static, ()>>,
+    shared: Option<Turn>,
     server: Child,
     pub(crate) lab: TestLab,
 }
@@ -234,7 +234,7 @@ fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
 /// A path whose links give each byte 800 ns each way, and hosts that send more than 1,452 bytes as two IPv6 packets.
 #[test]
 fn each_byte_and_each_fragment_adds_what_the_links_take() {
-    let _machine = alone();
+    let _machine = quiet();
     let path = "[[both]]\nrate = '10Mbit'\nqueue = '256KiB'\ndelay = '5ms'\n";
     let Some(answered) = Answered::on_this_machine("rtt-sizes", path) else { return };
     let folder = Folder::new("rtt-sizes");

@@ -10,7 +10,7 @@ use longhaul_kernel::receive_settings::receive_settings;
 use serde_json::Value;
 
 use crate::common::captures::{Folder, on};
-use crate::common::{alone, longhaul, object};
+use crate::common::{alone, longhaul, object, quiet, side_by_side};
 use crate::rtt::Answered;
 use crate::rtt::idle::{SERVER_TEXT, cable, printed, serve};
 
@@ -28,7 +28,7 @@ fn client(answered: &Answered, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_sweep_finds_the_rate_of_the_path() {
-    let _alone = alone();
+    let _machine = quiet();
     let Some(answered) = Answered::on_this_machine("swept", PATH) else { return };
     let features = || on(&answered.lab, "server", &["ethtool", "-k", "eth0"]).output().unwrap().stdout;
     let before = features();
@@ -121,7 +121,7 @@ fn deferral_lets_packets_arrive_together_and_is_put_back() {
 
 #[test]
 fn a_setting_that_the_interface_lacks_is_named() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(answered) = Answered::on_this_machine("swept-ring", PATH) else { return };
     let output = client(&answered, &["sweep", "server", "--ring", "64,128", "--json"]);
     let error = &object(&output.stdout)["error"];
@@ -131,7 +131,7 @@ fn a_setting_that_the_interface_lacks_is_named() {
 
 #[test]
 fn what_is_known_at_ctrl_c_is_printed() {
-    let _alone = alone();
+    let _shared = side_by_side();
     let Some(answered) = Answered::on_this_machine("swept-end", PATH) else { return };
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let mut command =
@@ -149,7 +149,7 @@ fn what_is_known_at_ctrl_c_is_printed() {
 
 #[test]
 fn packet_trains_show_the_capacity() {
-    let _alone = alone();
+    let _machine = quiet();
     let Some(answered) = Answered::on_this_machine("trains", PATH) else { return };
     let arguments = ["udp", "server", "-b", "4M", "-l", "1400", "--burst", "8", "--wire", "-t", "4s", "--json"];
     let output = client(&answered, &[&arguments[..], &["--timestamps", "kernel"]].concat());
