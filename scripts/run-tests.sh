@@ -21,6 +21,9 @@ case $program in
     endpoint | labs | tcp | udp) at_once 4 ;;
 esac
 
+if [[ $program == timed && -n ${LONGHAUL_GUESTS-} ]]; then
+    flock "$LONGHAUL_GUESTS" true
+fi
 SECONDS=0
 "$@"
 status=$?
