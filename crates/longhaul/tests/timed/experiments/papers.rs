@@ -93,11 +93,14 @@ fn nlr_udp_loss() {
         replace: &[
             ("calibrate = true", ""),
             ("\"400M\", \"800M\", \"1200M\", \"1600M\", \"2000M\", \"2400M\"", "\"40M\", \"120M\", \"240M\""),
-            ("quick = [\"400\", \"1200\", \"2400\"]", "quick = [\"40\", \"240\"]"),
+            ("quick = [\"400\", \"1200\", \"2400\"]", "quick = [\"240\"]"),
             (", 2400\"", ", 240\""),
             ("sockbuf = \"4M\"", "sockbuf = \"1M\""),
-            ("poll_interval = \"2ms\"", "poll_interval = \"20ms\""),
-            ("rate=1600Mbit\", \"queue=2MiB", "rate=160Mbit\", \"queue=200KiB"),
+            ("poll_interval = \"2ms\"", "poll_interval = \"20ms\"\nquick = [\"240\"]"),
+            (
+                "change = [\"rate=1600Mbit\", \"queue=2MiB\"]",
+                "change = [\"rate=160Mbit\", \"queue=200KiB\"]\nquick = [\"240\"]",
+            ),
         ],
         reappear: &["A ring that is polled seldom loses"],
         turn: alone,
@@ -122,7 +125,7 @@ fn nlr_udp_rings() {
         replace: &[
             ("calibrate = true", ""),
             ("\"400M\", \"800M\", \"1200M\", \"1600M\", \"2000M\", \"2400M\"", "\"40M\", \"240M\""),
-            ("\"400\", \"2400\"", "\"40\", \"240\""),
+            ("\"400\", \"2400\"", "\"240\""),
             (", 2400\"", ", 240\""),
             (", 400\"", ", 40\""),
         ],
@@ -141,7 +144,7 @@ fn nlr_tcp_loss() {
     let cell = Cell {
         name: "nlr-tcp-loss",
         only: "pressure",
-        replace: &[("time = \"6s\"", "time = \"3s\"")],
+        replace: &[("time = \"6s\"", "time = \"3s\""), ("quick = [\"reno\", \"vegas\"]", "quick = [\"reno\"]")],
         reappear: &[
             "Under pressure loss is where packets enter the hosts",
             "The network loses nothing",
@@ -237,7 +240,11 @@ fn datatag_end_systems() {
     let cell = Cell {
         name: "datatag-end-systems",
         only: "MTU",
-        replace: &[("time = \"500ms\"", "time = \"300ms\"")],
+        replace: &[
+            ("time = \"500ms\"", "time = \"300ms\""),
+            ("\"every 40us, 50 bytes\", \"every 40us, 400 bytes\", \"every 80us, 400 bytes\", ", ""),
+            ("[\"every 40us, 8972 bytes\", ", "["),
+        ],
         reappear: &["Close together, larger frames carry more", "Jumbo frames carry as much"],
         turn: alone,
     };
