@@ -236,7 +236,7 @@ fn vegas_gets_least() {
 /// segments, get less.
 #[test]
 fn reno_favours_short_round_trips_and_large_segments() {
-    let _machine = alone();
+    let _machine = side_by_side();
     let path = "[[client]]\nname = 'near'\n[[client]]\nname = 'far'\ndelay = '20ms'\n\
                 [[both]]\nrate = '100Mbit'\nqueue = '64KiB'\ndelay = '5ms'";
     let labs = ["rtts", "segments"].map(|name| Tested::up(name, path));

@@ -1,6 +1,7 @@
 //! A path is measured, rebuilt from that alone, and measured again.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::common::captures::{Folder, json, missing, on};
 use crate::common::{TestLab, longhaul, object, quiet};
@@ -95,14 +96,19 @@ queue = '128KiB'
 delay = '15ms'
 ";
 
-/// What TCP carries each way, Mb/s.
-fn carried(answered: &Answered) -> [f64; 2] {
-    [&[][..], &["-R"]].map(|way| {
+/// What TCP carries over a path each way, Mb/s: at the same time, each over one of its own.
+fn carried(name: &str, path: &str) -> Option<[f64; 2]> {
+    let labs = ["there", "back"].map(|way| Answered::on_this_machine(&format!("{name}-{way}"), path));
+    let [Some(there), Some(back)] = labs else { return None };
+    let tests = [(&there, &[][..]), (&back, &["-R"])].map(|(answered, way)| {
         let arguments = [&[env!("CARGO_BIN_EXE_longhaul"), "tcp", "server", "--json", "-t", "8s", "--omit", "3s"], way];
-        let output = on(&answered.lab, "client", &arguments.concat()).output().unwrap();
+        on(&answered.lab, "client", &arguments.concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    Some(tests.map(|test| {
+        let output = test.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         object(&output.stdout)["result"]["goodput_bps"].as_f64().unwrap() / 1e6
-    })
+    }))
 }
 
 #[test]
@@ -118,8 +124,8 @@ fn a_copy_carries_what_the_path_carries() {
     };
     client(&["rtt", "server", "-t", "4s", "-o", &log]);
     client(&["diagnose", "server", "--bidir", "--rate", "100M", "--time", "10s", "-o", &diagnosis]);
-    let before = carried(&answered);
     drop(answered);
+    let Some(before) = carried("profile-carried", ASYMMETRIC) else { unreachable!("there was a lab") };
     let profile = json(&["profile", &log, "--diagnosis", &diagnosis, "-o", &copy, "--json"]);
     let file = fs::read_to_string(&copy).unwrap();
     for (way, rate, queue) in [("forward", 60e6, 300.0 * 1024.0), ("backward", 20e6, 128.0 * 1024.0)] {
@@ -130,8 +136,7 @@ fn a_copy_carries_what_the_path_carries() {
         assert!((of_rate - 1.0).abs() < 0.01 && (of_queue - 1.0).abs() < 0.15, "{found} {file}");
     }
     assert!(!file.contains("rate and queue of") && file.contains("# UDP: "), "{file}");
-    let Some(copied) = Answered::on_this_machine("profile-copied", &file) else { unreachable!("{file}") };
-    let after = carried(&copied);
+    let Some(after) = carried("profile-copied", &file) else { unreachable!("{file}") };
     println!("TCP carried {before:.1?} Mb/s, and over the copy {after:.1?}");
     for (before, after) in before.into_iter().zip(after) {
         assert!((after / before - 1.0).abs() < 0.1, "{before} {after}");

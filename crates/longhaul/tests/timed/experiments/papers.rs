@@ -221,7 +221,7 @@ fn teragrid() {
             "What the network loses is told apart from what the card loses: in the network",
             "What the network loses is told apart from what the card loses: in the host",
         ],
-        turn: alone,
+        turn: side_by_side,
     };
     let Some((result, page)) = cell.run() else { return };
     let series = "One packet in 10,000 lost in the network";
@@ -318,7 +318,7 @@ fn datatag_switch() {
             ("omit = \"5s\"", "omit = \"1s\""),
         ],
         reappear: &[],
-        turn: alone,
+        turn: side_by_side,
     };
     let Some((result, _)) = cell.run() else { return };
     let steps = |quantity: &str| mean(&result, "tcp", "One flow", "reno:3s,scalable:3s,highspeed:3s", quantity);
