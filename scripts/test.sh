@@ -15,8 +15,8 @@ cargo test --workspace --no-run || exit
 # Tests that boot guests take minutes of CPU time, and do not mind how busy the machine is: they run beside those that mostly wait, and what
 # they say comes at the end. In a process group of their own, so that they end with this.
 set -m
-RUST_TEST_THREADS=$(nproc) flock "$LONGHAUL_GUESTS" \
-    cargo test --workspace --no-fail-fast --test endpoint --test oracle -- guests:: >"$LONGHAUL_GUESTS.log" 2>&1 &
+RUST_TEST_THREADS=$(nproc) flock --close "$LONGHAUL_GUESTS" \
+    cargo test --workspace --no-fail-fast --test endpoint --test oracle -- guests:: </dev/null >"$LONGHAUL_GUESTS.log" 2>&1 &
 guests=$!
 set +m
 trap 'kill -- -$guests 2>/dev/null' EXIT
