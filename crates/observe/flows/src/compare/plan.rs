@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn samples_are_of_as_many_directions_as_are_kept() {
-        let bounds = Bounds { paths: 3, wire_packets: 150 };
+        let bounds = Bounds { paths: 3, wire_packets: 150, held: 10 };
         let known = recognition([FirstLook::new(bounds), FirstLook::new(bounds)]);
         let mut sampler = Sampler::new(&known);
         (1..=100).for_each(|port| sampler.packet(&tcp(port, 9, None, 700)));
