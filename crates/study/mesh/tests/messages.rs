@@ -168,6 +168,21 @@ fn broken(measured: Measured) -> Measured {
     }
 }
 
+/// Shares that a reader of fewer digits takes for their neighbours, and one of the least numbers that there are.
+#[test]
+fn a_share_reads_back_to_its_last_bit() {
+    for share in [0.9452706955539223_f64, 0.38120423768821243, 0.9925434121760651, 6.9e-310] {
+        let text = format!(
+            r#"{{"duration_ns":1,"bytes":2,"goodput_bps":3,"paced_bps":4,"retransmits":0,"retransmitted_bytes":null,"min_rtt_ns":null,
+            "congestion_control":"cubic","limited_by":"pacing","limited_share":{share:?}}}"#
+        );
+        let flow: TcpFlow = serde_json::from_str(&text).unwrap();
+        assert_eq!(flow.limited_share.to_bits(), share.to_bits(), "{share}");
+        let again: TcpFlow = serde_json::from_str(&serde_json::to_string(&flow).unwrap()).unwrap();
+        assert_eq!(again, flow);
+    }
+}
+
 /// Of an older site, and of a newer one: a delivery without measurements, and one of a kind that nobody knows.
 #[test]
 fn older_and_newer_ones_are_understood() {
