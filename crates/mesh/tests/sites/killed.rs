@@ -270,7 +270,7 @@ fn lists(lab: &Lab, seen: &mut Seen) {
     for id in lossy {
         match taken.get(id) {
             Some(list) => assert_eq!(runs(list).iter().sum::<u64>(), udp[id].unsigned_abs(), "{id}"),
-            None => assert!(waiting.contains(id), "{id} has no list"),
+            None => assert!(waiting.contains(id), "{id} has no list\n{}", lab.logs()),
         }
     }
     for id in taken.keys() {

@@ -7,6 +7,7 @@ use longhaul_mesh_model::file::Kind;
 use longhaul_mesh_model::result::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
 };
+use longhaul_result::Caveat;
 use longhaul_udp::locate::Loss;
 use longhaul_units::is_obeyed;
 use serde::Deserialize;
@@ -111,19 +112,24 @@ fn clean(text: &str) -> String {
 pub(super) fn read(job: &Job, text: &[u8], samples: Option<Samples>) -> Result<Found, Failure> {
     let name = job.test.kind.name();
     Ok(match job.test.kind {
-        Kind::Udp { .. } => Found::Udp(result::<UdpResult>(name, text)?.into_losses()),
+        Kind::Udp { .. } => Found::Udp(whole::<UdpResult>(name, text)?.into_losses()),
         Kind::Rtt => Found::Other(Measured::Rtt(result::<RttResult>(name, text)?.round_trips())),
         Kind::Tcp => {
             let paced_bps = number(job.rate.0);
-            Found::Tcp(TcpFlow { paced_bps, ..result::<TcpResult>(name, text)?.flow() }, samples)
+            Found::Tcp(TcpFlow { paced_bps, ..whole::<TcpResult>(name, text)?.flow() }, samples)
         }
         Kind::Diagnose => Found::Other(Measured::Diagnose(result::<DiagnoseResult>(name, text)?.diagnosis(job.alarm))),
     })
 }
 
+/// The caveat of a test that lost its server.
+const CUT_SHORT: &str = "cut_short";
+
 #[derive(Deserialize)]
 struct Envelope<R> {
     result: R,
+    #[serde(default)]
+    caveats: Vec<Caveat>,
 }
 
 #[derive(Deserialize)]
@@ -136,11 +142,28 @@ struct FailedWhy {
     message: String,
 }
 
-fn result<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure> {
-    serde_json::from_slice::<Envelope<R>>(text).map(|envelope| envelope.result).map_err(|error| {
+fn failure(command: &str, said: &str) -> Failure {
+    Failure::new(format_args!("longhaul {command} failed: {}", clean(said)))
+}
+
+fn envelope<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<Envelope<R>, Failure> {
+    serde_json::from_slice(text).map_err(|error| {
         let said = serde_json::from_slice::<Failed>(text).map_or_else(|_| error.to_string(), |said| said.error.message);
-        Failure::new(format_args!("longhaul {command} failed: {}", clean(&said)))
+        failure(command, &said)
     })
+}
+
+fn result<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure> {
+    Ok(envelope(command, text)?.result)
+}
+
+/// The result of a test that came to its end. One whose partner was killed has a part of it, and nobody knows which packets were lost.
+fn whole<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure> {
+    let Envelope { result, caveats } = envelope(command, text)?;
+    match caveats.iter().find(|caveat| caveat.code == CUT_SHORT) {
+        Some(cut) => Err(failure(command, &cut.message)),
+        None => Ok(result),
+    }
 }
 
 fn number(count: u64) -> i64 {
@@ -309,5 +332,29 @@ impl DiagnoseResult {
         };
         diagnosis.fit();
         diagnosis
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `longhaul udp` prints them, in part: the receiver was lost after it had said that 3 of 100 packets were missing, but not which.
+    #[test]
+    fn a_test_that_was_cut_short_is_no_result() {
+        let printed = |caveats: &str| {
+            format!(
+                r#"{{"result":{{"sent_packets":100,"lost_packets":3,"received_rate_bps":1000,"location_method":"counters",
+                "loss_by_location":{{"unexplained":3}},"losses":[]}},"caveats":[{caveats}]}}"#
+            )
+        };
+        let caveat = |code: &str, message: &str| format!(r#"{{"code":"{code}","message":"{message}","remedy":""}}"#);
+        let cut = printed(&caveat("cut_short", "the test was cut short: the server is gone"));
+        let refused = whole::<UdpResult>("udp", cut.as_bytes()).map(drop).unwrap_err().to_string();
+        assert_eq!(refused, "longhaul udp failed: the test was cut short: the server is gone");
+        // Another doubt leaves a result as it is.
+        for caveats in [String::new(), caveat("jitter_unknown", "packets shared time stamps")] {
+            assert_eq!(whole::<UdpResult>("udp", printed(&caveats).as_bytes()).unwrap().lost_packets, 3);
+        }
     }
 }
