@@ -15,6 +15,7 @@ macro_rules! say {
 mod agent;
 mod alarm;
 mod beside;
+mod caveats;
 mod cmd;
 mod coordinator;
 mod delivery;
@@ -28,7 +29,6 @@ mod shown;
 #[cfg(test)]
 mod stolen;
 pub mod store;
-mod table;
 mod view;
 pub mod web;
 

@@ -8,14 +8,15 @@ use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
 use super::database::{Access, Database, Form, Open, transact};
-use super::error::StoreError;
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
+use super::error::{StoreError, readable};
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of, time};
 use super::{Measurement, Series, TestResult, Wanted};
 use super::{flows, measurements, rollups, series, summary, wanted};
 
-/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP.
+/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no index of
+/// diagnoses.
 pub(super) const FORM: Form = Form {
-    number: 3,
+    number: 4,
     oldest: 2,
     tables: &[
         flows::FLOWS,
@@ -24,6 +25,7 @@ pub(super) const FORM: Form = Form {
         measurements::ROUND_TRIPS,
         measurements::TCP,
         measurements::DIAGNOSES,
+        measurements::DIAGNOSES_OF_FLOW,
         wanted::WANTED,
         summary::SPANS,
         summary::LOSSES,
@@ -347,31 +349,32 @@ async fn each(
     .await
 }
 
-/// Reads results of some hours in order of time, some hours of them at once: a row in the library's hands takes more memory than a result.
+/// Reads results of some hours in order of time, some hours of them at once: a row in the library's hands takes more memory than a result. What
+/// cannot be read is left out.
 async fn read(
     from: &mut AnyConnection,
     hours: Range<i64>,
     mut take: impl FnMut(&Names, &Key, &AnyRow) -> Result<(), sqlx::Error>,
 ) -> Result<(), sqlx::Error> {
-    let first = "SELECT coalesce(min(hour), 0) FROM results WHERE hour >= $1";
-    let first: i64 = sqlx::query_scalar(first).bind(hours.start).fetch_one(&mut *from).await?;
-    let last: i64 = sqlx::query_scalar("SELECT coalesce(max(hour), -1) FROM results").fetch_one(&mut *from).await?;
-    let until = hours.end.min(last.saturating_add(1));
     let mut named = Named::default();
-    let mut hour = first.max(hours.start);
-    while hour < until {
+    let mut begin = hours.start;
+    loop {
+        // The next hour that has any: there may be none for years.
+        let next = sqlx::query_scalar("SELECT min(hour) FROM results WHERE hour >= $1 AND hour < $2");
+        let next: Option<i64> = next.bind(begin).bind(hours.end).fetch_one(&mut *from).await?;
+        let Some(hour) = next else { return Ok(()) };
         let rows = sqlx::query(
             "SELECT hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps FROM results \
              WHERE hour >= $1 AND hour < $2 ORDER BY hour, after_ns, id",
         );
-        let next = until.min(hour.saturating_add(HOURS_AT_ONCE));
-        for row in rows.bind(hour).bind(next).fetch_all(&mut *from).await? {
-            let key = Key::of(&row)?;
-            take(named.of(from, key.flow).await?, &key, &row)?;
+        begin = hours.end.min(hour.saturating_add(HOURS_AT_ONCE));
+        for row in rows.bind(hour).bind(begin).fetch_all(&mut *from).await? {
+            let name = || name_of("results", &row);
+            let Some(key) = readable(Key::of(&row), name) else { continue };
+            let Some(names) = readable(named.of(from, key.flow).await?, name) else { continue };
+            readable(take(names, &key, &row), name);
         }
-        hour = next;
     }
-    Ok(())
 }
 
 /// Sums by hour. The database adds up; the order is that of the names' bytes, in each database.
@@ -383,13 +386,19 @@ async fn hours(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Hour>, sqlx
     let rows = rows.bind(from_ns.div_euclid(HOUR_NS)).fetch_all(&mut *from).await?;
     let (mut hours, mut named) = (Vec::new(), Named::default());
     for row in rows {
-        let [test, sender, receiver] = named.of(from, row.try_get(1)?).await?.clone();
-        let begin_ns = row.try_get::<i64, _>(0)? * HOUR_NS;
-        let (tests, sent, lost) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+        let name = || "an hour of results".to_owned();
+        let Some((flow, begin_ns, [tests, sent, lost])) = readable(sums(&row), name) else { continue };
+        let name = || format!("results of flow {flow}");
+        let Some([test, sender, receiver]) = readable(named.of(from, flow).await?, name).cloned() else { continue };
         hours.push(Hour { test, sender, receiver, begin_ns, tests, sent, lost });
     }
     hours.sort_by(|one, other| order(one).cmp(&order(other)));
     Ok(hours)
+}
+
+/// Of a flow in an hour: its number, when the hour began, and tests, packets sent and packets lost.
+fn sums(row: &AnyRow) -> Result<(i64, i64, [i64; 3]), sqlx::Error> {
+    Ok((row.try_get(1)?, time(row.try_get(0)?, 0)?, [row.try_get(2)?, row.try_get(3)?, row.try_get(4)?]))
 }
 
 fn order(hour: &Hour) -> (&str, &str, &str, i64) {

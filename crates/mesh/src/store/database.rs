@@ -28,9 +28,9 @@ const SQLITE: &[&str] = &["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FUL
 /// "Defense Against The Dark Arts").
 const SQLITE_DISTRUST: &[&str] =
     &["PRAGMA busy_timeout = 20000", "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"];
-/// What a file holds: the statement of each table, and none of the indexes that SQLite makes by itself.
-const SQLITE_ENTRIES: &str =
-    "SELECT count(*) FROM sqlite_master WHERE NOT (type = 'index' AND sql IS NULL OR type = 'table' AND sql IN (";
+/// What a file holds: the statement of each table and index, and none of the indexes that SQLite makes by itself.
+const SQLITE_ENTRIES: &str = "SELECT count(*) FROM sqlite_master \
+     WHERE NOT (type = 'index' AND sql IS NULL OR type IN ('table', 'index') AND sql IN (";
 /// What `ANALYZE` makes.
 const SQLITE_STATISTICS: &[&str] =
     &["CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"];
@@ -52,9 +52,9 @@ const NO_RIGHT: &str = "42501";
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) number: i64,
-    /// The oldest form that lacks tables alone: it gets them.
+    /// The oldest form that lacks tables and indexes alone: it gets them.
     pub(super) oldest: i64,
-    /// In SQLite's words.
+    /// In SQLite's words; an index comes after its table.
     pub(super) tables: &'static [&'static str],
     /// Tables that a file may have beside them.
     pub(super) beside: &'static [&'static str],

@@ -1,7 +1,18 @@
-//! Why a store cannot be used, and what to do.
+//! Why a store cannot be used, and what to do; and rows of one that cannot be read, which are left out.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use longhaul_channel::shown;
+use longhaul_kernel::stderr_line;
+
+/// Rows that this process left out. Of a store of another version these may be all.
+static LEFT_OUT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// Rows that are named, and that are counted, at most.
+const NAMED_MOST: usize = 20;
+const COUNTED_MOST: usize = 10_000;
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,4 +59,27 @@ pub enum StoreError {
     /// A file of SQLite whose pages do not fit.
     #[error("the store is damaged: {0}; move it away")]
     Damaged(String),
+}
+
+/// How many rows this process could not read and left out, 10,000 at most.
+pub(crate) fn rows_left_out() -> usize {
+    LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
+/// What was read of a row. `None` where that failed, as of a row that another version wrote: it is counted and said once, by its `name`.
+pub(super) fn readable<T>(read: Result<T, sqlx::Error>, name: impl FnOnce() -> String) -> Option<T> {
+    read.inspect_err(|why| leave_out(name(), why)).ok()
+}
+
+fn leave_out(name: String, why: &sqlx::Error) {
+    let mut all = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.len() >= COUNTED_MOST || all.contains(&name) {
+        return;
+    }
+    if all.len() < NAMED_MOST {
+        stderr_line!("store: {}", shown(&format!("{name} cannot be read and is left out: {why}")));
+    } else if all.len() == NAMED_MOST {
+        stderr_line!("store: more than {NAMED_MOST} rows cannot be read: the others are left out without their names");
+    }
+    all.insert(name);
 }

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
+use super::error::readable;
+
 /// An hour in nanoseconds.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -52,11 +54,7 @@ impl Key {
     /// That of a row whose first columns are `hour, flow, after_ns, id`.
     pub(super) fn of(row: &AnyRow) -> Result<Self, sqlx::Error> {
         let (hour, flow, after_ns, id) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        // Somebody else may have written to the store.
-        let is_time = |hour: i64, after_ns: i64| hour.checked_mul(HOUR_NS)?.checked_add(after_ns);
-        if is_time(hour, after_ns).is_none() {
-            return Err(sqlx::Error::Decode(format!("a result of hour {hour} since 1970").into()));
-        }
+        time(hour, after_ns)?;
         Ok(Self { hour, flow, after_ns, id, is_early: false })
     }
 
@@ -132,22 +130,46 @@ async fn find(from: &mut AnyConnection, [test, sender, receiver]: [&str; 3]) -> 
     known.bind(test).bind(sender).bind(receiver).fetch_optional(from).await
 }
 
-/// The names of flows by their number, for one reader.
+/// The names of flows by their number, for one reader; `None`: it has none.
 #[derive(Debug, Default)]
-pub(super) struct Named(BTreeMap<i64, Names>);
+pub(super) struct Named(BTreeMap<i64, Option<Names>>);
 
 impl Named {
-    /// The names of a row's flow.
-    pub(super) async fn of(&mut self, from: &mut AnyConnection, flow: i64) -> Result<&Names, sqlx::Error> {
+    /// The names of a row's flow. Inside: it has none.
+    pub(super) async fn of(
+        &mut self,
+        from: &mut AnyConnection,
+        flow: i64,
+    ) -> Result<Result<&Names, sqlx::Error>, sqlx::Error> {
         // Those of a flow that is new are in the database before its first row is.
         if !self.0.contains_key(&flow) {
             let rows = sqlx::query("SELECT flow, test, sender, receiver FROM flows").fetch_all(from).await?;
-            let named =
-                rows.iter().map(|row| Ok((row.try_get(0)?, [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?])));
-            self.0 = named.collect::<Result<_, sqlx::Error>>()?;
+            let named = rows.iter().filter_map(|row| readable(named(row), || "a row of flows".to_owned()));
+            self.0.extend(named.map(|(flow, names)| (flow, Some(names))));
+            self.0.entry(flow).or_default();
         }
-        self.0.get(&flow).ok_or_else(|| sqlx::Error::Decode(format!("the flow {flow} has no names").into()))
+        let nameless = || sqlx::Error::Decode(format!("the flow {flow} has no names").into());
+        Ok(self.0.get(&flow).and_then(Option::as_ref).ok_or_else(nameless))
     }
+}
+
+fn named(row: &AnyRow) -> Result<(i64, Names), sqlx::Error> {
+    Ok((row.try_get(0)?, [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?]))
+}
+
+/// When something began, as rows have it: nanoseconds since 1970.
+///
+/// # Errors
+/// There is no such time. Somebody else may have written to the store.
+pub(super) fn time(hour: i64, after_ns: i64) -> Result<i64, sqlx::Error> {
+    let time = hour.checked_mul(HOUR_NS).and_then(|begin| begin.checked_add(after_ns));
+    time.ok_or_else(|| sqlx::Error::Decode(format!("a result of hour {hour} since 1970").into()))
+}
+
+/// What a row of a table is called that cannot be read. Its first columns are `hour, flow, after_ns, id`.
+pub(super) fn name_of(table: &str, row: &AnyRow) -> String {
+    let id = row.try_get::<Vec<u8>, _>(3).map_or_else(|_| "without an id".to_owned(), |id| digits(&id));
+    format!("the row {id} of {table}")
 }
 
 /// The bytes of 32 hexadecimal digits.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
+use super::error::readable;
 use super::figures::Metric;
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits};
+use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of};
 use super::series;
 use super::summary;
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, Wanted};
@@ -22,6 +23,9 @@ pub(super) const TCP: &str = "CREATE TABLE IF NOT EXISTS tcp (hour BIGINT NOT NU
 /// The diagnosis as JSON: nobody asks the database for its parts.
 pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, \
      id BLOB NOT NULL, alarm TEXT NOT NULL, diagnosis TEXT NOT NULL, PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
+/// A pair has few diagnoses in years: by the key alone each hour would be looked at for them.
+pub(super) const DIAGNOSES_OF_FLOW: &str =
+    "CREATE INDEX IF NOT EXISTS diagnoses_of_flow ON diagnoses (flow, hour, after_ns, id)";
 
 /// Takes a measurement, where its pair has fewer than `most` of its hour; whether it is new.
 pub(super) async fn take(
@@ -103,17 +107,26 @@ pub(super) async fn took_part(
     for query in counted {
         let rows = sqlx::query(query).bind(from_ns.div_euclid(HOUR_NS)).bind(from_ns).fetch_all(&mut *from).await?;
         for row in rows {
-            add(named.of(from, row.try_get(0)?).await?, row.try_get(1)?, row.try_get(2)?);
+            let Some((flow, tests, at_ns)) = readable(counts(&row), || "tests of a flow".to_owned()) else { continue };
+            if let Some(names) = readable(named.of(from, flow).await?, || format!("tests of flow {flow}")) {
+                add(names, tests, at_ns);
+            }
         }
     }
     Ok(sites)
 }
 
-/// Measurements of all kinds since `from_ns`, kind by kind, each in order of time.
+/// A flow, how many tests it had, and when the last of them began.
+fn counts(row: &AnyRow) -> Result<(i64, i64, i64), sqlx::Error> {
+    Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
+}
+
+/// Measurements of all kinds since `from_ns`, kind by kind, each in order of time. What cannot be read is left out.
 pub(super) async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<Measurement>, sqlx::Error> {
     let mut reading = Reading { from, from_ns, named: Named::default(), all: Vec::new() };
     reading
         .read(
+            "round_trips",
             "SELECT hour, flow, after_ns, id, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, outages, \
              longest_outage_ns, gaps_ns FROM round_trips WHERE hour >= $1 ORDER BY hour, after_ns, id",
             |row| Ok(Measured::Rtt(round_trips(row)?)),
@@ -121,12 +134,15 @@ pub(super) async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<
         .await?;
     reading
         .read(
+            "tcp",
             "SELECT hour, flow, after_ns, id, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
              min_rtt_ns, congestion_control, limited_by, limited_share FROM tcp WHERE hour >= $1 ORDER BY hour, after_ns, id",
             |row| Ok(Measured::Tcp(tcp(row)?)),
         )
         .await?;
-    reading.read_diagnoses().await?;
+    let query =
+        "SELECT hour, flow, after_ns, id, diagnosis FROM diagnoses WHERE hour >= $1 ORDER BY hour, after_ns, id";
+    reading.read("diagnoses", query, diagnosed).await?;
     Ok(reading.all)
 }
 
@@ -138,18 +154,37 @@ pub(super) async fn diagnosis_of(
 ) -> Result<Option<Measurement>, sqlx::Error> {
     let query = "SELECT hour, diagnoses.flow, after_ns, id, diagnosis FROM flows JOIN diagnoses ON diagnoses.flow = flows.flow \
          WHERE flows.sender = $1 AND flows.receiver = $2 AND alarm = $3 AND hour >= $4 AND hour * 3600000000000 + after_ns >= $5 \
-         ORDER BY hour, after_ns, id LIMIT 1";
+         ORDER BY hour, after_ns, id LIMIT 16";
     let rows = sqlx::query(query)
         .bind(&wanted.sender)
         .bind(&wanted.receiver)
         .bind(&wanted.alarm)
         .bind(from_ns.div_euclid(HOUR_NS))
         .bind(from_ns);
-    let Some(row) = rows.fetch_optional(&mut *from).await? else { return Ok(None) };
-    let key = Key::of(&row)?;
-    let [test, sender, receiver] = Named::default().of(from, key.flow).await?.clone();
-    let measured = Measured::Diagnose(diagnosis(&row)?);
-    Ok(Some(Measurement { id: digits(&key.id), test, sender, receiver, at_ns: key.at_ns(), measured }))
+    let mut named = Named::default();
+    for row in rows.fetch_all(&mut *from).await? {
+        if let Some(found) = one(from, &mut named, ("diagnoses", &row), diagnosed).await? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The measurement of a row of this table, whose first columns are its key. `None` where it cannot be read.
+async fn one(
+    from: &mut AnyConnection,
+    named: &mut Named,
+    (table, row): (&str, &AnyRow),
+    measured: fn(&AnyRow) -> Result<Measured, sqlx::Error>,
+) -> Result<Option<Measurement>, sqlx::Error> {
+    let name = || name_of(table, row);
+    let Some(key) = readable(Key::of(row), name) else { return Ok(None) };
+    let Some([test, sender, receiver]) = readable(named.of(from, key.flow).await?, name).cloned() else {
+        return Ok(None);
+    };
+    let (id, at_ns) = (digits(&key.id), key.at_ns());
+    let measured = readable(measured(row), name);
+    Ok(measured.map(|measured| Measurement { id, test, sender, receiver, at_ns, measured }))
 }
 
 /// Measurements that are being read.
@@ -161,27 +196,17 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    async fn read_diagnoses(&mut self) -> Result<(), sqlx::Error> {
-        let query =
-            "SELECT hour, flow, after_ns, id, diagnosis FROM diagnoses WHERE hour >= $1 ORDER BY hour, after_ns, id";
-        self.read(query, |row| Ok(Measured::Diagnose(diagnosis(row)?))).await
-    }
-
     /// Adds those of one table. `query` has the key in its first columns, and asks from an hour on.
     async fn read(
         &mut self,
+        table: &str,
         query: &'static str,
         measured: fn(&AnyRow) -> Result<Measured, sqlx::Error>,
     ) -> Result<(), sqlx::Error> {
         let rows = sqlx::query(query).bind(self.from_ns.div_euclid(HOUR_NS)).fetch_all(&mut *self.from).await?;
         for row in rows {
-            let key = Key::of(&row)?;
-            let at_ns = key.at_ns();
-            if at_ns >= self.from_ns {
-                let [test, sender, receiver] = self.named.of(self.from, key.flow).await?.clone();
-                let measured = measured(&row)?;
-                self.all.push(Measurement { id: digits(&key.id), test, sender, receiver, at_ns, measured });
-            }
+            let found = one(self.from, &mut self.named, (table, &row), measured).await?;
+            self.all.extend(found.filter(|one| one.at_ns >= self.from_ns));
         }
         Ok(())
     }
@@ -311,6 +336,10 @@ pub(super) fn tcp(row: &AnyRow) -> Result<TcpFlow, sqlx::Error> {
         limited_by: row.try_get(12)?,
         limited_share: row.try_get(13)?,
     })
+}
+
+fn diagnosed(row: &AnyRow) -> Result<Measured, sqlx::Error> {
+    Ok(Measured::Diagnose(diagnosis(row)?))
 }
 
 pub(super) fn diagnosis(row: &AnyRow) -> Result<Diagnosis, sqlx::Error> {

@@ -33,6 +33,7 @@ pub use address::{Address, AddressError};
 pub(crate) use archive::Counted;
 pub use archive::{Archive, Hour};
 pub use error::StoreError;
+pub(crate) use error::rows_left_out;
 pub use figures::{Figures, Metric, OfPair};
 pub(crate) use flows::HOUR_NS;
 pub use outbox::{Kept, Outbox};

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
 use super::database::{Access, Database, Form, transact};
-use super::error::StoreError;
+use super::error::{StoreError, readable};
 use super::summary::DAY_NS;
 use super::{FileKind, Measurement, TestFile, TestResult};
 
@@ -111,24 +113,27 @@ impl Outbox {
         })
     }
 
-    /// The oldest results after the one with the number `after`, `most` of them, each with its number. Numbers are above 0.
+    /// The oldest results after the one with the number `after`, `most` of them, each with its number. Numbers are above 0. What cannot be read is
+    /// passed over and stays: another version may read it.
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn after(&mut self, after: i64, most: u32) -> Result<Vec<(i64, Kept)>, StoreError> {
-        let rows = self.database.run(async |open| {
-            sqlx::query("SELECT number, result FROM outbox WHERE number > $1 ORDER BY number LIMIT $2")
-                .bind(after)
-                .bind(i64::from(most))
-                .fetch_all(&mut open.connection)
-                .await
-        })?;
-        let read = |row: sqlx::any::AnyRow| {
-            let kept = serde_json::from_str(&row.try_get::<String, _>(1)?)
-                .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-            Ok((row.try_get(0)?, kept))
-        };
-        rows.into_iter().map(read).collect()
+    pub fn after(&mut self, mut after: i64, most: u32) -> Result<Vec<(i64, Kept)>, StoreError> {
+        loop {
+            let rows = self.database.run(async |open| {
+                sqlx::query("SELECT number, id, result FROM outbox WHERE number > $1 ORDER BY number LIMIT $2")
+                    .bind(after)
+                    .bind(i64::from(most))
+                    .fetch_all(&mut open.connection)
+                    .await
+            })?;
+            let Some(last) = rows.last() else { return Ok(Vec::new()) };
+            after = last.try_get(0)?;
+            let kept: Vec<_> = rows.iter().filter_map(|row| read(row, "result")).collect();
+            if !kept.is_empty() {
+                return Ok(kept);
+            }
+        }
     }
 
     /// All results that wait, the oldest first.
@@ -139,26 +144,32 @@ impl Outbox {
         Ok(self.after(0, u32::MAX)?.into_iter().map(|(_, kept)| kept).collect())
     }
 
-    /// The oldest file after the one with the number `after`, with its number; `None` as the kind: of any. Numbers are above 0.
+    /// The oldest file after the one with the number `after`, with its number; `None` as the kind: of any. Numbers are above 0. What cannot be read is
+    /// passed over, as by [`Self::after`].
     ///
     /// # Errors
     /// Where the outbox cannot be read.
-    pub fn file_after(&mut self, after: i64, kind: Option<FileKind>) -> Result<Option<(i64, TestFile)>, StoreError> {
-        let row = self.database.run(async |open| {
-            let question =
-                "SELECT number, file FROM files WHERE number > $1 AND $2 IN ('', kind) ORDER BY number LIMIT 1";
-            sqlx::query(question)
-                .bind(after)
-                .bind(kind.map_or("", FileKind::name))
-                .fetch_optional(&mut open.connection)
-                .await
-        })?;
-        let read = |row: sqlx::any::AnyRow| {
-            let file = serde_json::from_str(&row.try_get::<String, _>(1)?)
-                .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-            Ok((row.try_get(0)?, file))
-        };
-        row.map(read).transpose()
+    pub fn file_after(
+        &mut self,
+        mut after: i64,
+        kind: Option<FileKind>,
+    ) -> Result<Option<(i64, TestFile)>, StoreError> {
+        loop {
+            let row = self.database.run(async |open| {
+                let question =
+                    "SELECT number, id, file FROM files WHERE number > $1 AND $2 IN ('', kind) ORDER BY number LIMIT 1";
+                sqlx::query(question)
+                    .bind(after)
+                    .bind(kind.map_or("", FileKind::name))
+                    .fetch_optional(&mut open.connection)
+                    .await
+            })?;
+            let Some(row) = row else { return Ok(None) };
+            if let Some(file) = read(&row, "file") {
+                return Ok(Some(file));
+            }
+            after = row.try_get(0)?;
+        }
     }
 
     /// The coordinator has this file.
@@ -186,6 +197,15 @@ impl Outbox {
             .await
         })
     }
+}
+
+/// The number of a row and what its text says. Between them is the id.
+fn read<T: DeserializeOwned>(row: &AnyRow, what: &str) -> Option<(i64, T)> {
+    let both = || -> Result<(i64, T), sqlx::Error> {
+        let text: String = row.try_get(2)?;
+        Ok((row.try_get(0)?, serde_json::from_str(&text).map_err(|error| sqlx::Error::Decode(Box::new(error)))?))
+    };
+    readable(both(), || format!("the {what} {} of the outbox", row.try_get::<String, _>(1).unwrap_or_default()))
 }
 
 fn text_of<T: Serialize>(value: &T) -> Result<String, sqlx::Error> {

@@ -9,8 +9,8 @@ use sqlx::{AnyPool, Row};
 use super::address::Address;
 use super::archive::FORM;
 use super::database::pool;
-use super::error::StoreError;
-use super::flows::{HOUR_NS, Key, digits};
+use super::error::{StoreError, readable};
+use super::flows::{HOUR_NS, Key, digits, name_of};
 use super::summary::{self, DAY_NS, NOTHING_LOST, UNITS};
 use super::{Wanted, wanted};
 
@@ -270,7 +270,7 @@ impl Reader {
         Ok(flows)
     }
 
-    /// Tests of one pair that began from `from_ns` on and before `until_ns`, the latest first, `most` of them.
+    /// Tests of one pair that began from `from_ns` on and before `until_ns`, the latest first, `most` of them. What cannot be read is left out.
     ///
     /// # Errors
     /// Where the file cannot be read.
@@ -299,7 +299,7 @@ impl Reader {
             .bind(i64::from(most))
             .fetch_all(&self.0)
             .await?;
-        Ok(rows.iter().map(tested).collect::<Result<_, _>>()?)
+        Ok(rows.iter().filter_map(|row| readable(tested(row), || name_of("results", row))).collect())
     }
 
     /// How many tests lost nothing, and how many lost a share in which bucket (`summary.rs`), over a span of days.

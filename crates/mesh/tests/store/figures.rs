@@ -264,4 +264,15 @@ fn single_results_come_back(place: &Place) {
     let within = (BEGIN_NS, BEGIN_NS + DAY_NS);
     assert_eq!(list(Listed::RoundTrips, ("geneva", "ithaca"), within, 5), last);
     assert_eq!(list(Listed::RoundTrips, ("geneva", "ithaca"), within, 100).len(), 20);
+    // Of ten years, and of two plans.
+    let earlier = |number: i64| {
+        let (id, test) = (format!("{:032x}", 6000 + number), if number == 1 { "why" } else { "kind" }.to_owned());
+        Measurement { id, test, at_ns: BEGIN_NS - number * 300 * DAY_NS, ..all[2].clone() }
+    };
+    let earlier: Vec<Measurement> = (0..12).map(earlier).collect();
+    archive.take_measurements(&earlier).unwrap();
+    let years = (BEGIN_NS - 3660 * DAY_NS, BEGIN_NS + DAY_NS);
+    let latest = [all[2].clone(), earlier[0].clone(), earlier[1].clone()];
+    assert_eq!(list(Listed::Diagnoses, ("geneva", "chicago"), years, 3), latest);
+    assert_eq!(list(Listed::Diagnoses, ("geneva", "chicago"), years, 100).len(), 13);
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::chown;
 
-use longhaul_mesh::store::{Archive, Outbox, Reader};
+use longhaul_mesh::store::{Archive, Kept, Listed, Measured, Outbox, Reader, Series, Wanted};
 use tokio::runtime::Builder;
 
-use super::{Folder, Place, change, result};
+use super::{BEGIN_NS, DAY_NS, Folder, Place, beside, change, measurements, result, runtime};
 
 pub(super) fn a_store_that_is_read_is_not_changed(place: &Place) {
     let is_file = place.server.is_none();
@@ -32,10 +32,64 @@ pub(super) fn a_store_of_another_form_is_refused(place: &Place) {
     drop(place.open());
     place.set_form(9);
     let error = Archive::open(place.address()).unwrap_err().to_string();
-    assert_eq!(error, "the store has form 9, this longhaul knows 3: use the newer longhaul");
+    assert_eq!(error, "the store has form 9, this longhaul knows 4: use the newer longhaul");
     place.set_form(1);
     let error = Archive::open(place.address()).unwrap_err().to_string();
     assert!(error.contains("move it away"), "{error}");
+}
+
+/// As another version may have written them: a diagnosis of another form, and results of a flow that has no names.
+pub(super) fn a_row_that_cannot_be_read_is_left_out(place: &Place) {
+    let all = measurements();
+    let mut archive = place.open();
+    archive.take(&[result(1), result(2)]).unwrap();
+    archive.take_measurements(&all).unwrap();
+    place.change("UPDATE diagnoses SET diagnosis = '{\"alarm\":7}'");
+    place.change("DELETE FROM flows WHERE test = 'probes'");
+    assert_eq!(archive.measurements(0).unwrap(), all[..2]);
+    assert_eq!((archive.since(0).unwrap(), archive.hours(0).unwrap()), (vec![], vec![]));
+    let took_part = archive.took_part(0).unwrap().into_iter().map(|(site, (tests, _))| (site, tests));
+    assert_eq!(took_part.collect::<Vec<_>>(), [("geneva".to_owned(), 2), ("ithaca".to_owned(), 2)]);
+    let one = &all[2];
+    let Measured::Diagnose(diagnosis) = &one.measured else { unreachable!() };
+    let [alarm, test, sender, receiver] = [&diagnosis.alarm, &one.test, &one.sender, &one.receiver].map(String::clone);
+    assert_eq!(archive.diagnosis_of(&Wanted { alarm, test, sender, receiver }, 0).unwrap(), None);
+
+    let runtime = runtime();
+    let series = runtime.block_on(Series::open(place.address())).unwrap();
+    let within = (BEGIN_NS - DAY_NS, BEGIN_NS + DAY_NS);
+    let list = |listed, number: usize| {
+        let pair = (all[number].sender.as_str(), all[number].receiver.as_str());
+        runtime.block_on(series.measurements(listed, pair, within, 9)).unwrap()
+    };
+    assert_eq!(list(Listed::Diagnoses, 2), []);
+    assert_eq!(list(Listed::Tcp, 1), all[1..2]);
+    let test = |id: &str| runtime.block_on(series.test(id, within)).unwrap();
+    assert_eq!(test(&one.id), None);
+    assert_eq!(test(&all[0].id), Some(Kept::Measurement(all[0].clone())));
+}
+
+/// They stay: a version that can read them may deliver them.
+#[test]
+fn what_cannot_be_read_in_an_outbox_keeps_nothing_else() {
+    let folder = Folder::new("outbox-unreadable");
+    let path = folder.0.join("outbox");
+    let mut outbox = Outbox::open(&path).unwrap();
+    for number in 1..=4 {
+        outbox.put_both(&Kept::Udp(result(number)), Some(&beside(number, "AAAA"))).unwrap();
+    }
+    change(&path, "UPDATE outbox SET result = '{}' WHERE number <= 2");
+    change(&path, "UPDATE files SET file = 'of another version' WHERE number <= 3");
+    // More of them than are asked for at a time.
+    assert_eq!(outbox.after(0, 2).unwrap(), [(3, Kept::Udp(result(3))), (4, Kept::Udp(result(4)))]);
+    assert_eq!(outbox.all().unwrap().len(), 2);
+    assert_eq!(outbox.file_after(0, None).unwrap(), Some((4, beside(4, "AAAA"))));
+    outbox.confirmed(&[result(3).id, result(4).id]).unwrap();
+    outbox.file_confirmed(&result(4).id).unwrap();
+    assert_eq!((outbox.all().unwrap(), outbox.file_after(0, None).unwrap()), (vec![], None));
+    let mended = serde_json::to_string(&Kept::Udp(result(1))).unwrap();
+    change(&path, &format!("UPDATE outbox SET result = '{mended}' WHERE number = 1"));
+    assert_eq!(outbox.all().unwrap(), [Kept::Udp(result(1))]);
 }
 
 /// A file of some kilobytes could give rows without end, and values of any size.

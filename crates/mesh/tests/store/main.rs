@@ -39,8 +39,11 @@ macro_rules! on_both {
 mod encrypted;
 mod figures;
 mod forms;
+mod shown;
 
-use forms::{a_store_of_another_form_is_refused, a_store_that_is_read_is_not_changed};
+use forms::{
+    a_row_that_cannot_be_read_is_left_out, a_store_of_another_form_is_refused, a_store_that_is_read_is_not_changed,
+};
 
 on_both! {
     a_killed_writer_loses_and_doubles_nothing,
@@ -52,6 +55,7 @@ on_both! {
     a_diagnosis_is_found_by_what_was_wanted,
     a_store_of_another_form_is_refused,
     a_store_that_is_read_is_not_changed,
+    a_row_that_cannot_be_read_is_left_out,
 }
 
 /// Where a test has its stores.
@@ -621,39 +625,4 @@ fn files_wait_beside_their_results_in_bounded_space() {
     outbox.put_both(&Kept::Udp(result(21)), Some(&late)).unwrap();
     assert_eq!(waiting(&mut outbox, None), [late.id]);
     assert_eq!(outbox.all().unwrap().len(), 21);
-}
-
-/// Who can write a store is not who reads it.
-#[test]
-fn texts_of_a_store_move_no_terminal() {
-    let place = Place::sqlite("shown");
-    let folder = place.folder.0.to_str().unwrap();
-    let site =
-        |name: &str, last: u8| format!("[[site]]\nname = '{name}'\naddress = '192.0.2.{last}'\nrate = '1Gbit'\n");
-    let test = "[[test]]\nname = 'probes'\nkind = 'udp'\nevery = '1h'\nrate = '1M'\n";
-    fs::write(place.folder.0.join("file"), format!("name = 'm'\n{}{}{test}", site("ithaca", 1), site("geneva", 2)))
-        .unwrap();
-    let mesh = |arguments: &[&str]| {
-        let program = env!("CARGO_BIN_EXE_longhaul-mesh");
-        let output = Command::new(program).args(arguments).args(["--folder", folder]).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    mesh(&["init", place.folder.0.join("file").to_str().unwrap()]);
-    let mut all = measurements();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
-    all.iter_mut().for_each(|one| (one.at_ns, one.sender, one.receiver) = (now, "ithaca".into(), "geneva".into()));
-    let tcp = |one: &mut Measurement| {
-        if let Measured::Tcp(flow) = &mut one.measured {
-            flow.limited_by = "\u{1b}[31m\u{9b}\u{202e}X\nY".into()
-        }
-    };
-    all.iter_mut().for_each(tcp);
-    place.open().take_measurements(&all).unwrap();
-    let [text, json] = [&["show"][..], &["show", "--json"]].map(mesh);
-    assert!(text.contains("31m  X Y"), "{text}");
-    assert!(json.contains(r"\u001b[31m\u009b\u202eX\nY"), "{json}");
-    for letter in (text + &json).chars() {
-        assert!(letter == '\n' || !longhaul_units::is_obeyed(letter), "{letter:?}");
-    }
 }

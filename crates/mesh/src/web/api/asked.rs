@@ -33,7 +33,7 @@ pub(crate) struct AskedSpan {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AskedMoment {
-    /// When the test began, as lists of tests say. Without it the test is one of the last two days.
+    /// When the test began, as lists of tests say. Without it the test is one of the last two days, and of the latest 50,000 of its kind.
     at: Option<String>,
 }
 

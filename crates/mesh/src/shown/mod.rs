@@ -1,24 +1,27 @@
 //! What `status` and `show` print.
 
+mod table;
+
 use std::collections::BTreeMap;
 
+use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::{Mesh, Site};
 use longhaul_mesh_model::place::{Alarm, Place, Suspect};
 use longhaul_mesh_model::printed::{
     Files, Found, HourSum, OpenAlarm, ShowAsked, Shown, SiteStatus, Status, StatusAsked,
 };
-use longhaul_result::Envelope;
+use longhaul_result::{Caveat, Envelope};
 use longhaul_units::{escaped_controls, utc};
 use serde::Serialize;
 
+use crate::caveats;
 use crate::coordinator::{mesh, now};
 use crate::error::Failure;
 use crate::files;
 use crate::folder::Folder;
 use crate::judging::Judging;
-use crate::store::{Archive, HOUR_NS, Hour, Measured, Measurement};
-use crate::table;
+use crate::store::{Archive, HOUR_NS, Hour, Measured, Measurement, rows_left_out};
 
 const DAY_NS: i64 = 24 * HOUR_NS;
 
@@ -66,9 +69,26 @@ fn open_alarm(mesh: &Mesh, alarm: &Alarm) -> OpenAlarm {
     }
 }
 
+/// The doubt about what was read, if there is one.
+fn doubt() -> Option<Caveat> {
+    let rows = rows_left_out();
+    (rows > 0).then(|| {
+        let message = format!("rows of the store that cannot be read are left out: {rows}; standard error names them");
+        let remedy = "look whether a longhaul of another version wrote them";
+        Caveat::new(caveats::ROWS_LEFT_OUT, message, remedy)
+    })
+}
+
+/// Says it under a result that is text.
+fn say_doubt() {
+    if let Some(Caveat { message, remedy, .. }) = doubt() {
+        stderr_line!("longhaul mesh: caveat: {message} ({remedy})");
+    }
+}
+
 /// Prints a result as JSON.
 fn print<P: Serialize, R: Serialize>(schema: &'static str, asked: P, result: R) -> Result<(), Failure> {
-    let envelope = Envelope::new(schema, utc(now()), asked, result, Vec::new());
+    let envelope = Envelope::new(schema, utc(now()), asked, result, doubt().into_iter().collect());
     let text = serde_json::to_string(&envelope).map_err(Failure::new)?;
     say!("{}", escaped_controls(&text));
     Ok(())
@@ -114,6 +134,7 @@ pub(crate) fn status(folder: &Folder, as_json: bool) -> Result<(), Failure> {
         say!("nobody loses more than usual");
     }
     alarms.iter().for_each(|alarm| say!("{}", alarm_line(&mesh, alarm)));
+    say_doubt();
     Ok(())
 }
 
@@ -151,6 +172,7 @@ pub(crate) fn show(folder: &Folder, pair: Option<(String, String)>, days: u32, a
     }
     table::measurements(&measurements, pair.is_some());
     table::files(&files);
+    say_doubt();
     Ok(())
 }
 

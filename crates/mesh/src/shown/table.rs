@@ -20,7 +20,7 @@ fn milliseconds(ns: i64) -> String {
 }
 
 /// Loss of UDP tests, hour by hour.
-pub(crate) fn hours(hours: &[Hour]) {
+pub(super) fn hours(hours: &[Hour]) {
     say!("{:<26}{:<16}{:>8}{:>12}{:>10}{:>12}", "hour", "test", "tests", "packets", "lost", "loss");
     for hour in hours {
         let loss = percent(hour.lost, hour.sent);
@@ -46,7 +46,7 @@ fn sums(hours: &[Hour]) -> BTreeMap<(&str, &str), [i64; 3]> {
 }
 
 /// Loss of UDP tests, pair by pair.
-pub(crate) fn pairs(hours: &[Hour]) {
+pub(super) fn pairs(hours: &[Hour]) {
     say!("{:<20}{:<20}{:>8}{:>12}{:>10}{:>12}", "from", "to", "tests", "packets", "lost", "loss");
     for ((from, to), [tests, sent, lost]) in sums(hours) {
         say!("{from:<20}{to:<20}{tests:>8}{sent:>12}{lost:>10}{:>12}", percent(lost, sent));
@@ -54,7 +54,7 @@ pub(crate) fn pairs(hours: &[Hour]) {
 }
 
 /// Round trips, TCP and diagnoses, a table each; `each`: a line for each result, else for each pair.
-pub(crate) fn measurements(all: &[Measurement], each: bool) {
+pub(super) fn measurements(all: &[Measurement], each: bool) {
     let mut trips: BTreeMap<Key, Vec<&RoundTrips>> = BTreeMap::new();
     let mut flows: BTreeMap<Key, Vec<&TcpFlow>> = BTreeMap::new();
     let mut diagnoses: Vec<(&Measurement, &Diagnosis)> = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn measurements(all: &[Measurement], each: bool) {
 }
 
 /// Where the files beside the results are.
-pub(crate) fn files(all: &[Files]) {
+pub(super) fn files(all: &[Files]) {
     if !all.is_empty() {
         say!("\nFiles of all sites and days");
     }
