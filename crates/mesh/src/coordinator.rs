@@ -18,7 +18,7 @@ use longhaul_units::Nanos;
 use crate::delivery::{Delivered, most_of_hour};
 use crate::error::Failure;
 use crate::files::{KeepOptions, KeptFiles};
-use crate::folder::{Folder, SiteTokens, Tokens, site_of};
+use crate::folder::{Folder, Known, Members, SiteTokens, site_of};
 use crate::link::{self, Answering};
 use crate::store::{Archive, Measured, Measurement, TestFile, TestResult};
 use crate::view::Views;
@@ -27,7 +27,8 @@ use longhaul_mesh_model::message::Message;
 /// What the coordinator answers with.
 struct Coordinator {
     folder: Folder,
-    tokens: Tokens,
+    tokens: Known<SiteTokens>,
+    members: Known<Members>,
     views: Views,
     /// One at a time: a join must not use a token twice, and a store has one writer.
     archive: Mutex<Archive>,
@@ -120,7 +121,8 @@ impl Coordinator {
         let (delivering, leases) = (Mutex::default(), Mutex::default());
         Ok(Self {
             folder: folder.clone(),
-            tokens: Tokens::default(),
+            tokens: Known::default(),
+            members: Known::default(),
             views: Views::default(),
             archive,
             delivering,
@@ -158,16 +160,16 @@ impl Coordinator {
     }
 
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
-        let members = self.folder.members()?;
+        let members = self.members.members(&self.folder)?;
         let site = site_of(&members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
         match question {
             Message::Fetch { have } => {
                 let text = self.folder.read("mesh.toml")?;
                 let mut hasher = DefaultHasher::new();
-                (&text, &members).hash(&mut hasher);
+                (&text, &*members).hash(&mut hasher);
                 let state = format!("{:016x}", hasher.finish());
                 let changed = state != have;
-                let (file, members) = if changed { (Some(text), Some(members)) } else { (None, None) };
+                let (file, members) = if changed { (Some(text), Some((*members).clone())) } else { (None, None) };
                 let wanted = self.archive().wanted(&site, now().saturating_sub(WANTED_NS))?;
                 Ok(Message::Mesh { state, file, members, now_ns: now_ns(), wanted, files: self.files.kinds() })
             }
@@ -361,7 +363,7 @@ fn or_refused(answer: Result<Message, Failure>) -> Message {
 
 impl Answering for Coordinator {
     fn is_member(&self, peer: PublicKey) -> bool {
-        self.folder.members().is_ok_and(|members| site_of(&members, peer).is_some())
+        self.members.members(&self.folder).is_ok_and(|members| site_of(&members, peer).is_some())
     }
 
     fn answer(&self, peer: PublicKey, question: Message) -> Message {
@@ -369,7 +371,7 @@ impl Answering for Coordinator {
     }
 
     fn tokens(&self) -> Arc<SiteTokens> {
-        self.tokens.of(&self.folder)
+        self.tokens.tokens(&self.folder)
     }
 
     fn answer_token(&self, site: &str, question: Message) -> Message {

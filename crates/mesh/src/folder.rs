@@ -31,6 +31,7 @@ use crate::store::Address;
 
 /// Whoever has one of these is somebody else to others.
 const KEYS: [&str; 3] = ["identity", "http-token", "certificate-key.pem"];
+const MEMBERS: &str = "members.json";
 /// Files of a folder are small.
 const BYTES_MOST: u64 = 1 << 20;
 
@@ -184,21 +185,20 @@ impl Folder {
     }
 
     pub(crate) fn members(&self) -> Result<Members, Failure> {
-        if !self.has("members.json") {
+        if !self.has(MEMBERS) {
             return Ok(Members::new());
         }
-        let members: Members = serde_json::from_str(&self.read("members.json")?)
-            .map_err(|error| Failure::new(format_args!("members.json: {error}")))?;
+        let members: Members = serde_json::from_str(&self.read(MEMBERS)?)
+            .map_err(|error| Failure::new(format_args!("{MEMBERS}: {error}")))?;
         if members.values().collect::<BTreeSet<_>>().len() < members.len() {
-            return Err(
-                Failure::new("members.json: two sites have the same key").remedy("remove one, and let it join again")
-            );
+            let failure = Failure::new(format_args!("{MEMBERS}: two sites have the same key"));
+            return Err(failure.remedy("remove one, and let it join again"));
         }
         Ok(members)
     }
 
     pub(crate) fn put_members(&self, members: &Members) -> Result<(), Failure> {
-        self.write("members.json", &serde_json::to_string_pretty(members).map_err(Failure::new)?)
+        self.write(MEMBERS, &serde_json::to_string_pretty(members).map_err(Failure::new)?)
     }
 
     pub(crate) fn belonging(&self) -> Result<Belonging, Failure> {
@@ -220,26 +220,51 @@ impl Folder {
     }
 }
 
-/// A change of the tokens' folder that long ago has a time of its own.
+/// A change that long ago has a time of its own.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Tokens that nobody has used, by site, and when their folder was changed as they were read: a stranger's connection costs no reading.
-#[derive(Default)]
-pub(crate) struct Tokens(Mutex<(Option<SystemTime>, Arc<SiteTokens>)>);
+/// A file's number, and when it was changed.
+type Version = (u64, SystemTime);
+
+/// What was read of a file or a folder, and the version of that which was read: a stranger's connection costs no reading.
+pub(crate) struct Known<T>(Mutex<Option<(Version, Arc<T>)>>);
 
 /// Tokens, each with its site.
 pub(crate) type SiteTokens = Vec<(String, Key)>;
 
-impl Tokens {
-    pub(crate) fn of(&self, folder: &Folder) -> Arc<SiteTokens> {
-        let changed = fs::metadata(folder.file("tokens")).and_then(|about| about.modified()).ok();
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Known<T> {
+    /// What `read` reads of `path`, or has read of the same version of it.
+    fn of(&self, path: &Path, read: impl FnOnce() -> Result<T, Failure>) -> Result<Arc<T>, Failure> {
+        let version = fs::metadata(path).and_then(|about| Ok((about.ino(), about.modified()?))).ok();
         // Two changes of one moment have one time.
-        let is_settled = changed.is_some_and(|time| time.elapsed().is_ok_and(|since| since > SETTLED));
+        let settled = version.filter(|(_, time)| time.elapsed().is_ok_and(|since| since > SETTLED));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != changed || !is_settled {
-            *known = (changed.filter(|_| is_settled), Arc::new(folder.tokens()));
+        if let Some((_, value)) = known.as_ref().filter(|(known, _)| settled == Some(*known)) {
+            return Ok(Arc::clone(value));
         }
-        Arc::clone(&known.1)
+        let value = Arc::new(read()?);
+        *known = settled.map(|version| (version, Arc::clone(&value)));
+        Ok(value)
+    }
+}
+
+impl Known<SiteTokens> {
+    /// Tokens that nobody has used, by site.
+    pub(crate) fn tokens(&self, folder: &Folder) -> Arc<SiteTokens> {
+        self.of(&folder.file("tokens"), || Ok(folder.tokens())).unwrap_or_default()
+    }
+}
+
+impl Known<Members> {
+    /// The members of the mesh.
+    pub(crate) fn members(&self, folder: &Folder) -> Result<Arc<Members>, Failure> {
+        self.of(&folder.file(MEMBERS), || folder.members())
     }
 }
 
@@ -272,8 +297,8 @@ mod tests {
     fn tokens_are_read_when_their_folder_changed() {
         let (path, folder) = folder("tokens");
         Folder::new(&folder.file("tokens")).make().unwrap();
-        let tokens = Tokens::default();
-        let sites = || tokens.of(&folder).iter().map(|(site, _)| site.clone()).collect::<BTreeSet<_>>();
+        let tokens = Known::default();
+        let sites = || tokens.tokens(&folder).iter().map(|(site, _)| site.clone()).collect::<BTreeSet<_>>();
         let put = |site: &str| {
             let key = Key::from_random(random().unwrap()).unwrap();
             folder.write(&format!("tokens/{site}"), &key.to_text()).unwrap();
@@ -283,11 +308,44 @@ mod tests {
         assert_eq!(sites(), ["geneva".to_owned()].into());
         put("ithaca");
         assert_eq!(sites().len(), 2, "within one tick of the file system's clock");
-        std::thread::sleep(SETTLED + Duration::from_millis(100));
-        let read = tokens.of(&folder);
-        assert!(Arc::ptr_eq(&read, &tokens.of(&folder)), "nothing is read again");
+        settle(&folder.file("tokens"), SystemTime::now() - 2 * SETTLED);
+        let read = tokens.tokens(&folder);
+        assert!(Arc::ptr_eq(&read, &tokens.tokens(&folder)), "nothing is read again");
         folder.remove("tokens/geneva");
         assert_eq!(sites(), ["ithaca".to_owned()].into());
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    /// As if it had been changed then.
+    fn settle(path: &Path, changed: SystemTime) {
+        fs::File::open(path).unwrap().set_modified(changed).unwrap();
+    }
+
+    #[test]
+    fn members_are_read_when_their_file_changed() {
+        let (path, folder) = folder("members");
+        folder.make().unwrap();
+        let known = Known::default();
+        assert_eq!(known.members(&folder).unwrap().len(), 0);
+        let put = |sites: &[&str]| {
+            folder
+                .put_members(&sites.iter().map(|site| ((*site).to_owned(), format!("key of {site}"))).collect())
+                .unwrap();
+        };
+        put(&["a"]);
+        assert_eq!(known.members(&folder).unwrap().len(), 1);
+        put(&["a", "b"]);
+        assert_eq!(known.members(&folder).unwrap().len(), 2, "within one tick of the file system's clock");
+        let changed = SystemTime::now() - 2 * SETTLED;
+        settle(&folder.file(MEMBERS), changed);
+        let read = known.members(&folder).unwrap();
+        assert!(Arc::ptr_eq(&read, &known.members(&folder).unwrap()), "nothing is read again");
+        // Another file that was changed at the same time.
+        put(&["c"]);
+        settle(&folder.file(MEMBERS), changed);
+        assert!(known.members(&folder).unwrap().contains_key("c"));
+        fs::write(folder.file(MEMBERS), "no members").unwrap();
+        assert!(known.members(&folder).is_err());
         fs::remove_dir_all(&path).unwrap();
     }
 

@@ -24,7 +24,7 @@ use axum::Router;
 
 use crate::alarm::Watched;
 use crate::error::Failure;
-use crate::folder::Folder;
+use crate::folder::{Folder, Known, Members};
 use crate::store::{Reader, Series};
 use crate::view::Views;
 use login::Login;
@@ -38,6 +38,7 @@ struct Web {
     login: Login,
     alarms: Arc<Watched>,
     views: Views,
+    members: Known<Members>,
 }
 
 /// Listens where the options say so, and answers for ever, in a thread.
@@ -67,7 +68,7 @@ pub(crate) fn start(folder: &Folder, options: &PageOptions, alarms: &Arc<Watched
 async fn router(folder: &Folder, login: Login, alarms: &Arc<Watched>) -> Result<(Router, Series), Failure> {
     let store = folder.store()?;
     let (reader, series) = (Reader::open(store.clone()).await?, Series::open(store).await?);
-    let (folder, alarms, views) = (folder.clone(), Arc::clone(alarms), Views::default());
-    let web = Web { folder, reader, series: series.clone(), login, alarms, views };
+    let (folder, alarms, views, members) = (folder.clone(), Arc::clone(alarms), Views::default(), Known::default());
+    let web = Web { folder, reader, series: series.clone(), login, alarms, views, members };
     Ok((pages::router(Arc::new(web)), series))
 }

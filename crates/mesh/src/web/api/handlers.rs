@@ -66,7 +66,7 @@ pub(crate) async fn mesh(State(web): State<Arc<Web>>) -> Answer<Mesh> {
 #[utoipa::path(get, path = "/api/v1/sites", responses((status = 200, body = Sites), (status = 401, body = Refused)))]
 pub(crate) async fn sites(State(web): State<Arc<Web>>) -> Answer<Sites> {
     let view = web.views.now(&web.folder)?;
-    let members = web.folder.members()?;
+    let members = web.members.members(&web.folder)?;
     let seen = web.reader.seen().await?;
     let site = |site: &longhaul_mesh_model::file::Site| Site {
         name: site.name.clone(),

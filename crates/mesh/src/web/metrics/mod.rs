@@ -37,7 +37,7 @@ type Share = Gauge<f64, AtomicU64>;
 
 pub(super) async fn answer(State(web): State<Arc<Web>>) -> Result<Response, Refusal> {
     let view = web.views.now(&web.folder)?;
-    let joined = web.folder.members()?;
+    let joined = web.members.members(&web.folder)?;
     let seen = web.reader.seen().await?;
     let totals = web.reader.totals().await?;
     let found = Found::read(&web.series, now()).await?;
