@@ -182,11 +182,12 @@ impl Coordinator {
                 self.take_file(&site, &file)
             }
             Message::Lease { number, test, sender, receiver } => self.lease(&site, number, &test, [&sender, &receiver]),
-            Message::Release { number } => {
+            Message::Release { number, unused } => {
                 let view = self.views.now(&self.folder)?;
                 let initiator =
                     view.mesh.site(&site).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
-                self.leases().values_mut().for_each(|leases| leases.give_back(RequestId { initiator, number }));
+                let request = RequestId { initiator, number };
+                self.leases().values_mut().for_each(|leases| leases.give_back(request, unused));
                 Ok(Message::Released)
             }
             _ => Err(Failure::new("the coordinator does not know this question")),
@@ -386,28 +387,59 @@ impl Answering for Coordinator {
 mod tests {
     use super::*;
 
-    /// A number is of the site that asked with it, and has its part of the link until that site gives it back.
+    /// Two sites at one end of a link that has room for one test, a third at the other.
+    const MESH: &str = "\
+name = 'three'
+[[site]]
+name = 'ithaca'
+address = '127.0.0.1'
+rate = '1Gbit'
+tags = ['here']
+[[site]]
+name = 'geneva'
+address = '127.0.0.1'
+rate = '1Gbit'
+tags = ['here']
+[[site]]
+name = 'chicago'
+address = '127.0.0.1'
+rate = '1Gbit'
+[[link]]
+name = 'cable'
+between = ['@here', 'chicago']
+rate = '100Mbit'
+share = '10%'
+[[test]]
+name = 'probes'
+kind = 'udp'
+every = '1h'
+time = '1s'
+rate = '5M'
+length = 1000
+";
+
     #[test]
-    fn a_site_gives_its_own_lease_back() {
-        let mesh = crate::stolen::Mesh::make("leases");
-        let coordinator = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
-        let view = coordinator.views.now(&mesh.folder).unwrap();
-        let [ithaca, geneva] = ["ithaca", "geneva"].map(|name| view.mesh.site(name).unwrap());
-        for (_, direction, link) in view.mesh.crossed(ithaca, geneva) {
-            // As if it had run for long: what it leased before its start is over.
-            let leases = Leases::new(link.leased(), Nanos::ZERO, Nanos::ZERO);
-            coordinator.leases().insert((link.name.clone(), direction), leases);
-        }
-        let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
-        let lease = |number| {
-            let [test, sender, receiver] = ["probes", "ithaca", "geneva"].map(str::to_owned);
-            ask("ithaca", Message::Lease { number, test, sender, receiver })
+    fn a_lease_that_is_given_back_is_that_of_who_waits() {
+        let mesh = crate::stolen::Mesh::make("coordinator-leases");
+        mesh.folder.write("mesh.toml", MESH).unwrap();
+        // As if it had run for long: it may have forgotten no lease.
+        let made = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
+        let coordinator = Coordinator { started: Nanos::ZERO, ..made };
+        let lease = |site: &str, number| coordinator.lease(site, number, "probes", [site, "chicago"]).unwrap();
+        let give_back = |site: &str, number| {
+            let key = mesh.key_of(site);
+            assert_eq!(coordinator.member(key, Message::Release { number, unused: true }).unwrap(), Message::Released);
         };
-        assert_eq!(lease(1), Message::Leased);
-        assert!(matches!(lease(2), Message::Busy { .. }), "a site has one lease");
-        assert_eq!(ask("geneva", Message::Release { number: 1 }), Message::Released);
-        assert!(matches!(lease(2), Message::Busy { .. }), "it is not geneva's");
-        assert_eq!(ask("ithaca", Message::Release { number: 1 }), Message::Released);
-        assert_eq!(lease(2), Message::Leased);
+        let is_busy = |answer: Message| answer == Message::Busy { retry_after_ns: RETRY.0 };
+        assert_eq!(lease("ithaca", 1), Message::Leased);
+        assert_eq!(lease("ithaca", 1), Message::Leased, "the same once more");
+        assert!(is_busy(lease("geneva", 1)));
+        // Of another request, and of another site.
+        give_back("ithaca", 2);
+        give_back("geneva", 1);
+        assert!(is_busy(lease("geneva", 1)));
+        give_back("ithaca", 1);
+        assert_eq!(lease("geneva", 1), Message::Leased);
+        assert!(is_busy(lease("ithaca", 3)));
     }
 }

@@ -297,7 +297,7 @@ mod tests {
     fn tokens_are_read_when_their_folder_changed() {
         let (path, folder) = folder("tokens");
         Folder::new(&folder.file("tokens")).make().unwrap();
-        let tokens = Known::default();
+        let tokens = Known::<SiteTokens>::default();
         let sites = || tokens.tokens(&folder).iter().map(|(site, _)| site.clone()).collect::<BTreeSet<_>>();
         let put = |site: &str| {
             let key = Key::from_random(random().unwrap()).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     fn members_are_read_when_their_file_changed() {
         let (path, folder) = folder("members");
         folder.make().unwrap();
-        let known = Known::default();
+        let known = Known::<Members>::default();
         assert_eq!(known.members(&folder).unwrap().len(), 0);
         let put = |sites: &[&str]| {
             folder

@@ -58,7 +58,7 @@ pub(crate) fn ask_until(
 ) -> Result<Message, Failure> {
     let failed = |error: std::io::Error| Failure::new(format_args!("{address}: {}", failure(error)));
     patience(ends).map_err(failed)?;
-    let all = look_up(ends, address).map_err(failed)?;
+    let all = look_up(ends, address, |name| name.to_socket_addrs().map(Iterator::collect)).map_err(failed)?;
     let mut last = Failure::new(format_args!("{address}: no such host"));
     for (resolved, left) in all.iter().zip((1..=all.len()).rev()) {
         let share = ends.saturating_duration_since(Instant::now()) / (left + others) as u32;
@@ -81,15 +81,19 @@ pub(crate) fn ask_until(
     Err(last)
 }
 
-/// The addresses that `address` has. A thread looks a name up, so that a resolver that does not answer holds nobody beyond `ends`.
-fn look_up(ends: Instant, address: &str) -> std::io::Result<Vec<SocketAddr>> {
+/// The addresses that `address` has. A thread has `resolve` look a name up, so that a resolver that does not answer holds nobody beyond `ends`.
+fn look_up(
+    ends: Instant,
+    address: &str,
+    resolve: impl FnOnce(&str) -> std::io::Result<Vec<SocketAddr>> + Send + 'static,
+) -> std::io::Result<Vec<SocketAddr>> {
     if let Ok(address) = address.parse() {
         return Ok(vec![address]);
     }
     let (say, said) = mpsc::sync_channel(1);
     let name = address.to_owned();
     let resolver = thread::Builder::new().name("look up".into());
-    resolver.spawn(move || say.send(name.to_socket_addrs().map(Iterator::collect)))?;
+    resolver.spawn(move || say.send(resolve(&name)))?;
     let late = || Error::other("the resolver gives no answer in time");
     said.recv_timeout(patience(ends)?).unwrap_or_else(|_| Err(late()))
 }
@@ -398,13 +402,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_looked_up_in_time_and_an_address_needs_none() {
-        let (later, over) = (Instant::now() + Duration::from_secs(10), Instant::now());
-        assert_eq!(look_up(over, "[::1]:5212").unwrap(), ["[::1]:5212".parse::<SocketAddr>().unwrap()]);
-        let all = look_up(later, "localhost:5212").unwrap();
-        assert!(!all.is_empty() && all.iter().all(|one| one.ip().is_loopback() && one.port() == 5212), "{all:?}");
-        assert_eq!(look_up(over, "localhost:5212").unwrap_err().kind(), ErrorKind::TimedOut);
-        assert!(look_up(later, "localhost").is_err(), "it has no port");
+    fn a_resolver_that_does_not_answer_is_left() {
+        let later = || Instant::now() + Duration::from_secs(60);
+        let [one, other]: [SocketAddr; 2] = ["192.0.2.1:7", "[2001:db8::1]:7"].map(|address| address.parse().unwrap());
+        // An address needs no resolver.
+        let nobody = |name: &str| -> std::io::Result<Vec<SocketAddr>> { panic!("{name} is looked up") };
+        for address in [one, other] {
+            assert_eq!(look_up(later(), &address.to_string(), nobody).unwrap(), [address]);
+        }
+        let found = look_up(later(), "geneva.example:7", move |name| {
+            assert_eq!(name, "geneva.example:7");
+            Ok(vec![one, other])
+        });
+        assert_eq!(found.unwrap(), [one, other]);
+        let unknown = look_up(later(), "geneva.example:7", |_| Err(Error::other("no such name")));
+        assert_eq!(unknown.unwrap_err().to_string(), "no such name");
+
+        let (answer, never) = mpsc::channel::<()>();
+        let silent = move |_: &str| -> std::io::Result<Vec<SocketAddr>> {
+            let _ = never.recv();
+            Ok(Vec::new())
+        };
+        let late = look_up(Instant::now() + Duration::from_millis(50), "geneva.example:7", silent).unwrap_err();
+        assert!(late.to_string().contains("no answer in time"), "{late}");
+        drop(answer);
     }
 
     /// Counts how often it is asked for tokens.

@@ -65,6 +65,11 @@ impl Mesh {
         Self { folder, identities }
     }
 
+    /// The public key of a member.
+    pub(crate) fn key_of(&self, site: &str) -> PublicKey {
+        self.identities[site].public()
+    }
+
     /// Somebody who listens at loopback with this identity; how a question of `site` is answered.
     pub(crate) fn listen(&self, identity: Identity, answering: impl Answering) -> impl Fn(&str, Message) -> Message {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -357,7 +362,7 @@ fn many_questions_to_a_large_mesh_cost_little() {
     mesh.folder.write("mesh.toml", &large).unwrap();
     let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
     let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
-    let release = || ask("ithaca", Message::Release { number: 1 });
+    let release = || ask("ithaca", Message::Release { number: 1, unused: false });
     let begun = Instant::now();
     assert_eq!(release(), Message::Released);
     let first = begun.elapsed();

@@ -33,7 +33,7 @@ impl Reached {
     pub(super) fn release(&self, shared: &Shared, number: u64) {
         let known = As::Known(&shared.identity, self.key);
         let ends = Instant::now() + LASTS;
-        let release = Message::Release { number };
+        let release = Message::Release { number, unused: false };
         let _ = link::ask_until(ends, &with_port(&self.address, self.port), 0, &known, &release);
     }
 }
@@ -98,4 +98,54 @@ pub(super) fn head(shared: &Shared, mesh: &Mesh, test: &TestPlan, pair: (SiteId,
     let [sender, receiver] = [pair.0, pair.1].map(|site| mesh.of(site).name.clone());
     let at_ns = i64::try_from(shared.mesh_time().0).unwrap_or(i64::MAX);
     Head { test: test.name.clone(), sender, receiver, at_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::Duration;
+
+    use longhaul_channel::Identity;
+
+    use super::*;
+    use crate::agent::test_site;
+    use crate::folder::{Members, random};
+    use crate::link::Answering;
+
+    /// A partner that passes on what it is told.
+    struct Told(Mutex<Sender<Message>>);
+
+    impl Answering for Told {
+        fn is_member(&self, _peer: PublicKey) -> bool {
+            true
+        }
+        fn answer(&self, _peer: PublicKey, question: Message) -> Message {
+            self.0.lock().unwrap().send(question).unwrap();
+            Message::Released
+        }
+    }
+
+    #[test]
+    fn a_partner_that_hung_is_told_that_nobody_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let identity = Identity::from_random(random().unwrap()).unwrap();
+        let (key, (told, hears)) = (identity.public(), channel());
+        thread::spawn(move || link::listen(&listener, &identity, &Arc::new(Told(Mutex::new(told)))));
+        let site =
+            |name: &str| format!("[[site]]\nname = '{name}'\naddress = '127.0.0.1'\nport = {port}\nrate = '1Gbit'\n");
+        let text = format!("name = 'two'\n{}{}[[test]]\nname = 'delay'\nkind = 'rtt'\n", site("a"), site("b"));
+        let (_folder, shared) = test_site("asking-withdraw", &text, "a");
+        let members = Members::from([("b".to_owned(), key.to_string())]);
+        let view = View::new(String::new(), Mesh::parse(&text).unwrap(), members, "a").unwrap();
+        let partner = view.mesh.site("b").unwrap();
+        // One that said at once that it has no time waits for nobody.
+        withdraw(&shared, &view, partner, 7);
+        shared.hung().note(key, monotonic());
+        withdraw(&shared, &view, partner, 8);
+        let release = Message::Release { number: 8, unused: false };
+        assert_eq!(hears.recv_timeout(Duration::from_secs(60)), Ok(release));
+    }
 }

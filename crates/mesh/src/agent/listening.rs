@@ -100,7 +100,7 @@ impl Partner {
                 let question = self.allowed(&view, request, &test, [&sender, &receiver])?;
                 if question.test.kind.is_throughput() { self.admit(&question) } else { self.probes(&question) }
             }
-            Message::Release { number } => {
+            Message::Release { number, .. } => {
                 self.release(RequestId { initiator: site, number });
                 Ok(Message::Released)
             }

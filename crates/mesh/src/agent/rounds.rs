@@ -142,7 +142,7 @@ fn rate(
             Some(rate) if rate.0 > 0 => Ok(rate.min(full)),
             _ => {
                 // It may have granted it, too late.
-                let _ = shared.ask_for_lease(&Message::Release { number });
+                let _ = shared.ask_for_lease(&Message::Release { number, unused: true });
                 Err(Begun::Later(UNREACHED))
             }
         },
@@ -164,12 +164,14 @@ fn ask_and_test(
         Err(begun) => return Ok(begun),
     };
     let site = &view.mesh.of(partner).name;
+    let mut unused = true;
     let done = match asking::ask(shared, view, partner, &asking::question(&head, number), ends) {
         // The gate's patience covers the lease, too: it was closed before that was asked for.
         Ok((reached, Message::Granted { port, key })) if shared.gate().granted(monotonic(), request) => {
             let sends = pair.0 == view.own;
             let job = Job { test, rate, address: reached.address(), port, key: &key, sends, alarm };
             head.at_ns = i64::try_from(shared.mesh_time().0).unwrap_or(i64::MAX);
+            unused = false;
             let result = testing::run(shared, &job).and_then(|found| keep_beside(shared, found, head));
             reached.release(shared, number);
             result.map(|result| Begun::Tested(Box::new(result)))
@@ -189,7 +191,7 @@ fn ask_and_test(
     };
     if view.mesh.crossed(pair.0, pair.1).next().is_some() {
         // A lease ends by itself, too.
-        let _ = shared.ask_for_lease(&Message::Release { number });
+        let _ = shared.ask_for_lease(&Message::Release { number, unused });
     }
     done
 }

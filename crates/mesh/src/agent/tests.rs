@@ -63,18 +63,6 @@ fn told(answer: fn(&Message) -> Message) -> (u16, PublicKey, Receiver<Message>) 
     (port, public, asked)
 }
 
-/// It may have held itself for a test whose answer nobody has. One that was never asked has not.
-#[test]
-fn a_partner_that_hung_is_told_that_nobody_waits() {
-    let (port, key, asked) = told(|_| Message::Released);
-    let (_gone, shared) = site("withdrawn", port, key);
-    let view = shared.view().unwrap();
-    asking::withdraw(&shared, &view, SiteId(1), 1);
-    shared.hung().note(key, monotonic());
-    asking::withdraw(&shared, &view, SiteId(1), 2);
-    assert_eq!(asked.recv_timeout(PATIENCE).unwrap(), Message::Release { number: 2 });
-}
-
 /// Others may have the link at once where the partner is away, not when the lease ends by itself.
 #[test]
 fn a_lease_is_given_back_where_no_test_begins() {
@@ -93,7 +81,7 @@ fn a_lease_is_given_back_where_no_test_begins() {
     let begun = rounds::begin(&shared, &view, &view.mesh.tests[0], (view.own, SiteId(1)), "");
     assert!(begun.is_err(), "nobody listens there");
     let Message::Lease { number, .. } = asked.recv_timeout(PATIENCE).unwrap() else { panic!("no lease was asked for") };
-    assert_eq!(asked.recv_timeout(PATIENCE).unwrap(), Message::Release { number });
+    assert_eq!(asked.recv_timeout(PATIENCE).unwrap(), Message::Release { number, unused: true });
 }
 
 /// It would go on for ever, and remove what the first one is about to read.

@@ -108,6 +108,9 @@ pub enum Message {
     Release {
         /// The request that it was asked with.
         number: u64,
+        /// Whether the test did not begin: the lease was of no use. An older longhaul does not say.
+        #[serde(default)]
+        unused: bool,
     },
     /// Done.
     Released,

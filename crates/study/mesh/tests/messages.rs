@@ -120,6 +120,7 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         any::<u16>().prop_map(|port| Message::Granted { port, key: "key".into() }),
         any::<u64>().prop_map(|retry_after_ns| Message::Busy { retry_after_ns }),
+        (any::<u64>(), any::<bool>()).prop_map(|(number, unused)| Message::Release { number, unused }),
         Just(Message::Leased),
         Just(Message::Released),
         "\\PC{0,40}".prop_map(|message| Message::Refused { message }),
@@ -199,6 +200,8 @@ fn older_and_newer_ones_are_understood() {
     assert_eq!(measurements[0].measured, Measured::Unknown);
     assert!(!measurements[0].is_sound());
     assert_eq!(serde_json::from_str::<Message>(r#"{"kind":"sing","song":1}"#).unwrap(), Message::Unknown);
+    let release = r#"{"kind":"release","number":7}"#;
+    assert_eq!(serde_json::from_str::<Message>(release).unwrap(), Message::Release { number: 7, unused: false });
     // An older coordinator says nothing of files, a newer one may keep more kinds.
     let mesh = |files: &str| {
         let text = format!(r#"{{"kind":"mesh","state":"s","file":null,"members":null,"now_ns":1{files}}}"#);

@@ -4,7 +4,7 @@
 //! While the coordinator is away each site has a safe share of its own, which needs no agreement. Some sites may believe that it is away while
 //! others do not: so a link's share is cut in two, one part for leases, one for all safe shares together, and both together never exceed it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_units::{BitRate, Nanos};
 
@@ -29,6 +29,8 @@ pub struct Leases {
     served: BTreeMap<u16, Nanos>,
     /// When a site was last told that there is no room.
     waiting: BTreeMap<u16, Nanos>,
+    /// Sites that kept their place when they last gave a lease back.
+    kept_place: BTreeSet<u16>,
 }
 
 /// A site that was told that there is no room asks again within this time, or waits no more.
@@ -40,7 +42,8 @@ impl Leases {
     pub fn new(leased: BitRate, now: Nanos, longest: Nanos) -> Self {
         let most = leased.0;
         let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest)), None));
-        Self { most, given: [forgotten].into(), served: BTreeMap::new(), waiting: BTreeMap::new() }
+        let (served, waiting, kept_place) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { most, given: [forgotten].into(), served, waiting, kept_place }
     }
 
     /// Asks for `rate` for a test that is over `lasts` after the request was sent. `None`: there is no room now, or this site has a lease
@@ -75,14 +78,19 @@ impl Leases {
     pub fn take_back(&mut self, request: RequestId, waits_since: Option<Nanos>) {
         let site = request.initiator.0;
         if let Some((.., before)) = self.given.remove(&(site, request.number)) {
-            match before {
-                Some(before) => self.served.insert(site, before),
-                None => self.served.remove(&site),
-            };
+            self.was_not_served(site, before);
         }
         if let Some(since) = waits_since {
             self.waiting.insert(site, since);
         }
+    }
+
+    /// A lease of the site was of no use. It was last served `before` that, if ever.
+    fn was_not_served(&mut self, site: u16, before: Option<Nanos>) {
+        match before {
+            Some(before) => self.served.insert(site, before),
+            None => self.served.remove(&site),
+        };
     }
 
     /// When the site of `request` was last told that there is no room, if it was.
@@ -90,9 +98,16 @@ impl Leases {
         self.waiting.get(&request.initiator.0).copied()
     }
 
-    /// The test is over.
-    pub fn give_back(&mut self, request: RequestId) {
-        self.given.remove(&(request.initiator.0, request.number));
+    /// The test is over, or, where the lease is `unused`, did not begin: then the site keeps its place before others, but not twice in a row. Who says
+    /// so each time must not keep others waiting.
+    pub fn give_back(&mut self, request: RequestId, unused: bool) {
+        let site = request.initiator.0;
+        let Some((.., before)) = self.given.remove(&(site, request.number)) else { return };
+        if !unused {
+            self.kept_place.remove(&site);
+        } else if self.kept_place.insert(site) {
+            self.was_not_served(site, before);
+        }
     }
 
     /// What is leased at `now`.
@@ -129,7 +144,7 @@ mod tests {
         assert!(ask(64, 1), "the same request again is the same lease");
         assert!(!ask(124, 3) && ask(126, 3));
         assert_eq!(leases.leased(secs(126)), BitRate(30 * MBIT));
-        leases.give_back(request(3));
+        leases.give_back(request(3), false);
         assert_eq!(leases.leased(secs(126)), BitRate(0));
     }
 
@@ -146,6 +161,36 @@ mod tests {
         assert!(!ask(41, 1, 2) && ask(42, 2, 2), "the second waits, and was never served");
         assert!(!ask(62, 1, 3) && !ask(74, 2, 3) && ask(75, 1, 4), "now it is the first one's turn");
         assert!(ask(120, 1, 5), "who asks no more waits no more");
+    }
+
+    /// Whose partner was busy comes before a site that was served earlier than it asked, but not each time.
+    #[test]
+    fn a_lease_of_no_use_costs_no_place_once() {
+        let secs = Nanos::from_secs;
+        let link = || Leases::new(BitRate(70 * MBIT), secs(0), secs(0));
+        let of = |site: u16, number| RequestId { initiator: SiteId(site), number };
+        let ask =
+            |link: &mut Leases, at: u64, request| link.ask(secs(at), request, BitRate(60 * MBIT), secs(20)).is_some();
+        for unused in [false, true] {
+            let mut link = link();
+            assert!(ask(&mut link, 10, of(2, 1)));
+            link.give_back(of(2, 1), false);
+            assert!(ask(&mut link, 11, of(1, 1)));
+            link.give_back(of(1, 1), unused);
+            assert_eq!(link.leased(secs(11)), BitRate(0));
+            assert!(ask(&mut link, 12, of(3, 1)) && !ask(&mut link, 13, of(1, 2)) && !ask(&mut link, 14, of(2, 2)));
+            link.give_back(of(3, 1), false);
+            assert_eq!(ask(&mut link, 15, of(2, 2)), !unused, "site 1 is first if it was not served");
+        }
+        // Site 1 is never done with a lease.
+        let mut link = link();
+        assert!(ask(&mut link, 10, of(2, 1)));
+        link.give_back(of(2, 1), false);
+        for number in 1..=2 {
+            assert!(ask(&mut link, 9 + 2 * number, of(1, number)) && !ask(&mut link, 10 + 2 * number, of(2, 2)));
+            link.give_back(of(1, number), true);
+        }
+        assert!(!ask(&mut link, 15, of(1, 3)) && ask(&mut link, 16, of(2, 2)), "now it is the turn of site 2");
     }
 
     /// A stolen key of one site asks under many numbers.

@@ -270,7 +270,7 @@ impl World {
                 self.go_on(at);
             }
             Event::LeaseBack { from, number, link } if self.reaches_coordinator() => {
-                self.leases[link].give_back(RequestId { initiator: SiteId(from), number });
+                self.leases[link].give_back(RequestId { initiator: SiteId(from), number }, false);
             }
             Event::Crash { site } => self.crash(site),
             Event::Return { site } => self.start(site),
