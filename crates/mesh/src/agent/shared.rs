@@ -99,11 +99,12 @@ impl Shared {
         outbox: Outbox,
     ) -> Self {
         let site = coordinator.site.clone();
-        // Its own limit is the longest test that it may have begun before it started.
+        // Its own limit is the longest test that it may have begun before it started. Without a mesh it has begun and admitted none.
         let limits = &options.limits;
         let overhead = if limits.diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD };
+        let longest = if folder.has("mesh.toml") { limits.time.saturating_add(overhead) } else { Nanos::ZERO };
         let now = monotonic();
-        let gate = Gate::new(now, limits.time.saturating_add(overhead)).with_share(now, limits.busy);
+        let gate = Gate::new(now, longest).with_share(now, limits.busy);
         let files = |kind: FileKind| {
             let (most, option) = options.keep.most(kind);
             Some((kind, DayFiles::new(folder.file(kind.name()), (most?, options.keep.keep_days), option)))
@@ -244,5 +245,22 @@ impl Shared {
                 stderr_line!("{} and {} cannot be tested: nobody can connect to either", name(one), name(other));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{shared_for_tests, test_site};
+
+    #[test]
+    fn a_site_that_never_had_a_mesh_has_forgotten_no_test() {
+        let site = |name| format!("[[site]]\nname = '{name}'\naddress = '127.0.0.1'\nrate = '1Gbit'\n");
+        let test = "[[test]]\nname = 'delay'\nkind = 'rtt'\n";
+        let (_folder, again) = test_site("shared-new", &format!("name = 'two'\n{}{}{test}", site("a"), site("b")), "a");
+        again.folder.remove("mesh.toml");
+        let new = shared_for_tests(&again.folder, "a", &again.identity).unwrap();
+        let soon = monotonic().saturating_add(Nanos::from_secs(10));
+        assert!(new.gate().is_idle(soon) && !again.gate().is_idle(soon));
     }
 }

@@ -16,7 +16,7 @@ const TESTS: &str = "\
 [[test]]
 name = 'probes'
 kind = 'udp'
-every = '30s'
+every = '20s'
 time = '1s'
 rate = '4M'
 length = 1000
@@ -141,7 +141,7 @@ fn the_coordinator_gets_what_its_sites_lost_and_sampled() {
     let Some(lab) = Lab::up("delivered", PATH) else { return };
     let hosts = ["ithaca", "chicago"];
     let keep = ["--keep-losses", "10M", "--keep-samples", "10M"];
-    let _coordinator = lab.mesh_with("chicago", &hosts, &format!("{TESTS}{}", TCP.replace("20s", "40s")), &keep);
+    let _coordinator = lab.mesh_with("chicago", &hosts, &format!("{TESTS}{}", TCP.replace("20s", "60s")), &keep);
     lab.set("forward.loss=random(2%)");
     let _sites = hosts.map(|host| lab.site(host, &["tcp=100M", "time=2s", "busy=100%"]));
     let mut archive = lab.archive();
