@@ -1,9 +1,10 @@
 //! The mesh as its file says it now, made again when the file changes: a schedule of hundreds of sites is not made for each question.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_mesh_model::file::Mesh;
-use longhaul_mesh_model::schedule::Schedule;
+use longhaul_mesh_model::schedule::{Schedule, Slot};
 
 use crate::error::Failure;
 use crate::folder::Folder;
@@ -13,6 +14,8 @@ pub(crate) struct View {
     text: String,
     pub(crate) mesh: Mesh,
     pub(crate) schedule: Schedule,
+    /// Slots by round of the schedule and its number: those that were asked for last.
+    slots: Mutex<BTreeMap<(usize, u64), Arc<Vec<Slot>>>>,
 }
 
 /// The last one.
@@ -29,16 +32,23 @@ impl Views {
         }
         let mesh = Mesh::parse(&text).map_err(|error| Failure::new(format_args!("mesh.toml:{error}")))?;
         let schedule = Schedule::make(&mesh).map_err(Failure::new)?;
-        let view = Arc::new(View { text, mesh, schedule });
+        let view = Arc::new(View { text, ..View::new(mesh, schedule) });
         *last = Some(Arc::clone(&view));
         Ok(view)
     }
 }
 
 impl View {
-    #[cfg(test)]
     pub(crate) fn new(mesh: Mesh, schedule: Schedule) -> Self {
-        Self { text: String::new(), mesh, schedule }
+        Self { text: String::new(), mesh, schedule, slots: Mutex::default() }
+    }
+
+    /// The slots of a round of the schedule with this number. They are made once for those who ask for a round and the one after it.
+    pub(crate) fn slots(&self, round: usize, number: u64) -> Arc<Vec<Slot>> {
+        let mut known = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(of, at), _| *of != round || at.abs_diff(number) <= 1);
+        let make = || Arc::new(self.schedule.rounds[round].slots_of(&self.mesh, number));
+        Arc::clone(known.entry((round, number)).or_insert_with(make))
     }
 
     /// The names of the tests.

@@ -129,14 +129,14 @@ pub(crate) async fn schedule(State(web): State<Arc<Web>>, query: Asked<AskedNext
 /// The `count` tests that are due next after `now`: when, which plan, which pair.
 fn next_tests(view: &View, now: Nanos, count: usize) -> Vec<(Nanos, usize, (SiteId, SiteId))> {
     let mut next = Vec::new();
-    for round in &view.schedule.rounds {
+    for (place, round) in view.schedule.rounds.iter().enumerate() {
         let number = now.0 / round.every.0;
         let mut own = Vec::new();
         for number in [number, number + 1] {
-            for (index, slot) in (0u64..).zip(round.slots_of(&view.mesh, number)) {
+            for (index, slot) in (0u64..).zip(&*view.slots(place, number)) {
                 let at = Nanos(number * round.every.0 + round.slot.0 * index);
                 if at >= now && own.len() < count {
-                    own.extend(slot.pairs.into_iter().map(|pair| (at, round.test, pair)));
+                    own.extend(slot.pairs.iter().map(|pair| (at, round.test, *pair)));
                 }
             }
         }
@@ -169,5 +169,12 @@ mod tests_of_next {
         let at: Vec<u64> = next.iter().map(|(at, ..)| at.0 / second).collect();
         assert_eq!(at, [138, 144, 150, 180, 186]);
         assert_eq!(next_tests(&view, Nanos(133 * second), 500).len(), 9);
+        // Who asks again gets the same slots, and those of the next round once they are due.
+        let slots = view.slots(0, 2);
+        assert!(Arc::ptr_eq(&slots, &view.slots(0, 2)));
+        assert_eq!(*slots, view.schedule.rounds[0].slots_of(&view.mesh, 2));
+        let next = next_tests(&view, Nanos(193 * second), 1);
+        assert_eq!(next[0].0.0 / second, 198);
+        assert!(!Arc::ptr_eq(&slots, &view.slots(0, 2)), "what is over is forgotten");
     }
 }
