@@ -9,13 +9,16 @@ use longhaul_mesh_model::schedule::{Schedule, Slot};
 use crate::error::Failure;
 use crate::folder::Folder;
 
+/// By round of the schedule, and its number.
+type SlotsOfRounds = BTreeMap<(usize, u64), Arc<Vec<Slot>>>;
+
 /// The mesh and its schedule.
 pub(crate) struct View {
     text: String,
     pub(crate) mesh: Mesh,
     pub(crate) schedule: Schedule,
-    /// Slots by round of the schedule and its number: those that were asked for last.
-    slots: Mutex<BTreeMap<(usize, u64), Arc<Vec<Slot>>>>,
+    /// Those that were asked for last.
+    slots: Mutex<SlotsOfRounds>,
 }
 
 /// The last one.

@@ -3,7 +3,6 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use longhaul_channel::{Identity, PublicKey};
-use longhaul_kernel::clock::monotonic;
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::admission::Gate;
 use longhaul_mesh_model::message::Members;
