@@ -37,6 +37,7 @@ mod reader;
 
 pub use error::MeshError;
 pub use limits::{Limits, LimitsError, Refusal};
+pub(crate) use parse::LINKS_MOST;
 pub use parse::is_name;
 
 use std::collections::BTreeSet;

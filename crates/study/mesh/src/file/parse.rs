@@ -15,7 +15,7 @@ const TEXT_BYTES_MOST: usize = 1 << 20;
 /// Sites at most: a full mesh of more takes days a round.
 const SITES_MOST: usize = 1000;
 const GROUPS_MOST: usize = 200;
-const LINKS_MOST: usize = 64;
+pub(crate) const LINKS_MOST: usize = 64;
 const TESTS_MOST: usize = 32;
 /// Of all tests together: four tests of all pairs of the largest mesh.
 const PAIRS_MOST: usize = 4_000_000;

@@ -1,10 +1,11 @@
 //! Which tests run beside each other.
 
 use std::collections::HashMap;
+use std::slice;
 
 use longhaul_units::BitRate;
 
-use crate::file::{Mesh, TestPlan};
+use crate::file::{LINKS_MOST, Mesh, TestPlan};
 use crate::sample::SiteId;
 
 /// Tests that run at the same time.
@@ -33,38 +34,31 @@ pub(super) fn circle(pairs: &[(SiteId, SiteId)], sites: usize) -> Vec<(SiteId, S
     ordered
 }
 
+/// Slots that are looked at for room on shared links: so many for any plan, and so many more for each of its pairs. Pairs that cross two links take
+/// seven each. Where that is not enough, those that are left and cross a link have a slot of their own each.
+const LOOKS_SURE: usize = 1 << 20;
+const LOOKS_A_PAIR: usize = 64;
+
+// `Shared::full` has a bit for each link and direction.
+const _: () = assert!(2 * LINKS_MOST <= u128::BITS as usize);
+
 /// Puts each pair into the first slot where both sites and all shared links have room.
 pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> Vec<Slot> {
+    fill_within(mesh, test, pairs, LOOKS_SURE + LOOKS_A_PAIR * pairs.len())
+}
+
+/// The same with so many looks for room on shared links.
+pub(super) fn fill_within(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)], looks: usize) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     // Which slots a site is in, a bit each.
     let mut busy: Vec<Vec<u64>> = vec![Vec::new(); mesh.sites.len()];
-    // What each slot carries over each link and direction.
-    let mut loads: Vec<Vec<u64>> = vec![Vec::new(); mesh.links.len() * 2];
-    // No slot before this has room for such a load over a link: slots only fill. Without it each pair would look at all slots of a full link.
-    let mut full: HashMap<(usize, u64), usize> = HashMap::new();
+    let mut shared = Shared { loads: vec![Vec::new(); mesh.links.len() * 2], full: HashMap::new(), looks };
     for (from, to) in pairs {
-        let mut crossed: Vec<(usize, u64, BitRate)> = mesh
-            .crossed(*from, *to)
-            .map(|(link, direction, shared)| (link * 2 + direction, 0, shared.leased()))
-            .collect();
-        if !crossed.is_empty() {
-            let load = load(mesh, test, *from, *to);
-            crossed.iter_mut().for_each(|part| part.1 = load);
-        }
-        let fits = |slot: usize, (link, load, most): &(usize, u64, BitRate)| {
-            loads[*link].get(slot).is_none_or(|carried| carried.saturating_add(*load) <= most.0 || *carried == 0)
-        };
-        let mut first = 0;
-        for part in &crossed {
-            let until = full.entry((part.0, part.1)).or_default();
-            while !fits(*until, part) {
-                *until += 1;
-            }
-            first = first.max(*until);
-        }
+        let crossed: Vec<Crossed> =
+            mesh.crossed(*from, *to).map(|(link, direction, shared)| (link * 2 + direction, shared.leased())).collect();
+        let load = if crossed.is_empty() { 0 } else { load(mesh, test, *from, *to) };
         let ends = [usize::from(from.0), usize::from(to.0)];
-        let has_room = |slot: usize| crossed.iter().all(|part| fits(slot, part));
-        let slot = first_free(first, &busy[ends[0]], &busy[ends[1]], has_room);
+        let slot = shared.first_free(&crossed, load, &busy[ends[0]], &busy[ends[1]]).unwrap_or(slots.len());
         if slots.len() <= slot {
             slots.resize_with(slot + 1, Slot::default);
         }
@@ -76,33 +70,86 @@ pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> 
             }
             words[slot / 64] |= 1 << (slot % 64);
         }
-        for (link, load, _) in crossed {
-            if loads[link].len() <= slot {
-                loads[link].resize(slot + 1, 0);
+        for (link, _) in crossed {
+            let loads = &mut shared.loads[link];
+            if loads.len() <= slot {
+                loads.resize(slot + 1, 0);
             }
-            loads[link][slot] = loads[link][slot].saturating_add(load);
+            loads[slot] = loads[slot].saturating_add(load);
         }
     }
     slots
 }
 
-/// The first slot from `first` on in which neither site is, and that `has_room`.
-fn first_free(first: usize, one: &[u64], other: &[u64], has_room: impl Fn(usize) -> bool) -> usize {
-    let word = |words: &[u64], index: usize| words.get(index).copied().unwrap_or(0);
-    for index in first / 64.. {
-        let mut free = !(word(one, index) | word(other, index));
-        if index == first / 64 {
-            free &= u64::MAX << (first % 64);
+/// A link and direction that a pair crosses, by its number among both of all links, and what it may carry.
+type Crossed = (usize, BitRate);
+
+/// What the slots carry over shared links.
+struct Shared {
+    /// Of each link and direction, slot by slot.
+    loads: Vec<Vec<u64>>,
+    /// No slot before this has room for such a load over these links, a bit each: slots only fill. Without it each pair would look at all slots
+    /// of full links, or of links that are full by turns.
+    full: HashMap<(u128, u64), usize>,
+    /// Slots that may still be looked at.
+    looks: usize,
+}
+
+impl Shared {
+    /// The first slot in which neither end is, by the slots that `one` and `other` are in, and that has room for `load` over all links that are
+    /// `crossed`. `None` where no more slots may be looked at.
+    fn first_free(&mut self, crossed: &[Crossed], load: u64, one: &[u64], other: &[u64]) -> Option<usize> {
+        let mut first = 0;
+        for link in crossed {
+            first = first.max(self.first_room(0, slice::from_ref(link), load)?);
         }
-        while free != 0 {
-            let slot = index * 64 + free.trailing_zeros() as usize;
-            if has_room(slot) {
-                return slot;
+        if crossed.len() > 1 {
+            first = self.first_room(first, crossed, load)?;
+        }
+        let word = |words: &[u64], index: usize| words.get(index).copied().unwrap_or(0);
+        for index in first / 64.. {
+            let mut free = !(word(one, index) | word(other, index));
+            if index == first / 64 {
+                free &= u64::MAX << (first % 64);
             }
-            free &= free - 1;
+            while free != 0 {
+                let slot = index * 64 + free.trailing_zeros() as usize;
+                if self.has_room(slot, crossed, load)? {
+                    return Some(slot);
+                }
+                free &= free - 1;
+            }
         }
+        unreachable!("a slot after the last has room")
     }
-    unreachable!("a slot after the last has room")
+
+    /// The first slot from `from` on that has room, whoever is in it; none before `from` has.
+    fn first_room(&mut self, from: usize, crossed: &[Crossed], load: u64) -> Option<usize> {
+        let links = crossed.iter().fold(0, |links, (link, _)| links | 1_u128 << link);
+        let known = self.full.get(&(links, load)).copied();
+        let mut slot = known.map_or(from, |known| known.max(from));
+        let found = loop {
+            match self.has_room(slot, crossed, load) {
+                Some(false) => slot += 1,
+                found => break found,
+            }
+        };
+        if known != Some(slot) {
+            self.full.insert((links, load), slot);
+        }
+        found.map(|_| slot)
+    }
+
+    fn has_room(&mut self, slot: usize, crossed: &[Crossed], load: u64) -> Option<bool> {
+        if crossed.is_empty() {
+            return Some(true);
+        }
+        self.looks = self.looks.checked_sub(1)?;
+        Some(crossed.iter().all(|(link, most)| {
+            let carried = self.loads[*link].get(slot).copied().unwrap_or(0);
+            carried == 0 || carried.saturating_add(load) <= most.0
+        }))
+    }
 }
 
 /// What a test takes of a link.

@@ -100,6 +100,84 @@ fn a_full_link_is_not_searched_for_each_pair() {
     assert_eq!(schedule.rounds[0].slots, 62_500, "250 sites to 250, one after the other");
 }
 
+/// One test at a time crosses two of three links, in each direction. A pair over the first two finds no slot in which neither is full, though each
+/// has room in half of all slots: looks at all of them would be five hundred million.
+#[test]
+fn links_that_are_full_by_turns_are_not_searched_for_each_pair() {
+    let class = |site: usize| match site % 20 {
+        0..4 => 'p',
+        4..8 => 'r',
+        8..13 => 'q',
+        _ => 'x',
+    };
+    let mut rest = String::new();
+    for group in ["q", "px", "rx", "pr", "prx"] {
+        let members = (0..500).filter(|site| group.contains(class(*site))).map(|site| format!("\"s{site}\""));
+        let members = members.collect::<Vec<_>>().join(", ");
+        let _ = write!(rest, "[[group]]\nname = \"{group}\"\nmembers = [{members}]\n");
+    }
+    for group in ["px", "rx", "pr"] {
+        let name = format!("[[link]]\nname = \"of-{group}\"\n");
+        let _ = write!(rest, "{name}between = [\"{group}\", \"q\"]\nrate = \"2Mbit\"\nshare = \"100%\"\n");
+    }
+    let more = "rate = \"1M\"\nlength = 1250\nbetween = [\"prx\", \"q\"]";
+    let mesh = mesh(500, 0, &format!("{rest}{}", probes("720h", "1s", more)));
+    let pairs = slots::circle(&mesh.tests[0].pairs, 500);
+    assert_eq!(pairs.len(), 93_750);
+    // With more looks it would need no fewer slots.
+    assert_eq!(slots::fill_within(&mesh, &mesh.tests[0], &pairs, 8 * pairs.len()).len(), 46_875);
+}
+
+/// Whether `pair` has room beside those of `slot`.
+fn has_room(mesh: &Mesh, slot: &Slot, pair: (SiteId, SiteId)) -> bool {
+    let load = |(from, to): (SiteId, SiteId)| mesh.rate_most(&mesh.tests[0], from, to).0;
+    let is_apart = |(from, to): &(SiteId, SiteId)| [*from, *to].iter().all(|site| *site != pair.0 && *site != pair.1);
+    slot.pairs.iter().all(is_apart)
+        && mesh.crossed(pair.0, pair.1).all(|(_, direction, link)| {
+            let crossing = slot.pairs.iter().filter(|(from, to)| link.direction(*from, *to) == Some(direction));
+            let carried: u64 = crossing.map(|pair| load(*pair)).sum();
+            carried == 0 || carried + load(pair) <= link.leased().0
+        })
+}
+
+#[test]
+fn each_pair_is_in_the_first_slot_with_room() {
+    for case in 0..8_usize {
+        let mut rest = String::new();
+        for (link, rate) in ["1Gbit", "2Gbit", "300Mbit", "5Gbit", "700Mbit"].iter().enumerate() {
+            for end in 0..2 {
+                let is_there = |site: &usize| (site * site * (link + 3) + site * (case + 1) * 5 + link) / 8 % 3 == end;
+                let members =
+                    (0..14).filter(is_there).map(|site| format!("\"s{site}\"")).collect::<Vec<_>>().join(", ");
+                let _ = write!(rest, "[[group]]\nname = \"g{link}{end}\"\nmembers = [{members}]\n");
+            }
+            let between = format!("between = [\"g{link}0\", \"g{link}1\"]");
+            let _ = write!(rest, "[[link]]\nname = \"l{link}\"\n{between}\nrate = \"{rate}\"\nshare = \"50%\"\n");
+        }
+        let mesh = mesh(14, 0, &(rest + "[[test]]\nname = \"t\"\nkind = \"tcp\"\nevery = \"6h\"\ntime = \"10s\"\n"));
+        let pairs = slots::circle(&mesh.tests[0].pairs, 14);
+        let mut expected: Vec<Slot> = Vec::new();
+        for pair in &pairs {
+            match expected.iter_mut().find(|slot| has_room(&mesh, slot, *pair)) {
+                Some(slot) => slot.pairs.push(*pair),
+                None => expected.push(Slot { pairs: vec![*pair] }),
+            }
+        }
+        assert_eq!(slots::fill(&mesh, &mesh.tests[0], &pairs), expected, "{case}");
+        // Where too much would have to be looked at, there are more slots; nothing else changes.
+        let hasty = slots::fill_within(&mesh, &mesh.tests[0], &pairs, 300);
+        let mut seen = BTreeSet::new();
+        for slot in &hasty {
+            let mut before = Slot::default();
+            for pair in &slot.pairs {
+                assert!(has_room(&mesh, &before, *pair) && seen.insert(*pair), "{case}: {pair:?} in {slot:?}");
+                before.pairs.push(*pair);
+            }
+        }
+        assert!(seen.len() == pairs.len() && hasty.len() > expected.len(), "{case}: {} slots", hasty.len());
+    }
+}
+
 #[test]
 fn a_site_behind_nat_begins_both_directions() {
     let mesh = mesh(4, 1, &probes("1h", "10s", ""));
