@@ -265,7 +265,7 @@ fn law_of(steps: &Steps, fates: &Fates, sent: u64, lost: u64) -> (LossLaw, f64) 
     let (p, r) = (good_bad / (good_bad + good_good), bad_good / (bad_good + bad_bad));
     let rate = -(1.0 - p - r).max(1e-6).ln() / time;
     let start = [(rate * p / (p + r)).ln(), (rate * r / (p + r)).ln()];
-    let best = climb(|at| steps.of_bursts(at), start, 1e-6);
+    let Some(best) = climb(|at| steps.of_bursts(at), start, 1e-6) else { return (random, 0.0) };
     let of_all = steps.sums(false, true).0 + bad_bad;
     let overall = of_all / (good_bad + good_good + bad_good + bad_bad);
     let gain = 2.0 * (steps.of_bursts(best) - steps.of_random(overall));

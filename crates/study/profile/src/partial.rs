@@ -72,7 +72,7 @@ impl Fates {
         self.lost += if lost { times } else { 0 };
     }
 
-    /// The most likely bursts that lose a part; `None` with too few losses.
+    /// The most likely bursts that lose a part; `None` with too few losses, and where no such bursts are the most likely ones.
     pub(crate) fn fit(&self) -> Option<Partial> {
         if self.lost < LOST_LEAST || self.lost == self.packets {
             return None;
@@ -94,11 +94,11 @@ impl Fates {
         if at_start < of_random {
             return None;
         }
-        let top = climb(|at| self.of(at), from, FINEST);
+        let top = climb(|at| self.of(at), from, FINEST)?;
         let whole = |[to_bad, to_good]: [f64; 2]| self.log_likelihood(to_bad.exp(), to_good.exp(), 1.0);
         let starts = lengths.iter().map(|packets| start(*packets, 1.0)).map(|[to_bad, to_good, _]| [to_bad, to_good]);
         let from = starts.max_by(|a, b| whole(*a).total_cmp(&whole(*b)))?;
-        let of_whole = whole(climb(whole, from, FINEST));
+        let of_whole = whole(climb(whole, from, FINEST)?);
         let height = self.of(top);
         Some(Partial {
             top,
