@@ -580,6 +580,26 @@ fn what_is_rejected_can_be_seen_and_scraped() {
     assert!(!metrics.exists(), "old figures are not left");
 }
 
+/// A filter that stays goes on without the process that read its samples.
+#[test]
+fn samples_end_with_who_reads_them() {
+    let Some(hosts) = Hosts::new() else { return };
+    let filter = hosts.ours.enter(|| Filter::attach(hosts.index, &FilterOptions::default())).unwrap().unwrap();
+    let file =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("followed-{}.pcapng", std::process::id()));
+    let followed = hosts.run(&["filter", "follow", "lf0", "--sample", file.to_str().unwrap(), "-t", "200ms"]);
+    assert!(followed.status.success(), "{followed:?}");
+    std::fs::remove_file(file).unwrap();
+    let options = PacketOptions { promiscuous: false, ..PacketOptions::default() };
+    let socket = hosts.theirs.enter(|| PacketSocket::open(hosts.their_index, &options)).unwrap().unwrap();
+    let foreign = [&[2, 9, 9, 9, 9, 9][..], &THEIR_MAC, &[8, 0], &[0x45; 46]].concat();
+    (0..3).for_each(|_| socket.send(&[0; 10], &[&foreign]).unwrap());
+    until("all to be counted", || filter.counters().unwrap().total().rejected.packets >= 3);
+    let mut sampled = 0;
+    filter.samples().unwrap().drain(|_| sampled += 1);
+    assert_eq!(sampled, 0);
+}
+
 /// Prometheus, "Exposition formats", text format 0.0.4: a family is its HELP, its TYPE, then its samples, once; no sample twice.
 fn is_exposition(text: &str) {
     let is_name = |name: &str| {

@@ -62,7 +62,7 @@ impl Filter {
         match self.never {}
     }
 
-    pub fn sample_every(&self, _every: Option<u64>) -> Result<(), FilterError> {
+    pub fn sample(&self, _every: u64, _until: Nanos) -> Result<(), FilterError> {
         match self.never {}
     }
 

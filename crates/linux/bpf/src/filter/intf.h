@@ -76,23 +76,28 @@ enum filter_reason {
 	REASONS,
 };
 
-/* Bits of filter_config.flags: what the user wants. Those from FORCED on, but for SAMPLE, are `lasting` in the program as well. */
+/* Bits of filter_config.flags: what the user wants. Those from FORCED on are `lasting` in the program as well. */
 enum {
 	ENFORCE = 1, /* drop what is rejected */
 	FORCED = 2, /* judge although a bridge, bond or macvlan has the interface */
-	SAMPLE = 4, /* send rejected frames to the ring */
-	JUDGE_PORTS = 8,
-	ALLOWS_NETWORKS = 16, /* allowed_nets has entries */
-	ALLOWS_PORTS = 32, /* allowed_ports has entries */
+	JUDGE_PORTS = 4,
+	ALLOWS_NETWORKS = 8, /* allowed_nets has entries */
+	ALLOWS_PORTS = 16, /* allowed_ports has entries */
 };
 
-/* Written when the filter is attached, confirmed, or asked for samples. */
+/* Written when the filter is attached or confirmed. */
 struct filter_config {
 	__u64 flags;
 	/* CLOCK_MONOTONIC: from then on the filter only counts; 0: never. The program itself reads the clock, so no process is needed. */
 	__u64 enforce_until_ns;
-	/* One in this many rejected frames goes to the ring. */
-	__u64 sample_every;
+};
+
+/* Written by the process that reads the ring, again and again: nothing is sampled for one that was killed. */
+struct filter_sampling {
+	/* CLOCK_MONOTONIC: until then rejected frames go to the ring; 0: none. */
+	__u64 until_ns;
+	/* One in this many of them. */
+	__u64 every;
 };
 
 /* Bits of filter_followed.flags: what can be judged by what is known. */

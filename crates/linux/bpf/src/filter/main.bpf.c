@@ -43,9 +43,16 @@ static __always_inline void add(struct tally *tally, __u64 bytes)
 static __always_inline void send_sample(struct question *q, struct filter_counters *all, enum filter_reason reason,
 					__u64 bytes)
 {
+	struct filter_sampling *wanted;
 	struct filter_sample *sample;
-	__u64 every = q->config->sample_every, snippet = bytes;
+	__u64 every, snippet = bytes;
+	__u32 zero = 0;
 
+	wanted = bpf_map_lookup_elem(&sampling, &zero);
+	/* Where nobody reads samples the clock is not read. */
+	if (!wanted || !wanted->until_ns || bpf_ktime_get_coarse_ns() >= wanted->until_ns)
+		return;
+	every = wanted->every;
 	if (every > 1 && all->samples_seen++ % every)
 		return;
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
@@ -170,8 +177,7 @@ int longhaul_filter(struct xdp_md *context)
 	add(&all->reason[reason], bytes);
 	if (!rejected)
 		return XDP_PASS;
-	if (q.config->flags & SAMPLE)
-		send_sample(&q, all, reason, bytes);
+	send_sample(&q, all, reason, bytes);
 	if (!(q.config->flags & ENFORCE))
 		return XDP_PASS;
 	if (q.config->enforce_until_ns && bpf_ktime_get_coarse_ns() >= q.config->enforce_until_ns)

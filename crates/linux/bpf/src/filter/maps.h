@@ -26,6 +26,13 @@ struct {
 	__type(value, struct filter_counters);
 } counters SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct filter_sampling);
+} sampling SEC(".maps");
+
 /* Local and broadcast addresses, as on the wire. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

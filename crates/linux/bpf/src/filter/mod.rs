@@ -85,8 +85,6 @@ pub struct FilterOptions {
     pub allow: Vec<Allow>,
     /// Judge although a bridge, a bond or macvlan has the interface.
     pub force: bool,
-    /// Sample one in this many rejected frames; `None`: no samples.
-    pub sample_every: Option<u64>,
 }
 
 /// The settings of an attached filter.
@@ -100,8 +98,6 @@ pub struct FilterSettings {
     pub judge_ports: bool,
     /// As in [`FilterOptions`].
     pub force: bool,
-    /// As in [`FilterOptions`].
-    pub sample_every: Option<u64>,
 }
 
 impl FilterSettings {

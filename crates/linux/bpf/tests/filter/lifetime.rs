@@ -314,7 +314,8 @@ fn two_interfaces_have_one_each() {
 #[test]
 fn samples_show_what_is_rejected() {
     let Some(cable) = Cable::lay() else { return };
-    let filter = cable.filter(&FilterOptions { sample_every: Some(2), ..FilterOptions::default() });
+    let filter = cable.filter(&FilterOptions::default());
+    filter.sample(2, monotonic() + Nanos::from_secs(60)).unwrap();
     let long = ipv4(OTHER_MAC, OTHER_IP, 17, 0, &udp(9, 1000));
     for _ in 0..2 {
         cable.send(&foreign(), 2);
@@ -332,4 +333,25 @@ fn samples_show_what_is_rejected() {
         assert_eq!(sample.snippet, sent[..sent.len().min(256)]);
         assert!(sample.at_ns <= monotonic().0);
     }
+}
+
+/// A reader that was killed asks for no more of them.
+#[test]
+fn samples_end_by_themselves() {
+    let Some(cable) = Cable::lay() else { return };
+    let filter = cable.filter(&FilterOptions::default());
+    let now = monotonic();
+    for (until, sent) in [(now.saturating_sub(Nanos::from_secs(1)), 3), (now + Nanos::from_secs(60), 6)] {
+        filter.sample(1, until).unwrap();
+        cable.send(&foreign(), 3);
+        counted(&filter, sent);
+    }
+    let (mut samples, mut seen) = (filter.samples().unwrap(), 0);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // A frame is sampled after it is counted.
+    while seen < 3 {
+        assert!(Instant::now() < deadline, "{seen} samples");
+        samples.drain(|_| seen += 1);
+    }
+    assert_eq!(seen, 3, "of the second three");
 }

@@ -22,6 +22,8 @@ use crate::output::{Failure, Outcome, say};
 
 /// How often `--prometheus` is written.
 const METRICS_INTERVAL: Nanos = Nanos::from_secs(1);
+/// For so long the filter goes on sampling without a look of this process: so long a disk may keep it.
+const SAMPLED_FOR: Nanos = Nanos::from_secs(5);
 
 /// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
@@ -151,10 +153,12 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
         judge_ports: args.ports.is_some(),
         allow: args.allow.iter().map(|allow| allow.0).collect(),
         force: args.force,
-        sample_every: sample.is_some().then_some(args.staying.sample_every),
     };
     let filter = Filter::attach(link.index, &options).map_err(|error| failure(name, &error))?;
     following.tell(&filter).map_err(|error| not_followed(name, &error))?;
+    if sample.is_some() {
+        go_on_sampling(&filter, name, &args.staying)?;
+    }
     if args.pin {
         filter.keep().map_err(|error| failure(name, &error))?;
     }
@@ -178,10 +182,14 @@ pub(crate) fn follow(args: FollowArgs) -> Outcome {
     let force = args.overwrite.allowed();
     let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, force)).transpose()?;
     let metrics = args.staying.prometheus.open(args.overwrite)?;
-    let every = sample.is_some().then_some(args.staying.sample_every);
-    filter.sample_every(every).map_err(|error| failure(name, &error))?;
     let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
     stay((name, link.index), filter, following, stop, &args.staying, (sample, metrics))
+}
+
+/// Has the filter sample for as long as this process may be kept from its next look.
+fn go_on_sampling(filter: &Filter, name: &str, staying: &Staying) -> Result<(), Failure> {
+    let until = monotonic().saturating_add(SAMPLED_FOR);
+    filter.sample(staying.sample_every, until).map_err(|error| failure(name, &error))
 }
 
 /// Follows the host until the end, then prints the counters.
@@ -209,6 +217,7 @@ fn stay(
         }
         following.tell(&filter).map_err(|error| not_followed(name, &error))?;
         if let Some((file, samples)) = &mut sampling {
+            go_on_sampling(&filter, name, staying)?;
             file.take(samples)
                 .map_err(|error| error.remedy("make room on the disk; the filter ends with this process"))?;
         }
@@ -224,6 +233,7 @@ fn stay(
         following.wait(end.min(now.saturating_add(Following::LOOK))).map_err(|error| Failure::new("wait", error))?;
     }
     if let Some((mut file, mut samples)) = sampling {
+        filter.sample(staying.sample_every, Nanos::ZERO).map_err(|error| failure(name, &error))?;
         file.take(&mut samples)?;
         file.finish()?;
     }

@@ -10,10 +10,9 @@ use crate::filter::{Allow, FilterError, FilterOptions};
 // `filter_config.flags` in intf.h.
 pub(super) const ENFORCE: u64 = 1;
 pub(super) const FORCED: u64 = 2;
-pub(super) const SAMPLE: u64 = 4;
-pub(super) const JUDGE_PORTS: u64 = 8;
-pub(super) const ALLOWS_NETWORKS: u64 = 16;
-pub(super) const ALLOWS_PORTS: u64 = 32;
+pub(super) const JUDGE_PORTS: u64 = 4;
+pub(super) const ALLOWS_NETWORKS: u64 = 8;
+pub(super) const ALLOWS_PORTS: u64 = 16;
 /// What the program has in itself, as `lasting` in main.bpf.c.
 pub(super) const LASTING: u64 = FORCED | JUDGE_PORTS | ALLOWS_NETWORKS | ALLOWS_PORTS;
 // `filter_followed.flags`.
@@ -29,7 +28,6 @@ pub(super) fn flags(options: &FilterOptions) -> u64 {
     let flag = |set: bool, flag: u64| if set { flag } else { 0 };
     flag(options.enforce, ENFORCE)
         | flag(options.force, FORCED)
-        | flag(options.sample_every.is_some(), SAMPLE)
         | flag(options.judge_ports, JUDGE_PORTS)
         | flag(options.allow.iter().any(|one| matches!(one, Allow::Network(..))), ALLOWS_NETWORKS)
         | flag(options.allow.iter().any(|one| matches!(one, Allow::Port(_))), ALLOWS_PORTS)
@@ -37,7 +35,7 @@ pub(super) fn flags(options: &FilterOptions) -> u64 {
 
 pub(super) fn write_config(config: &MapHandle, options: &FilterOptions) -> Result<(), FilterError> {
     let until = options.enforce_until.map_or(0, |until| until.0.max(1));
-    update(config, &0_u32.to_ne_bytes(), &words(&[flags(options), until, options.sample_every.unwrap_or_default()]))
+    update(config, &0_u32.to_ne_bytes(), &words(&[flags(options), until]))
 }
 
 pub(super) fn allow(networks: &MapHandle, ports: &MapHandle, allow: &[Allow]) -> Result<(), FilterError> {

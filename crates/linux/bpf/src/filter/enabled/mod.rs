@@ -24,7 +24,7 @@ pub use generations::Generations;
 use link::{XdpLink, attached, run_over};
 use maps::{
     ENFORCE, FOLLOWED_BYTES, FORCED, JUDGE_ARP, JUDGE_IPV4, JUDGE_IPV6, JUDGE_PORTS, JUDGE_SOLICITATIONS, LASTING,
-    SAMPLE, WIDE_LOCAL, allow, flags, lookup, network_key, update, words, write_config,
+    WIDE_LOCAL, allow, flags, lookup, network_key, update, words, write_config,
 };
 pub use samples::Samples;
 
@@ -55,6 +55,7 @@ pub struct Filter {
     not_native: Option<String>,
     config: MapHandle,
     followed: MapHandle,
+    sampling: MapHandle,
     counters: MapHandle,
     local_v4: MapHandle,
     local_v6: MapHandle,
@@ -127,6 +128,7 @@ impl Filter {
             not_native,
             config,
             followed: hold(&maps.followed)?,
+            sampling: hold(&maps.sampling)?,
             counters: hold(&maps.counters)?,
             local_v4: hold(&maps.local_v4)?,
             local_v6: hold(&maps.local_v6)?,
@@ -175,6 +177,7 @@ impl Filter {
             not_native: None,
             config,
             followed: followed.ok_or_else(of_another_version)?,
+            sampling: take("sampling")?,
             counters: counters.ok_or_else(of_another_version)?,
             local_v4: take("local_v4")?,
             local_v6: take("local_v6")?,
@@ -221,13 +224,12 @@ impl Filter {
     /// # Errors
     /// Those of bpf(2).
     pub fn settings(&self) -> Result<FilterSettings, FilterError> {
-        let [flags, until, every] = self.read_config()?;
+        let [flags, until] = self.read_config()?;
         Ok(FilterSettings {
             enforce: flags & ENFORCE != 0,
             enforce_until: (until > 0).then_some(Nanos(until)),
             judge_ports: flags & JUDGE_PORTS != 0,
             force: flags & FORCED != 0,
-            sample_every: (flags & SAMPLE != 0).then_some(every),
         })
     }
 
@@ -255,21 +257,20 @@ impl Filter {
     /// # Errors
     /// Those of bpf(2).
     pub fn confirm(&self, now: Nanos) -> Result<bool, FilterError> {
-        let [flags, until, every] = self.read_config()?;
+        let [flags, until] = self.read_config()?;
         if until > 0 && now.0 >= until {
             return Ok(false);
         }
-        update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, 0, every])).map(|()| true)
+        update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, 0])).map(|()| true)
     }
 
-    /// Samples one in `every` rejected frames from now on; `None`: no samples.
+    /// Samples one in `every` rejected frames until this time on `CLOCK_MONOTONIC`, and some milliseconds longer; one that is over ends it. Who
+    /// reads the samples says so again and again: then nothing is sampled for a reader that was killed.
     ///
     /// # Errors
     /// Those of bpf(2).
-    pub fn sample_every(&self, every: Option<u64>) -> Result<(), FilterError> {
-        let [flags, until, _] = self.read_config()?;
-        let flags = if every.is_some() { flags | SAMPLE } else { flags & !SAMPLE };
-        update(&self.config, &0_u32.to_ne_bytes(), &words(&[flags, until, every.unwrap_or_default()]))
+    pub fn sample(&self, every: u64, until: Nanos) -> Result<(), FilterError> {
+        update(&self.sampling, &0_u32.to_ne_bytes(), &words(&[until.0, every]))
     }
 
     /// Gives it the local addresses, which must be read after `generations`. It rejects by address as long as the kernel's generations
@@ -337,7 +338,7 @@ impl Filter {
         Ok(FilterCounters::sum(cpus.iter().map(Vec::as_slice)))
     }
 
-    /// Header snippets of rejected frames, while [`FilterSettings::sample_every`] is set. Only one reader at a time gets them.
+    /// Header snippets of rejected frames, while [`Self::sample`] asks for them. Only one reader at a time gets them.
     ///
     /// # Errors
     /// Those of mmap(2).
@@ -395,9 +396,9 @@ impl Filter {
         Ok(())
     }
 
-    fn read_config(&self) -> Result<[u64; 3], FilterError> {
+    fn read_config(&self) -> Result<[u64; 2], FilterError> {
         let bytes = lookup(&self.config)?;
-        let mut all = [0; 3];
+        let mut all = [0; 2];
         for (word, bytes) in all.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
