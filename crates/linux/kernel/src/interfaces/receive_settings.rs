@@ -117,9 +117,9 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
     let sysfs = sysfs.map_err(|error| refused("settings".into(), error))?;
     let directory = sysfs.interface(interface);
     let mut settings = Vec::new();
-    let mut driver = |setting: &str, before: &[u32], wanted: &[u32]| {
+    let mut driver = |setting: &str, before: &[u32], wanted: &[u32], by_hand: String| {
         if before != wanted {
-            let told = Setting::of_driver(interface, libc::SIOCETHTOOL, before, wanted);
+            let told = Setting::of_driver(interface, libc::SIOCETHTOOL, before, wanted, by_hand);
             settings.push(told.map_err(|error| refused(setting.into(), error))?);
         }
         Ok(())
@@ -129,7 +129,7 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
         before[0] = ETHTOOL_SRINGPARAM;
         let mut ring = before;
         ring[5] = packets;
-        driver(RING, &before, &ring)?;
+        driver(RING, &before, &ring, format!("ethtool -G {interface} rx {}", before[5]))?;
     }
     if let Some(us) = wanted.coalesce_us {
         let mut before =
@@ -137,11 +137,14 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
         before[0] = ETHTOOL_SCOALESCE;
         let mut coalesce = before;
         (coalesce[1], coalesce[10]) = (us, 0);
-        driver(COALESCING, &before, &coalesce)?;
+        let adapts = on_or_off(before[10] != 0);
+        let by_hand = format!("ethtool -C {interface} rx-usecs {} adaptive-rx {adapts}", before[1]);
+        driver(COALESCING, &before, &coalesce, by_hand)?;
     }
     if let Some(on) = wanted.gro {
         let before = gro(interface).map_err(|error| refused("GRO".into(), error))?;
-        driver("GRO", &[ETHTOOL_SGRO, before.into()], &[ETHTOOL_SGRO, on.into()])?;
+        let by_hand = format!("ethtool -K {interface} gro {}", on_or_off(before));
+        driver("GRO", &[ETHTOOL_SGRO, before.into()], &[ETHTOOL_SGRO, on.into()], by_hand)?;
     }
     let mut file = |path: PathBuf, name: &str, wanted: String| -> Result<(), ReceiveSettingsError> {
         let before = read(&path).map_err(|error| refused(name.into(), error))?;
@@ -174,6 +177,11 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
 
 const RING: &str = "receive ring";
 const COALESCING: &str = "interrupt coalescing";
+
+/// As ethtool(8) takes it.
+fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
 
 fn links() -> io::Result<Vec<Link>> {
     Netlink::open().and_then(|mut netlink| netlink.links()).map_err(io::Error::other)

@@ -2,8 +2,8 @@
 //!
 //! Whatever happens to the process that changes them, all is as before in the end: a process of its own knows beforehand what is to be undone,
 //! waits for the first one's end, by `SIGKILL` too, and undoes it. Only who kills that one as well (a whole control group) leaves the
-//! change. What somebody else has set in a file meanwhile stays; a driver is told what it was told before. What cannot be undone is said on
-//! standard error, with what to do, and the rest is undone.
+//! change. What somebody else has set in a file meanwhile stays; a driver is told what it was told before, unless its interface is in another network
+//! namespace by then. What cannot be undone is said on standard error, with what to do, and the rest is undone.
 //!
 //! Source: fork(2), signal-safety(7).
 
@@ -23,9 +23,10 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::link::Netlink;
 use crate::link_ioctl::{Question, ask, name};
 use crate::stderr_text;
-use crate::sysfs::shown;
+use crate::sysfs::{Sysfs, shown};
 use crate::unix::listen_alone;
 
 /// Something that shall change.
@@ -35,7 +36,7 @@ pub struct Setting(What);
 #[derive(Debug)]
 enum What {
     File { file: File, path: PathBuf, before: Vec<u8>, wanted: String, set: Shared },
-    Driver { link: String, index: u32, request: libc::Ioctl, before: Question, wanted: Vec<u32> },
+    Driver { link: String, index: u32, request: libc::Ioctl, before: Question, wanted: Vec<u32>, own: Own },
     Group { folder: PathBuf, folder_c: CString, processes_c: CString, leave_to: File },
 }
 
@@ -52,14 +53,21 @@ impl Setting {
     }
 
     /// What the driver of `link` is told by `request`: `before` as it is now, and `wanted` for a while. Whatever the interface is called in the
-    /// end, it is the one that is told.
+    /// end, it is the one that is told. The command `by_hand` tells it `before` as well.
     ///
     /// # Errors
     /// There is no such link, or no socket to ask by.
-    pub(crate) fn of_driver(link: &str, request: libc::Ioctl, before: &[u32], wanted: &[u32]) -> io::Result<Self> {
+    pub(crate) fn of_driver(
+        link: &str,
+        request: libc::Ioctl,
+        before: &[u32],
+        wanted: &[u32],
+        by_hand: String,
+    ) -> io::Result<Self> {
         let before = Question::new(link, request, before.to_vec())?;
         let index = before.index()?;
-        Ok(Self(What::Driver { link: link.into(), index, request, before, wanted: wanted.to_vec() }))
+        let own = Own { file: own_file(link), by_hand };
+        Ok(Self(What::Driver { link: link.into(), index, request, before, wanted: wanted.to_vec(), own }))
     }
 
     /// The control group `folder`, which there shall be for a while with this process in it. Its processes go to the group `leave_to` in the
@@ -110,8 +118,9 @@ impl Setting {
             What::File { path, before, .. } => {
                 format!("cannot put back {}: write `{}` to it", shown(path), String::from_utf8_lossy(before))
             }
-            What::Driver { link, .. } => {
-                format!("cannot put back a setting of the driver of {link}: look at it by ethtool(8) and set it")
+            What::Driver { link, own, .. } => {
+                let by_hand = &own.by_hand;
+                format!("cannot put back a setting of {link}: run `{by_hand}` in the network namespace where it is")
             }
             What::Group { folder, .. } => {
                 format!("cannot remove the control group {}: end its processes, and rmdir it", folder.display())
@@ -127,16 +136,30 @@ impl Setting {
             What::File { file, before, set, .. } => {
                 (file.as_raw_fd(), Undo::Write { before, set, is_ours: Cell::new(true) })
             }
-            What::Driver { index, before, .. } => {
-                let index = *index;
+            What::Driver { index, before, own, .. } => {
+                let (index, file) = (*index, own.file.as_ref().map(AsRawFd::as_raw_fd));
                 let (socket, request, message) = before.parts();
-                (socket, Undo::Tell { index, request, message })
+                (socket, Undo::Tell { index, request, message, file })
             }
             What::Group { folder_c, processes_c, leave_to, .. } => {
                 (leave_to.as_raw_fd(), Undo::Leave { folder: folder_c, processes: processes_c })
             }
         }
     }
+}
+
+/// What is known of an interface where its socket does not find it any more.
+#[derive(Debug)]
+struct Own {
+    /// See [`own_file`]; `None` where there is no sysfs.
+    file: Option<File>,
+    by_hand: String,
+}
+
+/// A file of sysfs that can be read as long as the interface `link` is there, also when it has another name or is in another network namespace.
+fn own_file(link: &str) -> Option<File> {
+    let links = Netlink::open().ok()?.links().ok()?;
+    File::open(Sysfs::of(&links).ok()?.interface(link).join("ifindex")).ok()
 }
 
 /// The file of a control group that names its processes, one a line (cgroups(7)).
@@ -147,10 +170,17 @@ pub(crate) const PROCESSES: &str = "cgroup.procs";
 enum Undo<'a> {
     /// Writes `before` to the file, unless it holds another text than it had when it was `set`: that is somebody else's.
     Write { before: &'a [u8], set: &'a Shared, is_ours: Cell<bool> },
-    /// Tells the driver of the interface `index` by the socket.
-    Tell { index: u32, request: libc::Ioctl, message: *mut libc::ifreq },
+    /// Tells the driver of the interface `index` by the socket. Where that does not find it, `file` says whether it is gone.
+    Tell { index: u32, request: libc::Ioctl, message: *mut libc::ifreq, file: Option<RawFd> },
     /// Moves the processes to the group whose list the descriptor is, and removes the folder.
     Leave { folder: &'a CStr, processes: &'a CStr },
+}
+
+impl Undo<'_> {
+    /// The descriptor that it takes beside the one that comes with it.
+    fn file(&self) -> Option<RawFd> {
+        if let Self::Tell { file, .. } = self { *file } else { None }
+    }
 }
 
 /// A text that a process and its guard both see: what the kernel shows of a setting once it was set, which need not be what was written.
@@ -297,7 +327,7 @@ impl Guard {
         // All memory that the new process needs is had before: behind fork(2) in a process with threads nothing may be.
         let by_hand: Vec<String> = settings.iter().map(Setting::by_hand).collect();
         let restore: Vec<(RawFd, Undo<'_>)> = settings.iter_mut().map(Setting::undo).collect();
-        let files = restore.iter().map(|(fd, _)| *fd);
+        let files = restore.iter().flat_map(|(fd, undo)| [Some(*fd), undo.file()]).flatten();
         let mut keep: Vec<RawFd> = files.chain(claims.iter().map(|claim| claim.0.as_raw_fd())).collect();
         keep.extend([end.as_raw_fd(), libc::STDERR_FILENO]);
         let ready_fd = ready.as_raw_fd();
@@ -389,8 +419,12 @@ fn guard(end: RawFd, ready: RawFd, keep: &[RawFd], restore: &[(RawFd, Undo<'_>)]
                     !is_ours.get() || libc::pwrite(*fd, before.as_ptr().cast(), before.len(), 0) >= 0 || is_gone()
                 }
                 // Another one may have its name.
-                Undo::Tell { index, request, message } => {
-                    !name(*fd, *index, *message) || libc::ioctl(*fd, *request, *message) >= 0 || is_gone()
+                Undo::Tell { index, request, message, file } => {
+                    if name(*fd, *index, *message) {
+                        libc::ioctl(*fd, *request, *message) >= 0 || is_gone()
+                    } else {
+                        file.is_none_or(|file| libc::pread(file, (&raw mut byte).cast(), 1, 0) < 1)
+                    }
                 }
                 Undo::Leave { folder, processes } => leave(*fd, folder, processes),
             };

@@ -1,5 +1,6 @@
 //! Settings that are put back, whatever happens.
 
+use std::os::fd::AsFd;
 use std::process::Command;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -11,51 +12,68 @@ use crate::namespace::NetNamespace;
 const GET: u32 = 0x1e;
 const SET: u32 = 0x1f;
 
+/// That of a link which is on.
+fn offload_off(link: &str) -> Setting {
+    let by_hand = format!("ethtool -K {link} tso on");
+    Setting::of_driver(link, libc::SIOCETHTOOL, &[SET, 1], &[SET, 0], by_hand).unwrap()
+}
+
+/// Whether it is on, 0 or 1.
+fn offload(link: &str) -> u32 {
+    let mut words = [GET, 7];
+    ask(link, libc::SIOCETHTOOL, &mut words).unwrap();
+    words[1]
+}
+
+/// `ip` in the calling thread's network namespace.
+fn ip(words: &str) {
+    assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
+}
+
+/// What the test `name` of this file says on standard error, in a process of its own.
+fn said(name: &str) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = format!("processes::guard::tests::{name}");
+    let output = command.args(["--exact", &name, "--ignored", "--nocapture"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
 #[test]
 fn a_driver_is_told_what_it_was_told_before() {
     let Ok(namespace) = NetNamespace::create() else {
         println!("skipped: run as root");
         return;
     };
-    let tso = |link| {
-        let mut words = [GET, 7];
-        ask(link, libc::SIOCETHTOOL, &mut words).unwrap();
-        words[1]
-    };
     let check = || {
-        let add = ["link", "add", "name", "v0", "type", "veth", "peer", "name", "v1"];
-        assert!(Command::new("ip").args(add).status().unwrap().success());
-        assert_eq!(tso("v0"), 1);
-        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        ip("link add name v0 type veth peer name v1");
+        assert_eq!(offload("v0"), 1);
+        let setting = offload_off("v0");
         let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
-        assert_eq!(tso("v0"), 0);
+        assert_eq!(offload("v0"), 0);
         drop(changed);
-        assert_eq!(tso("v0"), 1);
+        assert_eq!(offload("v0"), 1);
         // Also where somebody killed the guard.
-        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        let setting = offload_off("v0");
         let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
         let guard = changed.guard.as_ref().unwrap().pid;
         rustix::process::kill_process(guard, rustix::process::Signal::KILL).unwrap();
-        assert_eq!(tso("v0"), 0);
+        assert_eq!(offload("v0"), 0);
         drop(changed);
-        assert_eq!(tso("v0"), 1);
+        assert_eq!(offload("v0"), 1);
         // And where it has another name by then, and another one has its name.
-        let ip = |words: &str| assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success());
-        let setting = Setting::of_driver("v0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap();
+        let setting = offload_off("v0");
         let changed = Changed::apply(vec![setting], Vec::new()).unwrap();
         ip("link set v0 name w0");
         ip("link add name v0 type veth peer name v2");
         ask("v0", libc::SIOCETHTOOL, &mut [SET, 0]).unwrap();
         drop(changed);
-        assert_eq!((tso("w0"), tso("v0")), (1, 0));
+        assert_eq!((offload("w0"), offload("v0")), (1, 0));
         // Beside a setting of another kind.
         let file = std::env::temp_dir().join(format!("longhaul-guard-both-{}", std::process::id()));
         fs::write(&file, "1").unwrap();
-        let both = || (tso("w0"), fs::read_to_string(&file).unwrap());
-        let settings = vec![
-            Setting::open(file.clone(), "1", "2").unwrap(),
-            Setting::of_driver("w0", libc::SIOCETHTOOL, &[SET, 1], &[SET, 0]).unwrap(),
-        ];
+        let both = || (offload("w0"), fs::read_to_string(&file).unwrap());
+        let settings = vec![Setting::open(file.clone(), "1", "2").unwrap(), offload_off("w0")];
         let changed = Changed::apply(settings, Vec::new()).unwrap();
         assert_eq!(both(), (0, "2".into()));
         drop(changed);
@@ -68,11 +86,7 @@ fn a_driver_is_told_what_it_was_told_before() {
 /// The guard says it on standard error, which is that of a process of its own here.
 #[test]
 fn what_cannot_be_put_back_is_said_and_the_rest_is_put_back() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "processes::guard::tests::puts_back_what_it_can", "--ignored", "--nocapture"]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = said("puts_back_what_it_can");
     let line = said.lines().find(|line| line.starts_with("longhaul: cannot put back /proc/self/fd/"));
     assert!(line.is_some_and(|line| line.ends_with(": write `1` to it")), "{said}");
     assert_eq!(said.matches("cannot put back").count(), 1, "{said}");
@@ -95,6 +109,37 @@ fn puts_back_what_it_can() {
     // One that could not be changed has nothing to put back: nothing is said of it.
     let (path, _) = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap_err();
     assert_eq!((path.as_ref(), read()), (Some(&paths[1]), ["1", "2", "1"].map(String::from)));
+}
+
+/// The driver is not told: its interface is in a namespace of which the guard knows nothing. Of one that is gone nothing is said.
+#[test]
+fn what_an_interface_keeps_that_was_moved_is_said() {
+    if NetNamespace::create().is_err() {
+        println!("skipped: run as root");
+        return;
+    }
+    let said = said("moves_one_interface_and_removes_another");
+    let line =
+        "longhaul: cannot put back a setting of v0: run `ethtool -K v0 tso on` in the network namespace where it is";
+    assert_eq!(said.lines().filter(|said| *said == line).count(), 1, "{said}");
+    assert_eq!(said.matches("cannot put back").count(), 1, "{said}");
+}
+
+#[test]
+#[ignore = "the test before this one runs it"]
+fn moves_one_interface_and_removes_another() {
+    let (here, there) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
+    let check = || {
+        ip("link add name v0 type veth peer name v1");
+        ip("link add name w0 type veth peer name w1");
+        let changed = Changed::apply(vec![offload_off("v0"), offload_off("w0")], Vec::new()).unwrap();
+        assert_eq!((offload("v0"), offload("w0")), (0, 0));
+        ip(&format!("link set v0 netns /proc/{}/fd/{}", std::process::id(), there.as_fd().as_raw_fd()));
+        ip("link delete w0");
+        drop(changed);
+    };
+    here.enter(check).unwrap();
+    assert_eq!(there.enter(|| offload("v0")).unwrap(), 0);
 }
 
 #[test]

@@ -111,7 +111,8 @@ impl NicStamps {
         ask(link, SIOCGHWTSTAMP, &mut before).map_err(error)?;
         let sent = if support.sent_packets { SENT_ON } else { before[1] };
         let wanted = [before[0], sent, FILTER_ALL];
-        let setting = Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted).map_err(error)?;
+        let by_hand = format!("hwtstamp_ctl -i {link} -t {} -r {}", before[1], before[2]);
+        let setting = Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted, by_hand).map_err(error)?;
         let changed = Changed::apply(vec![setting], vec![claim]).map_err(|(_, source)| error(source))?;
         // The driver says what it really does.
         let mut now = [0; 3];
