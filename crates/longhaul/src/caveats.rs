@@ -51,7 +51,7 @@ caveat_codes! {
     ALIKE = "alike";
     /// Too many packets were between the two points at once; some lost packets may be called unseen.
     WINDOW_SHORT = "window_short";
-    /// Two captures have more flows than their length has room for; nothing is told of those that came last.
+    /// Captures have more flows than their length has room for; the result lacks some.
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.
     CLOCKS_DIFFER = "clocks_differ";

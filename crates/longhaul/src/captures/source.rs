@@ -144,6 +144,19 @@ impl Filter {
     }
 }
 
+/// How long captures are.
+pub(crate) struct Length {
+    file_bytes: Option<u64>,
+    read: ReadProgress,
+}
+
+impl Length {
+    /// Bytes of all files. What comes through a pipe is as long as what was read of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file_bytes.unwrap_or_else(|| self.read.read_bytes())
+    }
+}
+
 impl Trace {
     /// Opens files, and those captures that lie in folders.
     pub(crate) fn open(paths: &[PathBuf], only: Filter) -> Result<Self, Failure> {
@@ -170,9 +183,12 @@ impl Trace {
 
     /// How its flows are kept: in memory that its files' length bounds, and what this machine has.
     pub(crate) fn flow_options(&self) -> FlowOptions {
-        // What comes through a pipe is as long as what was read of it.
-        let bytes = self.captures.file_bytes().unwrap_or_else(|| self.captures.progress().read_bytes());
-        FlowOptions::for_bytes(bytes).in_memory(self.memory_most)
+        FlowOptions::for_bytes(self.length().bytes()).in_memory(self.memory_most)
+    }
+
+    /// How long its captures are, also while they are read.
+    pub(crate) fn length(&self) -> Length {
+        Length { file_bytes: self.captures.file_bytes(), read: self.progress() }
     }
 
     /// Half of the memory that this process could take when the captures were opened, bytes.

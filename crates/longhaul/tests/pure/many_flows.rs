@@ -1,9 +1,13 @@
 //! A small capture with very many flows.
 
 use std::fs;
+use std::io::Write;
 use std::process::Command;
 
 use crate::common::captures::Folder;
+use crate::common::longhaul;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 /// A capture of SYNs, each of another client to one server.
 fn syns(clients: u32) -> Vec<u8> {
@@ -42,4 +46,23 @@ fn a_page_of_very_many_flows_takes_little_memory() {
     assert_eq!(count(&text), 150_000, "{}", &text[..text.len().min(300)]);
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains("150000 flows, the first 1000"), "{}", page.len());
+}
+
+/// Few bytes can stand for very many flows: all are counted, and as many are told of as the file has room for.
+#[test]
+fn a_small_file_has_room_for_some_flows() {
+    let folder = Folder::new("packed-flows");
+    let capture = folder.file("syns.pcap.gz");
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&syns(120_000)).unwrap();
+    let packed = packed.finish().unwrap();
+    fs::write(&capture, &packed).unwrap();
+    let room = 65_536 + packed.len() / 64;
+    let output = longhaul(&["analyze", "--top", "0", &capture]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches(" - 10.0.0.2:2, ").count(), room, "of {} bytes", packed.len());
+    assert!(text.contains(&format!("120000 flows, the first {room}\n")), "{:?}", text.lines().next());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("{} flows are left out", 120_000 - room)), "{said}");
 }

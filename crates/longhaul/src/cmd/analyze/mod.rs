@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
-use crate::captures::source::{End, Trace};
+use crate::captures::source::{End, Length, Trace};
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::{Folder, SERIES};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
@@ -122,9 +122,14 @@ impl Sort {
     }
 }
 
+/// Flows that a result has of captures of any length, and bytes of captures for which it has one more: each packet of real ones takes more.
+const FLOWS_SURE: u64 = 1 << 16;
+const BYTES_A_FLOW: u64 = 64;
+
 /// Keeps the first flows in an order, and writes series.
 struct Kept {
     top: usize,
+    length: Length,
     sort: Sort,
     flows_total: u64,
     largest: BinaryHeap<Reverse<Ranked>>,
@@ -161,8 +166,14 @@ impl Ord for Ranked {
 }
 
 impl Kept {
-    fn of(top: usize, sort: Sort) -> Self {
-        Self { top, sort, flows_total: 0, largest: BinaryHeap::new(), series: None }
+    fn of(top: usize, length: Length, sort: Sort) -> Self {
+        Self { top, length, sort, flows_total: 0, largest: BinaryHeap::new(), series: None }
+    }
+
+    /// How many flows are kept: a million in a file of some kilobytes would take more than a gigabyte.
+    fn most(&self) -> usize {
+        let room = usize::try_from(FLOWS_SURE + self.length.bytes() / BYTES_A_FLOW).unwrap_or(usize::MAX);
+        if self.top > 0 { self.top.min(room) } else { room }
     }
 
     /// The flows in their order.
@@ -175,7 +186,7 @@ impl Sink for Kept {
     fn flow(&mut self, summary: FlowSummary) {
         self.flows_total += 1;
         self.largest.push(Reverse(Ranked(self.sort.key(&summary), summary)));
-        if self.top > 0 && self.largest.len() > self.top {
+        if self.largest.len() > self.most() {
             self.largest.pop();
         }
     }
@@ -205,7 +216,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let sort = if args.worst { Sort::Loss } else { args.sort };
     // Whoever draws reads twice: all flows of very many are kept in the second pass, so that they are not in memory beside its own.
     let all_later = args.html.is_some() && !(1..=PAGE_FLOWS).contains(&args.top);
-    let kept = Kept { series, ..Kept::of(if all_later { PAGE_FLOWS } else { args.top }, sort) };
+    let kept = Kept { series, ..Kept::of(if all_later { PAGE_FLOWS } else { args.top }, trace.length(), sort) };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
     pass_to(&mut trace, &mut flows)?;
     trace.was_readable()?;
@@ -216,12 +227,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut result = AnalyzeResult { totals, flows_total: kept.flows_total, flows: kept.flows() };
     let mut page = None;
     if args.html.is_some() {
-        let all = all_later.then(|| Kept::of(args.top, sort));
+        let all = all_later.then(|| Kept::of(args.top, trace.length(), sort));
         let (html, all) = draw(&args, &started_at, &result, all)?;
         page = Some(html);
         result.flows = all.map_or(result.flows, Kept::flows);
     }
-    let caveats = caveats(&trace, &result);
+    let caveats = caveats(&trace, &result, args.top);
     let parameters = AnalyzeParameters {
         files: trace.paths(),
         flow: args.selected.flow.iter().map(End::to_string).collect(),
@@ -295,7 +306,7 @@ impl Sink for Second {
 /// Flows that a page has in words, however many were asked for: it is held in memory several times, and 100,000 lines are no page.
 const PAGE_FLOWS: usize = 1_000;
 
-fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
+fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let mut caveats =
         trace.caveats(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     let mut warn = |code: CaveatCode, message: String, remedy: &str| {
@@ -313,6 +324,15 @@ fn caveats(trace: &Trace, result: &AnalyzeResult) -> Vec<Caveat> {
             "{evicted} flows were closed before their end, those silent for longest first: more than {most_flows} were open at once{memory}"
         );
         warn(caveats::FLOWS_EVICTED, message, "analyse a part: --flow or --port");
+    }
+    let asked = if top > 0 { result.flows_total.min(top as u64) } else { result.flows_total };
+    let left_out = asked.saturating_sub(result.flows.len() as u64);
+    if left_out > 0 {
+        let message = format!(
+            "{left_out} flows are left out, the last in the order that was asked for: captures of this length have room for {}",
+            result.flows.len()
+        );
+        warn(caveats::FLOWS_LEFT_OUT, message, "analyse a part: --flow or --port");
     }
     let steps = result.totals.time_steps_back;
     if steps > 0 {
