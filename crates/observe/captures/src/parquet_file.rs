@@ -24,6 +24,7 @@ pub struct ParquetFile<R: ChunkReader + 'static> {
     /// Bytes that groups may yet unpack to.
     may_unpack: Cell<u64>,
     held: Cell<u64>,
+    batch_rows: Cell<usize>,
 }
 
 impl<R: ChunkReader + 'static> std::fmt::Debug for ParquetFile<R> {
@@ -72,7 +73,7 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         check_places(&input, groups)?;
         check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
         let may_unpack = input.len().saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
-        Ok(Self { input, file, may_unpack: Cell::new(may_unpack), held: Cell::new(0) })
+        Ok(Self { input, file, may_unpack: Cell::new(may_unpack), held: Cell::new(0), batch_rows: Cell::new(1) })
     }
 
     /// Refuses groups once all that were asked for unpack to more than `bytes`, whatever its length.
@@ -84,6 +85,11 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
     /// Memory that reading the last group takes, bytes.
     pub fn held_bytes(&self) -> u64 {
         self.held.get()
+    }
+
+    /// Rows of the last group to decode together, at least 1: a batch holds all pages that its texts are in.
+    pub fn batch_rows(&self) -> usize {
+        self.batch_rows.get()
     }
 
     /// What it says of itself.
@@ -104,8 +110,9 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
             return Ok(None);
         }
         let group = self.file.get_row_group(number)?;
-        let GroupBytes { unpacked, held } = check(&self.input, group.metadata(), wanted)?;
+        let GroupBytes { unpacked, held, batch_rows } = check(&self.input, group.metadata(), wanted)?;
         self.held.set(held);
+        self.batch_rows.set(batch_rows);
         let left = self.may_unpack.get().checked_sub(unpacked).ok_or(Refused::Unpacked(unpacked))?;
         self.may_unpack.set(left);
         Ok(Some(group))
@@ -151,22 +158,23 @@ mod tests {
 
     use super::*;
 
-    /// A column for each of `lengths`, with one text that is so long.
-    fn texts(lengths: &[usize]) -> Bytes {
+    /// A column for each of `lengths`, with one page of so many bytes of texts, each of `text_bytes`.
+    fn texts(lengths: &[usize], text_bytes: usize) -> Bytes {
         let columns: String = (0..lengths.len()).map(|nth| format!("REQUIRED BYTE_ARRAY text{nth};")).collect();
         let schema = parse_message_type(&format!("message texts {{ {columns} }}")).unwrap();
         let options = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::None)
+            .set_data_page_size_limit(1 << 30)
             .build();
         let mut out = Vec::new();
         let mut writer = SerializedFileWriter::new(&mut out, Arc::new(schema), Arc::new(options)).unwrap();
         let mut group = writer.next_row_group().unwrap();
         for length in lengths {
             let mut column = group.next_column().unwrap().unwrap();
-            let text = ByteArray::from(vec![b'x'; *length]);
-            column.typed::<ByteArrayType>().write_batch(&[text], None, None).unwrap();
+            let texts = vec![ByteArray::from(vec![b'x'; text_bytes]); length / text_bytes];
+            column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
             column.close().unwrap();
         }
         group.close().unwrap();
@@ -177,12 +185,24 @@ mod tests {
     /// Twice 40 MiB, in some kilobytes.
     #[test]
     fn a_short_file_has_short_pages_and_few() {
-        let bytes = texts(&[40 << 20; 2]);
+        let bytes = texts(&[40 << 20; 2], 10 << 10);
         assert!(bytes.len() < 100_000, "{}", bytes.len());
         let file = ParquetFile::open(bytes).unwrap();
         let refused = file.group(0, |_| true).map(drop).unwrap_err();
         assert!(matches!(refused, Refused::LongPage(bytes) if bytes > 80 << 20), "{refused:?}");
         let mut one_alone = (0..100).map(|_| file.group(0, |column| column == 0).map(drop));
         assert_eq!(one_alone.position(|read| matches!(read, Err(Refused::Unpacked(_)))), Some(25), "1 GiB");
+    }
+
+    /// Texts are parts of their pages, which are held for as long as they are.
+    #[test]
+    fn long_texts_are_decoded_few_at_a_time() {
+        let rows = |text_bytes| {
+            let file = ParquetFile::open(texts(&[8 << 20; 2], text_bytes)).unwrap();
+            file.group(0, |_| true).map(|_| file.batch_rows()).map_err(|refused| refused.to_string())
+        };
+        assert_eq!(rows(1 << 10), Ok(4096));
+        assert_eq!(rows(1 << 20), Ok(15), "two of 1 MiB each in a row");
+        assert!(rows(4 << 20).unwrap_err().contains("pages of 8388616 bytes"));
     }
 }

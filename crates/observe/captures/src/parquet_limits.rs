@@ -23,11 +23,17 @@ use parquet::file::reader::ChunkReader;
 
 /// A page of ours has 1 MiB; other writers make larger ones, none this large.
 const PAGE_BYTES_MOST: u64 = 64 << 20;
-/// Memory for a page and a dictionary of each column, which are held together: in a file of any length, for each byte of a longer one, and at
-/// most. Pages of 1 MiB, as most writers make them, take 100 MiB, in files of some megabytes.
+/// Memory for a page and a dictionary of each column and for the texts of a batch, which are held together: in a file of any length, for each
+/// byte of a longer one, and at most. Pages of 1 MiB, as most writers make them, take 100 MiB, in files of some megabytes.
 const GROUP_BYTES_SURE: u64 = 64 << 20;
 const GROUP_TIMES_MOST: u64 = 64;
 const GROUP_BYTES_MOST: u64 = 256 << 20;
+/// Rows that are decoded together: columns of so many fit a second-level cache.
+const BATCH_ROWS: u64 = 4096;
+/// Memory for the pages that a batch holds, as its texts are parts of them. Where rows take more, fewer are decoded together.
+const BATCH_TEXT_BYTES: u64 = 32 << 20;
+/// What a row takes of a page of texts at most. The longest text that we write is a snippet of 1 MiB.
+const ROW_TEXT_BYTES_MOST: u64 = 2 << 20;
 /// The longest footer that a file of any length may have, the part of a longer file that may be one, and the longest of all. That of our header
 /// logs takes some 7 KiB for each 131,072 packets, and some 100 bytes for each gap.
 const FOOTER_BYTES_SURE: u64 = 16 << 20;
@@ -241,6 +247,8 @@ pub(crate) struct GroupBytes {
     pub(crate) unpacked: u64,
     /// What is held at once.
     pub(crate) held: u64,
+    /// Rows that are decoded together.
+    pub(crate) batch_rows: usize,
 }
 
 /// Whether the columns of a row group that `wanted` says can be read in bounded memory.
@@ -253,10 +261,13 @@ pub(crate) fn check(
     wanted: impl Fn(usize) -> bool,
 ) -> Result<GroupBytes, Refused> {
     let (mut held, mut unpacked) = (0, 0_u64);
+    // Of the columns of texts: what a row takes at most, the longest pages, and all pages but those.
+    let (mut row_texts, mut long_texts, mut other_texts) = (0_u64, 0_u64, 0_u64);
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
         let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(Refused::Damaged)?;
-        let (mut longest_page, mut dictionary) = (0, 0);
+        let is_text = column.column_type() == parquet::basic::Type::BYTE_ARRAY;
+        let (mut longest_page, mut dictionary, mut row, mut all) = (0, 0, 0_u64, 0_u64);
         while at < end {
             let (header_bytes, page) = header_at(file, at, end)?;
             let longest = page.unpacked.max(page.packed);
@@ -267,19 +278,36 @@ pub(crate) fn check(
                 return Err(Refused::Encoding);
             }
             longest_page = longest_page.max(longest);
-            unpacked = unpacked.saturating_add(longest);
+            all = all.saturating_add(longest);
             if page.is_dictionary {
                 if page.values > page.unpacked {
                     return Err(Refused::Damaged);
                 }
                 dictionary = page.unpacked + page.values * VALUE_BYTES;
+            } else {
+                row = row.max(longest.div_ceil(page.values.max(1)));
             }
             at += header_bytes + page.packed;
         }
         held += longest_page + dictionary;
+        unpacked = unpacked.saturating_add(all);
+        if is_text {
+            if row > ROW_TEXT_BYTES_MOST {
+                return Err(Refused::LongPage(longest_page));
+            }
+            row_texts += row;
+            long_texts += longest_page;
+            other_texts = other_texts.saturating_add(all - longest_page);
+        }
     }
+    let batch_rows = (BATCH_TEXT_BYTES / row_texts.max(1)).clamp(1, BATCH_ROWS);
+    // A batch may begin within one page and end within another.
+    held += other_texts.min(batch_rows * row_texts + long_texts);
     let most = file.len().saturating_mul(GROUP_TIMES_MOST).saturating_add(GROUP_BYTES_SURE).min(GROUP_BYTES_MOST);
-    if held > most { Err(Refused::LongPage(held)) } else { Ok(GroupBytes { unpacked, held }) }
+    if held > most {
+        return Err(Refused::LongPage(held));
+    }
+    Ok(GroupBytes { unpacked, held, batch_rows: batch_rows as usize })
 }
 
 /// What a page header says.

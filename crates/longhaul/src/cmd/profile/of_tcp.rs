@@ -19,8 +19,6 @@ use crate::output::Failure;
 
 /// A full segment of a path of 1,500 bytes.
 const SEGMENT_FRAME: u32 = 1_514;
-/// Rows that are decoded together.
-const BATCH_ROWS: usize = 4_096;
 /// A test has 128 streams in two directions at most.
 const STREAMS_MOST: usize = 1024;
 /// A row of ours takes dozens of bytes. Of a file that says to have many more the rest is not read: each takes memory.
@@ -119,17 +117,22 @@ fn streams(opened: File) -> Result<(Streams, bool), Refused> {
             columns.push(place.map(open).transpose()?);
         }
         if let Ok(columns) = columns.try_into() {
-            take(columns, &mut left, &mut streams)?;
+            take(columns, file.batch_rows(), &mut left, &mut streams)?;
         }
     }
     Ok((streams, left > 0))
 }
 
-/// Adds a group of rows, `left` at the most.
-fn take(columns: [Column; COLUMNS.len()], left: &mut usize, streams: &mut Streams) -> Result<(), Refused> {
+/// Adds a group of rows, `left` at the most, of which `batch_rows` are decoded together.
+fn take(
+    columns: [Column; COLUMNS.len()],
+    batch_rows: usize,
+    left: &mut usize,
+    streams: &mut Streams,
+) -> Result<(), Refused> {
     let [mut end, mut direction, mut stream, mut at, mut rtt, mut segments, mut retransmitted] = columns;
     loop {
-        let rows = BATCH_ROWS.min(*left);
+        let rows = batch_rows.min(*left);
         let [ends, directions] = [texts(&mut end, rows)?, texts(&mut direction, rows)?];
         if ends.is_empty() {
             return Ok(());

@@ -14,8 +14,6 @@ use crate::parquet_file::ParquetFile;
 use crate::parquet_limits::guarded;
 use crate::record::InterfaceDirection;
 
-/// Rows that are decoded together: columns of so many fit a second-level cache.
-const BATCH_ROWS: usize = 4096;
 /// Bytes of snippets that a file of any length may have, and so many times its length beyond that: a dictionary names one many times, and who writes
 /// them to a file fills a disk.
 const SNIPPETS_SURE: u64 = 256 << 20;
@@ -168,8 +166,9 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         packets: &mut Vec<Packet>,
         snippets: &mut Vec<ByteArray>,
     ) -> Result<(), HeaderLogError> {
-        self.next_batch(packets)?;
+        // They hold the pages of the batch before.
         snippets.clear();
+        self.next_batch(packets)?;
         let bytes = self.texts(At::Snippet).iter().map(|snippet| snippet.len() as u64).sum();
         let Some(left) = self.snippets_left.checked_sub(bytes) else {
             self.failed = true;
@@ -203,7 +202,7 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             }
             self.group += 1;
         }
-        let rows = self.rows_left.min(BATCH_ROWS);
+        let rows = self.rows_left.min(self.file.batch_rows());
         self.rows_left -= rows;
         let mut has_levels = [false; CLASSES];
         self.levels.iter_mut().for_each(Vec::clear);

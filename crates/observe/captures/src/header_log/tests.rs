@@ -167,6 +167,29 @@ fn groups_and_batches_join() {
     assert!(about.unwrap().sorted);
 }
 
+/// Texts hold the pages that they are in: a thousand rows could hold a gigabyte.
+#[test]
+fn long_snippets_come_few_at_a_time() {
+    let options = WriterOptions { snippets: true, ..WriterOptions::default() };
+    let mut writer = HeaderLogWriter::new(Vec::new(), options).unwrap();
+    for at in 0..40 {
+        writer.write(&datagram(at), &vec![at as u8; 1 << 20]).unwrap();
+    }
+    let bytes = writer.finish(&About::default()).unwrap();
+    let mut reader = HeaderLogReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let (mut packets, mut snippets, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        reader.next_batch_with_snippets(&mut packets, &mut snippets).unwrap();
+        if packets.is_empty() {
+            break;
+        }
+        assert!(snippets.len() == packets.len() && snippets.iter().all(|snippet| snippet.len() == 1 << 20));
+        batches.push(packets.len());
+    }
+    assert_eq!(batches.iter().sum::<usize>(), 40);
+    assert!(batches.iter().all(|rows| *rows <= 32), "{batches:?}");
+}
+
 /// What a reader skips row groups by: least, greatest and how many nulls, in the order of the logical type.
 #[test]
 fn statistics_are_those_of_the_values() {

@@ -266,7 +266,8 @@ mod tests {
         }
     }
 
-    /// Each of five rows is a page of its own of 20 MB, which takes some kilobytes: such a file may be half a megabyte long and unpack to gigabytes.
+    /// Each two of a hundred rows are a page of their own of 2 MB, which takes some hundred bytes: such a file may be half a megabyte long and unpack
+    /// to gigabytes.
     #[test]
     fn what_takes_long_to_unpack_is_refused() {
         let columns = Table::Losses.columns();
@@ -279,11 +280,11 @@ mod tests {
         let (mut out, schema) = (Vec::new(), parse_message_type(&columns).unwrap());
         let mut writer = SerializedFileWriter::new(&mut out, Arc::new(schema), Arc::new(options)).unwrap();
         let mut group = writer.next_row_group().unwrap();
-        let long = vec![ByteArray::from(vec![b'x'; 20 << 20]); 5];
+        let long = vec![ByteArray::from(vec![b'x'; 1_000_000]); 100];
         while let Some(mut column) = group.next_column().unwrap() {
             match column.untyped() {
-                ColumnWriter::Int32ColumnWriter(to) => to.write_batch(&[1; 5], None, None).unwrap(),
-                ColumnWriter::Int64ColumnWriter(to) => to.write_batch(&[1; 5], None, None).unwrap(),
+                ColumnWriter::Int32ColumnWriter(to) => to.write_batch(&[1; 100], None, None).unwrap(),
+                ColumnWriter::Int64ColumnWriter(to) => to.write_batch(&[1; 100], None, None).unwrap(),
                 ColumnWriter::ByteArrayColumnWriter(to) => to.write_batch(&long, None, None).unwrap(),
                 _ => unreachable!("losses have no other columns"),
             };

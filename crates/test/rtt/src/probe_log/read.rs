@@ -19,8 +19,6 @@ use crate::path_change::PathChange;
 
 use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, SEGMENTS_MOST, segment_name, segment_number};
 
-/// Rows that are decoded together.
-const BATCH_ROWS: usize = 4096;
 /// No log has so many probes; those of a resumed one are counted on from its last.
 const SEQUENCE_MOST: u64 = 1 << 62;
 /// Gaps that wait for someone to ask for them.
@@ -230,7 +228,7 @@ impl<R: ChunkReader + 'static> Segment<R> {
             self.readers = self.places.iter().map(|place| group.get_column_reader(*place)).collect::<Result<_, _>>()?;
             self.group += 1;
         }
-        let count = self.rows_left.min(BATCH_ROWS);
+        let count = self.rows_left.min(self.file.batch_rows());
         self.rows_left -= count;
         let mut columns = self.readers.iter_mut().zip(COLUMNS);
         let mut next = || match columns.next() {
