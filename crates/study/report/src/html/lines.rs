@@ -315,7 +315,8 @@ fn time_axis(svg: &mut String, end: f64, since: &str, x: impl Fn(f64) -> f64) {
 impl Across<'_> {
     fn draw(&self, svg: &mut String, [begin, end]: [f64; 2], x: impl Fn(f64) -> f64) {
         let every = step(end - begin);
-        for number in (begin / every * 0.999_999).ceil() as u64..=(end / every * 1.000_001) as u64 {
+        // Both ends may be large numbers and near each other.
+        for number in (begin / every - 1e-6).ceil() as u64..=(end / every + 1e-6) as u64 {
             let value = every * number as f64;
             if let Some(label) = (self.label)(value) {
                 tick(svg, x(value), &label);

@@ -51,7 +51,8 @@ impl Departures {
         for stream in streams {
             let first = stream.first_sent_ns.saturating_sub(start_ns) as f64 / 1e9;
             let span = stream.last_sent_ns.saturating_sub(stream.first_sent_ns) as f64 / 1e9;
-            let per_second = if span > 0.0 { stream.sent_packets.saturating_sub(1) as f64 / span } else { f64::MAX };
+            let intervals = stream.sent_packets.saturating_sub(1) as f64;
+            let per_second = if span > 0.0 && intervals > 0.0 { intervals / span } else { f64::MAX };
             let number = departures.streams.len();
             departures.streams.push((first, per_second));
             departures.spread(number, 0, stream.sent_packets, |sent, window, packets| sent.sent[window] += packets);
@@ -68,20 +69,25 @@ impl Departures {
         });
     }
 
-    /// Calls `add` with each window in which some of `packets` from `first` on left, and how many.
+    /// Calls `add` with each window in which some of `packets` from `first` on left, and how many. It takes a step a window at most, as a
+    /// peer can name any numbers and times.
     fn spread(&mut self, stream: usize, first: u64, packets: u64, mut add: impl FnMut(&mut Self, usize, f64)) {
         let Some(&(since, per_second)) = self.streams.get(stream) else { return };
         let last_window = self.sent.len() - 1;
         let window_s = self.window_s;
-        let window_of = |sequence: u64| (((since + sequence as f64 / per_second) / window_s) as usize).min(last_window);
+        let first_window = (((since + first as f64 / per_second) / window_s) as usize).min(last_window);
         let end = first.saturating_add(packets);
         let mut next = first;
-        while next < end {
-            let window = window_of(next);
-            // The first that leaves in a later window.
-            let behind = ((((window + 1) as f64 * window_s - since) * per_second).ceil() as u64).clamp(next + 1, end);
+        for window in first_window..=last_window {
+            if next >= end {
+                break;
+            }
+            // The first that leaves in a later window. By rounding none may leave in this one.
+            let behind = ((((window + 1) as f64 * window_s - since) * per_second).ceil() as u64).clamp(next, end);
             let behind = if window == last_window { end } else { behind };
-            add(self, window, (behind - next) as f64);
+            if behind > next {
+                add(self, window, (behind - next) as f64);
+            }
             next = behind;
         }
     }
@@ -283,6 +289,19 @@ mod tests {
             departures.lost[&Location::Network].iter().enumerate().filter(|(_, lost)| **lost > 0.0).collect();
         assert_eq!(lost, [(50, &5.0), (51, &5.0)]);
         assert_eq!((departures.sent.len(), departures.sent[0]), (100, 10.0));
+    }
+
+    /// A stream that sends all at 0.29 s begins in the window before that moment, as 0.29 / 0.01 is less than 29, and no packet of it left
+    /// there. It took a step a packet.
+    #[test]
+    fn any_number_of_packets_takes_a_step_a_window() {
+        let many = 1 << 60;
+        let [first, other] = [stream(1_000, 0, 1_000_000_000), stream(many, 290_000_000, 290_000_000)];
+        let departures = Departures::of(&[first, other]).unwrap();
+        assert_eq!(departures.sent[28] + departures.sent[29], many as f64, "beside ten of the first in each");
+        // One packet, and times that are not those of one.
+        let departures = Departures::of(&[first, stream(1, 500_000_000, 900_000_000)]).unwrap();
+        assert_eq!(departures.sent[50], departures.sent[51] + 1.0);
     }
 
     proptest! {
