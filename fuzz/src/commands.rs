@@ -10,11 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use longhaul_report::html::over_time::udp::Departures;
 use longhaul_report::text;
 use longhaul_session::{EndReport, TestEnd, TestParameters, kind};
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::TestDirection;
-use longhaul_udp::UdpParameters;
+use longhaul_udp::{UdpParameters, attribution};
 
 /// Two captures in one input: this, and the length of the first (four bytes, LE).
 const TWO: &[u8] = b"TWO\n";
@@ -157,9 +158,15 @@ pub fn peer_report(input: &[u8]) {
             let mut save = |ending: &str, losses: &mut dyn Iterator<Item = longhaul_udp::locate::Loss>| {
                 Ok(format!("{} losses{ending}", losses.count()))
             };
-            if let Some((results, caveats)) = kind::udp::results(&end(udp.clone().into()), Some(&mut save)) {
+            let tested = end(udp.clone().into());
+            if let Some((results, caveats)) = kind::udp::results(&tested, Some(&mut save)) {
                 printable(&results, &caveats);
                 text::udp::report(&udp, &results);
+            }
+            // What a page draws.
+            for (sender, receiver) in [false, true].into_iter().filter_map(|backward| tested.udp_reports(backward)) {
+                let Some(mut departures) = Departures::of(&sender.streams) else { continue };
+                attribution(sender, receiver).losses().for_each(|loss| departures.lose(&loss));
             }
             let tcp = TcpParameters { direction, ..TcpParameters::default() };
             if let Some((results, caveats)) = kind::tcp::results(&end(tcp.clone().into()), false) {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use longhaul_captures::reader::{CaptureAccount, OpenError, Reason};
 use longhaul_captures::writer::WriteError;
+use longhaul_flows::Totals;
 use longhaul_result::Caveat;
 
 use crate::caveats;
@@ -63,6 +64,15 @@ pub(crate) fn missing_parts(account: &CaptureAccount) -> Option<Caveat> {
         ),
     };
     Some(Caveat::new(caveats::PARTS_MISSING, message, "give the folders of all its logging hosts"))
+}
+
+/// The caveat about packets with an earlier time than the one before.
+pub(crate) fn time_steps_back(totals: &Totals) -> Option<Caveat> {
+    let message = match totals.time_steps_back {
+        0 => return None,
+        steps => format!("{steps} packets have an earlier time than the one before"),
+    };
+    Some(Caveat::new(caveats::TIME_STEPS_BACK, message, "merge the captures of several queues by time"))
 }
 
 /// The caveat about interfaces whose packets longhaul cannot look into.

@@ -298,7 +298,8 @@ impl<R: Read> Reader<R> {
         } else {
             let drops = order.u16(block, 10);
             // 0xffff: not known.
-            self.dropped_packets += if drops == u16::MAX { 0 } else { u64::from(drops) };
+            let drops = if drops == u16::MAX { 0 } else { u64::from(drops) };
+            self.dropped_packets = self.dropped_packets.saturating_add(drops);
             order.u16(block, 8).into()
         };
         let units = u64::from(order.u32(block, 12)) << 32 | u64::from(order.u32(block, 16));

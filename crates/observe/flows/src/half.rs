@@ -368,12 +368,21 @@ impl Half {
         if raw == 0 {
             self.counted().zero_window_acks += 1;
             self.zero_since.get_or_insert(at_ns);
-        } else if let Some(since) = self.zero_since.take() {
-            self.counted().zero_window_ns += at_ns - since;
+        } else {
+            self.zero_window_until(at_ns);
         }
         if self.scale_known {
             let (least, most) = self.windows.unwrap_or((u64::MAX, 0));
             self.windows = Some((least.min(window), most.max(window)));
+        }
+    }
+
+    /// The window opens, or the flow ends.
+    fn zero_window_until(&mut self, end_ns: i64) {
+        if let Some(since) = self.zero_since.take() {
+            let counted = self.counted();
+            // Of stamps that go to and fro any sum can come.
+            counted.zero_window_ns = counted.zero_window_ns.saturating_add((end_ns - since).max(0));
         }
     }
 
@@ -404,9 +413,7 @@ impl Half {
 
     /// The millisecond that went on and what the summary has of TCP.
     pub(crate) fn finish(&mut self, end_ns: i64) -> Box<TcpSummary> {
-        if let Some(since) = self.zero_since.take() {
-            self.counted().zero_window_ns += end_ns - since;
-        }
+        self.zero_window_until(end_ns);
         let mss = self.segment_bytes().unwrap_or(1_448);
         let counted = self.counted.take().unwrap_or_default();
         let known = self.acked > 0 && self.data_packets > 0;
@@ -464,8 +471,8 @@ pub(crate) fn paced(pace: Pace, payload: u64, data_ns: i64) -> crate::DirectionS
     crate::DirectionSummary {
         payload_rate_bps: if captured_ns > 0 { (captured as f64 * 8e9 / captured_ns as f64) as u64 } else { 0 },
         left_out_ns: pace.left_out_ns,
-        peak_1ms_bps: pace.peak_ms_bytes * 8_000,
-        peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes * 8 } else { 0 },
+        peak_1ms_bps: pace.peak_ms_bytes.saturating_mul(8_000),
+        peak_1s_bps: if data_ns >= 1_000_000_000 { pace.peak_second_bytes.saturating_mul(8) } else { 0 },
         longest_silence_ns: pace.longest_silence_ns,
         bursts: pace.bursts,
         // Nobody needs the bins any more, which take more memory than all else that is kept of a flow.

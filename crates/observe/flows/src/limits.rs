@@ -159,8 +159,8 @@ impl LimitFinder {
             self.end_slice(self.last_ns + seen.rtt_ns, seen.mss, seen.rtt_ns, bounds);
             self.is_alone = true;
             let silent_ns = gap_ns - seen.rtt_ns;
-            self.time_ns[Limit::Application as usize] += silent_ns;
-            self.found.silent_ns += silent_ns;
+            self.add(Limit::Application, silent_ns);
+            self.found.silent_ns = self.found.silent_ns.saturating_add(silent_ns);
             self.slice.start_ns = seen.at_ns;
             self.previous_flight = 0;
             self.lost_since_start = false;
@@ -198,11 +198,17 @@ impl LimitFinder {
         let per_rtt = (slice.bytes as f64 * rtt_ns as f64 / took_ns as f64) as u64;
         let flight = slice.max_in_flight.max(per_rtt);
         let limit = self.judge(&slice, flight, took_ns, mss, known);
-        self.time_ns[limit as usize] += took_ns;
+        self.add(limit, took_ns);
         self.found.slices += 1;
         self.found.max_flight_bytes = self.found.max_flight_bytes.max(flight);
         self.previous_flight = flight;
         self.previous_bytes = (slice.bytes as f64 * 1e6 / took_ns as f64) as u64;
+    }
+
+    /// Of stamps that go to and fro any sum can come.
+    fn add(&mut self, limit: Limit, took_ns: i64) {
+        let time_ns = &mut self.time_ns[limit as usize];
+        *time_ns = time_ns.saturating_add(took_ns);
     }
 
     fn judge(&mut self, slice: &Slice, flight: u64, took_ns: i64, mss: u64, known: Option<Limit>) -> Limit {
@@ -228,7 +234,7 @@ impl LimitFinder {
             return Limit::Congestion;
         }
         self.recovering_to = 0;
-        if slice.short_packets * 10 >= slice.packets && slice.short_packets > 1 {
+        if slice.short_packets >= slice.packets.div_ceil(10) && slice.short_packets > 1 {
             return Limit::Application;
         }
         if !self.lost_since_start && flight >= self.previous_flight + self.previous_flight / 4 {
@@ -244,7 +250,7 @@ impl LimitFinder {
     /// The verdict at the end; `None` where there were no two slices.
     pub(crate) fn finish(&mut self, mss: u64) -> Option<Limits> {
         self.end_slice(self.last_ns, mss, self.found.path_rtt_ns.max(1), None);
-        let total: i64 = self.time_ns.iter().sum();
+        let total = self.time_ns.iter().copied().fold(0, i64::saturating_add);
         if self.found.slices < 2 || total <= 0 {
             return None;
         }

@@ -184,9 +184,11 @@ impl Pace {
 
     /// What is left at the end.
     pub(crate) fn finish(&mut self) -> Option<(i64, Millisecond)> {
-        self.roll_tenths(i64::MAX);
         self.end_burst(self.last_ns.unwrap_or(0));
-        self.next_bin(i64::MAX, Lost { gap_ns: self.bin_gap_ns, inside: false })
+        let ended = self.next_bin(i64::MAX, Lost { gap_ns: self.bin_gap_ns, inside: false });
+        // Behind the last millisecond, whose average goes back over a second.
+        self.roll_tenths(i64::MAX);
+        ended
     }
 
     /// A data packet; the interval since the one before, if all that passed meanwhile was captured.
@@ -315,8 +317,8 @@ mod tests {
             rates.extend(pace.advance(at_ns, Lost::default()).map(|(at_ns, row)| row.rate_1s_bps(at_ns).unwrap()));
             pace.add(at_ns, 1_000, Some(8 * MILLISECOND_NS), Lost::default());
         }
-        pace.finish();
-        assert_eq!(rates.len(), 299);
+        rates.extend(pace.finish().map(|(at_ns, row)| row.rate_1s_bps(at_ns).unwrap()));
+        assert_eq!(rates.len(), 300);
         assert!(rates[50] < 500_000, "half a second of silence before counts");
         assert!(rates[100..].iter().all(|rate| rate.abs_diff(800_000) < 10_000), "{rates:?}");
         assert_eq!((pace.peak_ms_bytes, pace.peak_second_bytes), (1_000, 100_000));
@@ -338,6 +340,19 @@ mod tests {
         let (first, last) = (without[0], without[without.len() - 1]);
         assert_eq!((first, last), (6_990 * MILLISECOND_NS, 7_990 * MILLISECOND_NS));
         assert_eq!(without.len(), 101);
+    }
+
+    /// A gap before 1970 is a long time before the end.
+    #[test]
+    fn a_gap_before_1970() {
+        let mut pace = Pace::default();
+        let lost = Lost { gap_ns: 1, inside: false };
+        for (at_ns, lost) in [(-3 * TENTH_NS, Lost::default()), (-2 * TENTH_NS, lost), (-TENTH_NS, lost)] {
+            pace.advance(at_ns, lost);
+            pace.add(at_ns, 1_000, None, lost);
+        }
+        let ended = pace.finish().map(|(at_ns, row)| (at_ns, row.second_bytes));
+        assert_eq!(ended, Some((-TENTH_NS, None)), "the gap lies within the second before");
     }
 
     /// Ten packets of 1,000 bytes 1 µs apart, each 100 ms: 9,000 bytes in 9 µs are 8 Gb/s.

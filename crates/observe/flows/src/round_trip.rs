@@ -15,6 +15,10 @@ const MOST_LATE: usize = 1 << 10;
 /// The most of either before the first answer: a capture of one direction never has one.
 const MOST_UNANSWERED: usize = 64;
 
+/// Longer times are no round trips, but clocks that were set and stamps that mean nothing: 73 min, where TCP gives up within minutes. What is
+/// computed of shorter ones and of a time fits a number.
+pub(crate) const LONGEST_NS: i64 = 1 << 42;
+
 /// Samples, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Samples {
@@ -27,10 +31,11 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
+    /// Gives it back where it counts.
     #[inline]
-    fn add(&mut self, rtt_ns: i64) {
-        if rtt_ns < 0 {
-            return;
+    fn add(&mut self, rtt_ns: i64) -> Option<i64> {
+        if !(0..=LONGEST_NS).contains(&rtt_ns) {
+            return None;
         }
         self.min_ns = if self.count == 0 { rtt_ns } else { self.min_ns.min(rtt_ns) };
         self.max_ns = self.max_ns.max(rtt_ns);
@@ -38,6 +43,7 @@ impl Samples {
         self.sum_ns += rtt_ns as f64;
         self.sum_squares += (rtt_ns as f64).powi(2);
         self.last_ns = rtt_ns;
+        Some(rtt_ns)
     }
 
     pub(crate) fn mean_ns(&self) -> f64 {
@@ -189,8 +195,7 @@ impl RoundTrips {
             self.acknowledged -= 1;
         }
         let (_, sent_ns) = newest.filter(|(end, sent_ns)| *end > self.untimed_below && *sent_ns != i64::MIN)?;
-        self.by_sequence.add(at_ns - sent_ns);
-        Some(at_ns - sent_ns)
+        self.by_sequence.add(at_ns - sent_ns)
     }
 
     /// A packet with `ts_val` went by.
@@ -281,6 +286,19 @@ mod tests {
         trips.acknowledged(last - 5_000, last as i64, 0);
         trips.sent(last + 100, None, 1);
         assert_eq!((told(&trips, last - 100, last), told(&trips, last, last + 100)), (None, Some(1)));
+    }
+
+    #[test]
+    fn centuries_are_no_round_trip() {
+        let mut trips = RoundTrips::default();
+        for (number, rtt_ns) in (1..).zip([-1, 0, LONGEST_NS, LONGEST_NS + 1, 1 << 62]) {
+            trips.sent(number * 100, None, 0);
+            let counts = (0..=LONGEST_NS).contains(&rtt_ns);
+            assert_eq!(trips.acknowledged(number * 100, rtt_ns, 0), counts.then_some(rtt_ns));
+            trips.stamped(number as u32, 0);
+            trips.echoed(number as u32, rtt_ns);
+        }
+        assert_eq!((trips.by_sequence.count, trips.by_timestamp.max_ns), (2, LONGEST_NS));
     }
 
     /// Captured in the wrong order: the echo, then the stamp, then a later echo of it.

@@ -7,6 +7,7 @@ use crate::half::late::SHORTEST_TIMER_NS;
 use crate::half::{Half, Sent, paced};
 use crate::loss::Loss;
 use crate::pace::Millisecond;
+use crate::round_trip::LONGEST_NS;
 use crate::summary::{ConnectionSummary, DirectionSummary, End, Why};
 use longhaul_captures::packet::{Packet, Tcp};
 
@@ -136,7 +137,7 @@ impl Connection {
             if direction == 0
                 && let Some(syn_ack_ns) = self.syn_ack_ns.take()
             {
-                self.handshake[1] = Some(at_ns - syn_ack_ns);
+                self.handshake[1] = part_of_handshake(syn_ack_ns, at_ns);
             }
         }
         brought
@@ -166,7 +167,7 @@ impl Connection {
         match (tcp.flags & ACK != 0, repeated) {
             (false, false) => self.syn_ns = Some(at_ns),
             (true, false) => {
-                self.handshake[0] = self.syn_ns.map(|syn_ns| at_ns - syn_ns);
+                self.handshake[0] = self.syn_ns.and_then(|syn_ns| part_of_handshake(syn_ns, at_ns));
                 self.syn_ack_ns = Some(at_ns);
             }
             // One that was answered before is no matter.
@@ -223,6 +224,11 @@ impl Connection {
         });
         (connection, directions, ended)
     }
+}
+
+/// From a packet to its answer; `None` where that cannot be. It is negative where packets were captured in the wrong order.
+fn part_of_handshake(sent_ns: i64, answered_ns: i64) -> Option<i64> {
+    Some(answered_ns - sent_ns).filter(|took_ns| (-LONGEST_NS..=LONGEST_NS).contains(took_ns))
 }
 
 /// Wire packets that a packet stands for: as the capture says, else as many full segments as its payload makes.

@@ -6,6 +6,7 @@ mod memory;
 #[path = "../../captures/src/samples.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod samples;
+mod stamps;
 mod talk;
 
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};

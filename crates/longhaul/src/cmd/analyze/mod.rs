@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::{End, Length, Trace};
+use crate::captures::time_steps_back;
 use crate::cmd::analyze::figures::Figures;
 use crate::output::saved::{Folder, SERIES};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_result};
@@ -309,6 +310,7 @@ const PAGE_FLOWS: usize = 1_000;
 fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let mut caveats =
         trace.caveats(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    caveats.extend(time_steps_back(&result.totals));
     let mut warn = |code: CaveatCode, message: String, remedy: &str| {
         caveats.push(Caveat::new(code, message, remedy));
     };
@@ -333,11 +335,6 @@ fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
             result.flows.len()
         );
         warn(caveats::FLOWS_LEFT_OUT, message, "analyse a part: --flow or --port");
-    }
-    let steps = result.totals.time_steps_back;
-    if steps > 0 {
-        let message = format!("{steps} packets have an earlier time than the one before");
-        warn(caveats::TIME_STEPS_BACK, message, "merge the captures of several queues by time");
     }
     let directions = result.flows.iter().flat_map(|flow| [&flow.forward, &flow.backward]);
     let clipped = directions.clone().filter_map(|direction| direction.tcp.as_ref()).filter(|tcp| tcp.clipped_acks > 0);

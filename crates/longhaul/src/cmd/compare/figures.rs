@@ -59,7 +59,7 @@ impl Delays {
     pub(crate) fn drawn(self, compared: &Compared, gaps: &[Gaps; 2], points: &Points) -> Vec<Drawn> {
         let start_ns = self.0.iter().filter_map(|columns| columns.start_ns).min().unwrap_or(0);
         let clock = &compared.clock;
-        let seconds = |at_ns: i64| (at_ns - start_ns) as f64 / 1e9;
+        let seconds = |at_ns: i64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
         let by_a = |at_ns: i64| clock.by_a(at_ns);
         let of_a = gaps[0].spans().iter().copied();
         let of_b = gaps[1].spans().iter().map(|(from, to)| (by_a(*from), by_a(*to)));

@@ -14,6 +14,7 @@ use longhaul_units::BitRate;
 use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::Trace;
+use crate::captures::time_steps_back;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Outcome, print_result};
@@ -83,7 +84,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
     let result = DiagnosedFlows::of(kept.connections, kept.flows, args.top);
-    let caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    let mut caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    caveats.extend(time_steps_back(&totals));
     let asked = DiagnoseFlowsAsked {
         pid: None,
         command: None,

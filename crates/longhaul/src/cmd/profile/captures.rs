@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use longhaul_captures::packet::within_times;
 use longhaul_flows::compare::{Compared, PathDirection, Reached};
 use longhaul_flows::{FlowSummary, Flows, Loss, Millisecond, Sink};
 use longhaul_profile::{LossesSeen, Passage, Probe, Probes, probes_most};
@@ -42,7 +43,7 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
         let way = reached.direction as usize;
         let sent_ns = match reached.direction {
             PathDirection::AToB => reached.a_ns,
-            PathDirection::BToA => reached.a_ns.saturating_sub(reached.delay_ns as i64),
+            PathDirection::BToA => within_times(reached.a_ns.saturating_sub(reached.delay_ns as i64)),
         };
         if ways[way].len() >= arrived_most {
             full_ns = Some(full_ns.map_or(sent_ns, |full| full.min(sent_ns)));
@@ -102,7 +103,7 @@ fn add_lost(
         let way = between.direction as usize;
         for run in &between.lost {
             let by_a = |at_ns: i64| {
-                if between.direction == PathDirection::AToB { at_ns } else { compared.clock.by_a(at_ns) }
+                if between.direction == PathDirection::AToB { at_ns } else { within_times(compared.clock.by_a(at_ns)) }
             };
             let (first, last) = (by_a(run.at_ns), by_a(run.last_at_ns));
             let packets = run.packets.min(rows_most as u64).max(1);

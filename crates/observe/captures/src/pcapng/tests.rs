@@ -106,6 +106,17 @@ fn the_obsolete_packet_tells_drops() {
     assert_eq!(reader.dropped_packets(), 7);
 }
 
+/// A file may say any number.
+#[test]
+fn drops_add_up_to_no_more_than_a_number_holds() {
+    let mut bytes = [section(false), interface(false, &[])].concat();
+    bytes.extend(packet(false, 0, 5, 9, b"abcd", &[option(false, 4, &u64::MAX.to_le_bytes())]));
+    bytes.extend(block(false, OBSOLETE_PACKET, &[&words(false, &[7 << 16, 0, 5, 3, 90])[..], b"abc"].concat()));
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    while reader.next().unwrap().is_some() {}
+    assert_eq!(reader.dropped_packets(), u64::MAX);
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let start = [section(false), interface(false, &[])].concat();

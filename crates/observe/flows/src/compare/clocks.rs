@@ -32,7 +32,7 @@ impl ClockFit {
         if !self.corrected {
             return 0.0;
         }
-        self.offset_ns + self.drift_ppb * 1e-9 * (at_ns - self.at_ns) as f64
+        self.offset_ns + self.drift_ppb * 1e-9 * at_ns.saturating_sub(self.at_ns) as f64
     }
 
     /// A time of B's clock by A's.
@@ -132,6 +132,8 @@ pub fn fit(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> ClockFit {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_captures::packet::TIMES;
+
     use super::*;
 
     /// B is 5 ms ahead and gains 20 µs a second; 10 ms there, 10 ms back, with queues of up to 3 ms.
@@ -152,6 +154,15 @@ mod tests {
         assert!((fit.offset_ns - 5e6).abs() < 20e3, "{fit:?}");
         assert!((fit.drift_ppb - 20_000.0).abs() < 1_000.0, "{fit:?}");
         assert!((fit.offset_error_ns.unwrap() - 10e6).abs() < 20e3, "{fit:?}");
+    }
+
+    /// Stamps of hostile captures lie as far apart as numbers reach.
+    #[test]
+    fn any_offset_at_any_time() {
+        let (first, last) = TIMES.into_inner();
+        let offset_ns = (last - first) as f64;
+        let fit = ClockFit { offset_ns, drift_ppb: 1.0, at_ns: last, corrected: true, ..ClockFit::default() };
+        assert!(fit.by_a(first) < first && fit.by_a(last) < first / 2);
     }
 
     #[test]

@@ -312,9 +312,10 @@ impl<'a, F: FnMut(&Reached)> Matching<'a, F> {
             return Elsewhere::InGap;
         }
         // Any delay among the samples may be this packet's.
-        let margin_ns = self.plan.margin_ns(direction) as i64;
+        let margin_ns = (self.plan.margin_ns(direction) as i64).saturating_add(1);
         let (start_ns, end_ns) = self.plan.spans_ns[there as usize];
-        let is_within = start_ns <= earliest_ns + margin_ns + 1 && latest_ns - margin_ns - 1 <= end_ns;
+        let is_within =
+            start_ns <= earliest_ns.saturating_add(margin_ns) && latest_ns.saturating_sub(margin_ns) <= end_ns;
         if is_within { Elsewhere::Captured } else { Elsewhere::Outside }
     }
 

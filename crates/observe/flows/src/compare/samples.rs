@@ -34,7 +34,8 @@ impl Windows {
             let step = packets.min(self.packets - self.begun.0);
             packets -= step;
             self.begun.0 += step;
-            self.begun.1[0] += if lost { step as u32 } else { 0 };
+            let lost_packets = if lost { u32::try_from(step).unwrap_or(u32::MAX) } else { 0 };
+            self.begun.1[0] = self.begun.1[0].saturating_add(lost_packets);
             if self.begun.0 == self.packets {
                 self.full.push(self.begun.1);
                 self.begun = (0, [0; 2]);
@@ -47,7 +48,7 @@ impl Windows {
 
     fn double(&mut self) {
         self.packets *= 2;
-        let sum = |a: [u32; 2], b: [u32; 2]| [a[0] + b[0], a[1] + b[1]];
+        let sum = |a: [u32; 2], b: [u32; 2]| [a[0].saturating_add(b[0]), a[1].saturating_add(b[1])];
         if !self.full.len().is_multiple_of(2) {
             let (packets, of_begun) = self.begun;
             let last = self.full.pop().unwrap_or_default();
@@ -124,6 +125,15 @@ pub struct Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A packet of TCP that jumps over half of all numbers stands for 2^31 lost ones where segments have a byte.
+    #[test]
+    fn any_number_of_packets_may_be_lost() {
+        let mut losses = Losses::default();
+        (0..20_000).for_each(|_| losses.take(Loss { after_packets: 1, packets: 1 << 31 }));
+        assert_eq!(losses.lost(), 20_000 << 31);
+        assert!(losses.windows.packets > 1 << 32, "{}", losses.windows.packets);
+    }
 
     /// Each tenth of 100,000 packets in one run, each twentieth of 30,000 in the other.
     #[test]
