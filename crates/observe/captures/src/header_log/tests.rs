@@ -167,16 +167,17 @@ fn groups_and_batches_join() {
     assert!(about.unwrap().sorted);
 }
 
-/// Texts hold the pages that they are in: a thousand rows could hold a gigabyte.
+/// Texts hold the pages that they are in, and wait to be written: a thousand rows could hold a gigabyte.
 #[test]
-fn long_snippets_come_few_at_a_time() {
+fn long_snippets_go_and_come_few_at_a_time() {
     let options = WriterOptions { snippets: true, ..WriterOptions::default() };
     let mut writer = HeaderLogWriter::new(Vec::new(), options).unwrap();
-    for at in 0..40 {
+    for at in 0..80 {
         writer.write(&datagram(at), &vec![at as u8; 1 << 20]).unwrap();
     }
-    let bytes = writer.finish(&About::default()).unwrap();
-    let mut reader = HeaderLogReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let bytes = bytes::Bytes::from(writer.finish(&About::default()).unwrap());
+    assert_eq!(SerializedFileReader::new(bytes.clone()).unwrap().metadata().num_row_groups(), 2);
+    let mut reader = HeaderLogReader::new(bytes).unwrap();
     let (mut packets, mut snippets, mut batches) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         reader.next_batch_with_snippets(&mut packets, &mut snippets).unwrap();
@@ -186,7 +187,7 @@ fn long_snippets_come_few_at_a_time() {
         assert!(snippets.len() == packets.len() && snippets.iter().all(|snippet| snippet.len() == 1 << 20));
         batches.push(packets.len());
     }
-    assert_eq!(batches.iter().sum::<usize>(), 40);
+    assert_eq!(batches.iter().sum::<usize>(), 80);
     assert!(batches.iter().all(|rows| *rows <= 32), "{batches:?}");
 }
 

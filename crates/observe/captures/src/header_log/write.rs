@@ -19,6 +19,8 @@ use crate::record::InterfaceDirection;
 
 /// Rows that are compressed together: some 10 MB of columns that wait.
 const ROW_GROUP_ROWS: usize = 1 << 17;
+/// Bytes of snippets that wait with them: of whole super-packets so many rows would have 8 GB.
+const ROW_GROUP_SNIPPETS: usize = 64 << 20;
 
 /// How a header log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub struct HeaderLogWriter<W: Write + Send> {
     levels: [Vec<i16>; CLASSES],
     rows: usize,
     snippets: bool,
+    /// Bytes of those that wait.
+    snippet_bytes: usize,
     last_ns: i64,
     sorted: bool,
     packets: u64,
@@ -113,6 +117,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             levels: std::array::from_fn(|_| Vec::new()),
             rows: 0,
             snippets: options.snippets,
+            snippet_bytes: 0,
             last_ns: i64::MIN,
             sorted: true,
             packets: 0,
@@ -135,7 +140,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
             self.snippet(snippet);
         }
         self.rows += 1;
-        if self.rows == ROW_GROUP_ROWS {
+        if self.rows == ROW_GROUP_ROWS || self.snippet_bytes >= ROW_GROUP_SNIPPETS {
             self.flush()?;
         }
         Ok(())
@@ -304,6 +309,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
     fn snippet(&mut self, snippet: &[u8]) {
         if let Values::Snippets(values) = &mut self.values[At::Snippet as usize] {
             values.push(ByteArray::from(snippet.to_vec()));
+            self.snippet_bytes += snippet.len();
         }
     }
 
@@ -337,7 +343,7 @@ impl<W: Write + Send> HeaderLogWriter<W> {
         }
         group.close()?;
         self.levels.iter_mut().for_each(Vec::clear);
-        self.rows = 0;
+        (self.rows, self.snippet_bytes) = (0, 0);
         Ok(())
     }
 
