@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -44,15 +45,31 @@ fn namespace_of(pid: u32) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino())
 }
 
+/// A network namespace. The kernel gives the inode of one that is gone to the next, and a cookie once.
+#[derive(Clone, Copy)]
+struct Namespace {
+    inode: u64,
+    cookie: u64,
+}
+
+impl Namespace {
+    fn of(open: &NetNamespace) -> Self {
+        Self { inode: open.inode().unwrap(), cookie: open.cookie().unwrap() }
+    }
+
+    /// Whether this file of `/proc` leads to it.
+    fn is_at(self, path: &Path) -> bool {
+        fs::read_link(path).is_ok_and(|target| target.as_os_str() == format!("net:[{}]", self.inode).as_str())
+            && NetNamespace::open(path).is_ok_and(|open| open.cookie().is_ok_and(|cookie| cookie == self.cookie))
+    }
+}
+
 /// Processes that are in a network namespace, or hold it open.
-fn holders(inode: u64) -> Vec<u32> {
-    let wanted = format!("net:[{inode}]");
+fn holders(namespace: Namespace) -> Vec<u32> {
     let holds = |pid: u32| {
-        namespace_of(pid) == Some(inode)
-            || fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|fds| {
-                fds.flatten()
-                    .any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str()))
-            })
+        namespace.is_at(Path::new(&format!("/proc/{pid}/ns/net")))
+            || fs::read_dir(format!("/proc/{pid}/fd"))
+                .is_ok_and(|fds| fds.flatten().any(|fd| namespace.is_at(&fd.path())))
     };
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|&pid| holds(pid)).collect()
@@ -77,20 +94,20 @@ fn pid_of(lab: &Value) -> u32 {
 
 /// A lab with a program in it that does not end by itself and takes no notice of SIGTERM, whose holder was killed. Gives what
 /// takes the lab down where the test fails, the program, and the namespaces of the hosts.
-fn killed_lab(name: &str) -> (TestLab, Program, Vec<u64>) {
+fn killed_lab(name: &str) -> (TestLab, Program, Vec<Namespace>) {
     let lab_to_end = TestLab { name: name.to_owned() };
     let up = longhaul(&["lab", "up", "lan", "--name", name]);
     assert!(up.status.success(), "{up:?}");
     let lab = listed(name);
     let holder = pid_of(&lab);
     let hosts = lab["hosts"].as_array().unwrap().iter();
-    let namespaces: Vec<u64> =
-        hosts.map(|host| fs::metadata(host["namespace"].as_str().unwrap()).unwrap().ino()).collect();
+    let namespaces: Vec<Namespace> =
+        hosts.map(|host| Namespace::of(&NetNamespace::open(host["namespace"].as_str().unwrap()).unwrap())).collect();
     assert_eq!(namespaces.len(), 2);
     let command = ["lab", "exec", "server", "--name", name, "--", "sh", "-c", "trap '' TERM; exec sleep 1000"];
     let program = Command::new(env!("CARGO_BIN_EXE_longhaul")).args(command).stdin(Stdio::null()).spawn().unwrap();
     let program = Program(program);
-    until("the program to run in the lab", || namespace_of(program.0.id()) == Some(namespaces[1]));
+    until("the program to run in the lab", || namespace_of(program.0.id()) == Some(namespaces[1].inode));
     until("the program to be itself", || {
         fs::read_to_string(format!("/proc/{}/comm", program.0.id())).is_ok_and(|comm| comm.trim() == "sleep")
     });
@@ -102,12 +119,12 @@ fn killed_lab(name: &str) -> (TestLab, Program, Vec<u64>) {
     (lab_to_end, program, namespaces)
 }
 
-/// The program has ended, and nobody but `new_lab` has such a namespace: the kernel gives the number of one that is gone to the next.
-fn assert_gone(mut program: Program, namespaces: &[u64], new_lab: Option<u32>) {
+/// The program has ended, and nobody has such a namespace.
+fn assert_gone(mut program: Program, namespaces: &[Namespace]) {
     until("the program to end", || program.0.try_wait().unwrap().is_some());
     for &namespace in namespaces {
         // Another test's longhaul may be looking at it.
-        until("the namespace to be let go", || holders(namespace).iter().all(|&pid| Some(pid) == new_lab));
+        until("the namespace to be let go", || holders(namespace).is_empty());
     }
 }
 
@@ -123,7 +140,7 @@ fn down_clears_what_a_killed_lab_left() {
     assert!(String::from_utf8_lossy(&down.stderr).contains(&name), "{down:?}");
     let result = &object(&down.stdout)["result"];
     assert_eq!((&result["labs"], &result["cleared"]), (&json!([]), &json!([name])), "{down:?}");
-    assert_gone(program, &namespaces, None);
+    assert_gone(program, &namespaces);
     let again = longhaul(&["lab", "down", "--name", &name]);
     assert_eq!(again.status.code(), Some(1), "there is nothing left: {again:?}");
 }
@@ -137,7 +154,7 @@ fn up_clears_what_a_killed_lab_left() {
     let (_lab, program, namespaces) = killed_lab(&name);
     let up = longhaul(&["lab", "up", "lan", "--name", &name]);
     assert!(up.status.success(), "{up:?}");
-    assert_gone(program, &namespaces, Some(pid_of(&listed(&name))));
+    assert_gone(program, &namespaces);
     let ping = longhaul(&["lab", "exec", "client", "--name", &name, "--", "ping", "-c", "1", "server"]);
     assert!(ping.status.success(), "{ping:?}");
     assert!(longhaul(&["lab", "down", "--name", &name]).status.success());
@@ -205,6 +222,6 @@ fn a_killed_emulator_leaves_its_interfaces_as_they_were() {
         until("the kernel to close its sockets", || packet_sockets() == 0);
         assert_eq!(promiscuous(), [false, false]);
     }
-    let inode = middle.inode().unwrap();
-    until("nobody but this test to hold the namespace", || holders(inode) == [std::process::id()]);
+    let namespace = Namespace::of(&middle);
+    until("nobody but this test to hold the namespace", || holders(namespace) == [std::process::id()]);
 }

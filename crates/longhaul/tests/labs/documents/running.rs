@@ -18,13 +18,15 @@ const BLOCK_TIME: Duration = Duration::from_secs(240);
 const SIDE_BY_SIDE: usize = 4;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
-/// How the script of a page begins. Beside other tests each run of an experiment is spoiled, and no better when it is made again.
+/// How the script of a page begins. Beside other tests each run of an experiment is spoiled, and no better when it is made again. A server
+/// of iperf3 listens a moment after its command has ended, which is sooner than anybody types.
 const PREPARE: &str = "set -e -o pipefail
 ip link set lo up
 sudo() { \"$@\"; }
 longhaul() {
     [[ \"$1 $2\" != 'lab run' ]] || set -- \"$@\" --tries 1
-    command longhaul \"$@\"
+    command longhaul \"$@\" || return
+    [[ \"$*\" != *'iperf3 -s -D' ]] || until command longhaul lab exec server -- ss -Hltn sport = 5201 | grep -q .; do sleep 0.1; done
 }
 ";
 
