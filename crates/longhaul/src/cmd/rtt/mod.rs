@@ -237,7 +237,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         client: clock_state(),
         server: ends.remote.as_ref().and_then(|remote| remote.clock.clone()).map(ClockState::of_peer),
     };
-    let hosts = ProbingHosts::of(ends.last.as_ref());
+    let hosts = ProbingHosts::of(ends.last);
     let mut result = statistics.finish(kind, EndsStamps { client: counts.client(), server }, clocks);
     all.extend(caveats_of_gaps(&result));
     all.extend(caveats_of_path_changes(&result));
@@ -283,11 +283,10 @@ impl ProbingHosts {
         [Some(&self.client), self.server.as_ref()].into_iter().flatten().filter_map(link).collect()
     }
 
-    fn of(end: Option<&TestEnd>) -> Self {
-        let own = || serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
-        Self {
-            client: end.map_or_else(own, |end| end.local.host.clone()),
-            server: end.and_then(|end| Some(end.remote.as_ref()?.host.clone())),
+    fn of(end: Option<TestEnd>) -> Self {
+        match end {
+            None => Self { client: serde_json::to_value(HostSnapshot::take()).unwrap_or_default(), server: None },
+            Some(end) => Self { client: end.local.host, server: end.remote.map(|remote| remote.host) },
         }
     }
 }
