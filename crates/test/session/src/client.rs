@@ -258,7 +258,7 @@ impl ClientSession {
         if sends {
             self.line.push(Output::StartSending { to: Vec::new() });
         }
-        let transfer = Transfer::new(now, sends, receives, kind, accept.caps.stop_after(kind.amount()));
+        let transfer = Transfer::new(now, sends, receives, kind, accept.caps.stop_after(kind.amount()), Nanos::MAX);
         let (remote, remote_whole, deadline) = (String::new(), false, None);
         self.state = State::Running(Box::new(Running {
             accept,

@@ -32,7 +32,17 @@ pub const DRAIN_LIMIT: Nanos = Nanos::from_secs(10);
 pub const OVERRUN: Nanos = Nanos::from_secs(5);
 /// Once the user interrupts, the server has this time to end the test and report: what is in flight arrives within [`DRAIN_LIMIT`].
 pub const INTERRUPT_TIMEOUT: Nanos = Nanos::from_secs(15);
-/// From the end of the data to the last piece of the report: 64 MB over 10 Mb/s.
+/// A server waits no longer than this after the time of a test for its end, whatever the client says: a sender may run over ([`OVERRUN`], twice),
+/// and its last message may come late ([`PEER_SILENCE`]). What is in flight then has the rest of this time.
+pub const END_TIMEOUT: Nanos = Nanos::from_secs(30);
+/// From the server's report to the client's goodbye there is the rest of that time, at least this, and what the report takes at [`REPORT_RATE`].
+pub const GOODBYE_TIMEOUT: Nanos = Nanos::from_secs(10);
+/// A client reads a report at this rate at least: 64 MB in less than a minute.
+pub const REPORT_RATE: BitRate = BitRate(10_000_000);
+/// From its turn to the end of its report a test takes no longer than its data and this. Longer reports extend it.
+pub const BESIDE_DATA: Nanos =
+    SETUP_TIMEOUT.saturating_add(PROOF_TIMEOUT).saturating_add(END_TIMEOUT).saturating_add(GOODBYE_TIMEOUT);
+/// From the end of the data to the last piece of the report, at the client: 64 MB over 10 Mb/s.
 pub const REPORT_TIMEOUT: Nanos = Nanos::from_secs(60);
 /// Characters of a report in one message: well below the limit of a message, even if each character needs an escape of two.
 pub const CHUNK_CHARS: usize = 256 << 10;
@@ -84,6 +94,11 @@ pub(crate) fn report_bytes_most(report: Bytes) -> u64 {
 /// What `sockets` socket buffers of `bytes` each take, and `more`. The kernel allocates twice what it is asked for (socket(7)).
 pub(crate) fn held_bytes(bytes: u64, sockets: u64, more: u64) -> u64 {
     bytes.saturating_mul(2).saturating_mul(sockets).saturating_add(more)
+}
+
+/// How long a client may take to read a report of so many bytes.
+pub(crate) fn reading_time(bytes: usize) -> Nanos {
+    Nanos((bytes as u64).saturating_mul(8_000_000_000) / REPORT_RATE.0)
 }
 
 /// The caps of servers that do not send them all.

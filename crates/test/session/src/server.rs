@@ -12,7 +12,10 @@ use super::admission::Verdict;
 use super::client::{blocked_at, version_mismatch};
 use super::error::TOO_LONG;
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
-use super::limits::{ALIVE_INTERVAL, CHUNK_CHARS, Caps, DRAIN_LIMIT, PROOF_LOOK, PROOF_TIMEOUT, SETUP_TIMEOUT};
+use super::limits::{
+    ALIVE_INTERVAL, BESIDE_DATA, CHUNK_CHARS, Caps, END_TIMEOUT, GOODBYE_TIMEOUT, PROOF_LOOK, PROOF_TIMEOUT,
+    SETUP_TIMEOUT, reading_time,
+};
 use super::line::Line;
 use super::message::{Accept, Hello, MeasurementId, Message, Refusal, SessionError};
 use super::output::{DataPlan, Output};
@@ -164,8 +167,7 @@ impl ServerSession {
     fn proposed(&mut self, now: Nanos, parameters: TestParameters) {
         match parameters.grant(&self.config.caps) {
             Ok(granted) => {
-                let ends = self.config.caps.sending_time(granted.kind().amount()).saturating_add(SETUP_TIMEOUT);
-                let longest = report_deadline(ends.saturating_add(DRAIN_LIMIT));
+                let longest = self.config.caps.sending_time(granted.kind().amount()).saturating_add(BESIDE_DATA);
                 self.state = State::Waiting { granted, ahead: None, remind: now.saturating_add(ALIVE_INTERVAL) };
                 self.line.push(Output::RequestAdmission { longest });
             }
@@ -285,7 +287,9 @@ impl ServerSession {
         if sends {
             self.line.push(Output::StartSending { to });
         }
-        let transfer = Transfer::new(now, sends, receives, kind, self.config.caps.stop_after(kind.amount()));
+        let caps = &self.config.caps;
+        let over_by = now.saturating_add(caps.sending_time(kind.amount())).saturating_add(END_TIMEOUT);
+        let transfer = Transfer::new(now, sends, receives, kind, caps.stop_after(kind.amount()), over_by);
         self.state = State::Running { granted, transfer, deadline: None };
     }
 
@@ -300,12 +304,14 @@ impl ServerSession {
         if !transfer.is_over() {
             return;
         }
-        let most = self.config.caps.report;
+        let (most, over_by) = (self.config.caps.report, transfer.over_by());
         match text_within(&report, most) {
             Some(text) => {
                 let parameters = std::mem::take(granted);
                 let end = TestEnd { parameters, local: report, ..TestEnd::default() };
-                let deadline = report_deadline(now);
+                // The time that this end took for its report is not the client's.
+                let deadline = over_by.max(now.saturating_add(GOODBYE_TIMEOUT));
+                let deadline = deadline.saturating_add(reading_time(text.len()));
                 self.state = State::Reporting { end: Box::new(end), text, sent: 0, deadline };
             }
             None => {

@@ -41,6 +41,8 @@ pub enum DataEvent {
 pub(super) struct Transfer {
     streams: usize,
     begin: Nanos,
+    /// It is over by then, or fails.
+    over_by: Nanos,
     /// How often each end says what it received; `None`: never.
     interval: Option<Nanos>,
     /// How often the peer did.
@@ -82,19 +84,27 @@ enum Receiving {
 }
 
 impl Transfer {
-    /// A transfer that begins now. A sender is stopped after `stop_after`.
-    pub(super) fn new(now: Nanos, sends: bool, receives: bool, kind: &dyn TestKind, stop_after: Nanos) -> Self {
+    /// A transfer that begins now. A sender is stopped after `stop_after`; nobody is waited for after `over_by`.
+    pub(super) fn new(
+        now: Nanos,
+        sends: bool,
+        receives: bool,
+        kind: &dyn TestKind,
+        stop_after: Nanos,
+        over_by: Nanos,
+    ) -> Self {
         let end = now.saturating_add(stop_after);
         // The peer began up to a path's delay later, and its last message may be retransmitted.
         let peer_end = end.saturating_add(OVERRUN).saturating_add(PEER_SILENCE);
         Self {
             streams: kind.streams().into(),
             begin: now,
+            over_by,
             interval: kind.interval_ns().map(Nanos),
             told: 0,
             drain_quiet: kind.drain_quiet(),
             sending: if sends { Sending::Until(end) } else { Sending::No },
-            receiving: if receives { Receiving::Until(peer_end) } else { Receiving::No },
+            receiving: if receives { Receiving::Until(peer_end.min(over_by)) } else { Receiving::No },
             heard: None,
             cut: false,
             collecting: false,
@@ -115,7 +125,8 @@ impl Transfer {
             }
             (Message::Stop, ..) => self.stop(now, line),
             (Message::Finished { streams }, _, Receiving::Until(_)) if streams.len() == self.streams => {
-                let (quiet, limit) = (now.saturating_add(self.drain_quiet), now.saturating_add(DRAIN_LIMIT));
+                let quiet = now.saturating_add(self.drain_quiet);
+                let limit = now.saturating_add(DRAIN_LIMIT).min(self.over_by);
                 self.receiving = Receiving::Draining { quiet, limit };
                 line.push(Output::PeerFinished(streams));
             }
@@ -159,7 +170,8 @@ impl Transfer {
     pub(super) fn handle_data(&mut self, now: Nanos, event: DataEvent, line: &mut Line) {
         match (event, self.sending, self.receiving) {
             (DataEvent::Sent(streams), Sending::Until(_) | Sending::Stopping(_), _) => {
-                self.sending = Sending::Finished(now.saturating_add(DRAIN_LIMIT).saturating_add(PEER_SILENCE));
+                let end = now.saturating_add(DRAIN_LIMIT).saturating_add(PEER_SILENCE);
+                self.sending = Sending::Finished(end.min(self.over_by));
                 line.say(now, Message::Finished { streams });
                 self.advance(line);
             }
@@ -174,6 +186,11 @@ impl Transfer {
             }
             _ => {}
         }
+    }
+
+    /// By when it is over.
+    pub(super) fn over_by(&self) -> Nanos {
+        self.over_by
     }
 
     /// Whether this end can submit its report.

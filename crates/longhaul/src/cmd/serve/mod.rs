@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Receive data at this port, TCP and UDP, one test at a time; it may be that of --port [default: ports that the kernel chooses]
     #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
     data_port: Option<u16>,
-    /// Refuse tests that take longer; a client that does not end its test keeps its place half a minute more
+    /// Refuse tests that take longer; a client that does not end its test keeps its place up to 80 s more
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
     /// Refuse tests at a higher rate: payload bits per second of all streams

@@ -2,8 +2,10 @@
 
 use crate::common::{CLIENT, DELAY, Pair, Side, randomness};
 use longhaul_channel::PROTOCOL;
+use longhaul_session::limits::BESIDE_DATA;
 use longhaul_session::{
-    ClientConfig, ClientSession, Hello, Message, Output, ServerConfig, ServerSession, TestParameters, Verdict,
+    ClientConfig, ClientSession, EndReport, Hello, Message, Output, ServerConfig, ServerSession, TestParameters,
+    Verdict,
 };
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
@@ -131,6 +133,54 @@ fn no_bulk_before_every_connection_has_said_the_cookie() {
     server.handle_message(now, Message::Start);
     drive(&mut server, now);
     assert_eq!(server.handle_data_hello(now, peer, &cookie.hello(id(1))), None, "too late");
+}
+
+/// At each step the client has the server wait for as long as it may, with signs of life.
+#[test]
+fn a_client_that_does_not_end_its_test_keeps_its_place_for_a_bounded_time() {
+    let (taken, second) = (Nanos::from_secs(1), Nanos::from_secs(1));
+    let peer: std::net::SocketAddr = CLIENT.parse().unwrap();
+    let config = ServerConfig { peer: peer.ip(), caps: Default::default() };
+    let mut server = ServerSession::new(taken, config, randomness(9));
+    let hello = Hello { version: PROTOCOL.into(), nonce: 0, features: vec![], measurement: None };
+    server.handle_message(taken, Message::Hello(hello));
+    let asked = TcpParameters { amount: Amount::DurationNs(second.0), streams: 1, ..TcpParameters::default() };
+    server.handle_message(taken, Message::Propose { parameters: asked.into() });
+    let (mut reported, mut failed) = (false, None);
+    let mut drive = |server: &mut ServerSession, now| {
+        while let Some(output) = server.poll_output(now) {
+            match output {
+                Output::RequestAdmission { .. } => server.handle_admission(now, Verdict::Run),
+                Output::OpenData(plan) => {
+                    server.handle_data_opened(now, vec![5210], Vec::new());
+                    let id = TcpStreamId { backward: false, stream: 0 };
+                    server.handle_data_hello(now, peer, &plan.tcp_cookie.hello(id)).unwrap();
+                }
+                Output::CollectReport => server.handle_report(now, EndReport::default()),
+                Output::SendMessage(Message::Report { last, .. }) => reported |= last,
+                Output::Failed(error) => failed = Some(error.code),
+                _ => {}
+            }
+        }
+    };
+    drive(&mut server, taken);
+    let started = taken + Nanos::from_secs(29);
+    let finished = started + second + Nanos::from_secs(29);
+    let mut now = taken;
+    while !server.is_over() {
+        now += second;
+        let message = match now {
+            _ if now == started => Message::Start,
+            _ if now == finished => Message::Finished { streams: vec![StreamSent::default()] },
+            _ => Message::Alive,
+        };
+        server.handle_message(now, message);
+        server.handle_timeout(now);
+        drive(&mut server, now);
+    }
+    assert_eq!((reported, failed.as_deref()), (true, Some("report_timeout")));
+    let held = now - taken;
+    assert!(held <= BESIDE_DATA + second + second, "{held}");
 }
 
 #[test]
