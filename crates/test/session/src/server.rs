@@ -196,6 +196,8 @@ impl ServerSession {
                 }));
                 self.state = State::Opening { granted: parameters, deadline: now.saturating_add(SETUP_TIMEOUT) };
             }
+            // Others come and go behind it.
+            Verdict::Wait { ahead: before } if *ahead == Some(before) => {}
             Verdict::Wait { ahead: before } => {
                 *ahead = Some(before);
                 *remind = now.saturating_add(ALIVE_INTERVAL);

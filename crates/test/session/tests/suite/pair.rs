@@ -355,6 +355,20 @@ fn a_queued_client_waits_longer_than_any_timeout_and_then_runs() {
     assert!((16..=20).contains(&told), "{told} times");
 }
 
+/// Others come and go behind it, as often as they like.
+#[test]
+fn a_queued_client_is_told_what_has_changed() {
+    use longhaul_session::Output;
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    let now = pair.now;
+    let asked = Message::Propose { parameters: parameters(TestDirection::Forward).into() };
+    [Message::Hello(hello("longhaul/1")), asked].into_iter().for_each(|said| pair.server.handle_message(now, said));
+    [2, 2, 2, 1, 1].into_iter().for_each(|ahead| pair.server.handle_admission(now, Verdict::Wait { ahead }));
+    let ahead = |output| if let Output::SendMessage(Message::Queued { ahead }) = output { Some(ahead) } else { None };
+    let told: Vec<u32> = std::iter::from_fn(|| pair.server.poll_output(now)).filter_map(ahead).collect();
+    assert_eq!(told, [2, 1]);
+}
+
 #[test]
 fn caps_are_refused_with_the_field_or_set_the_pace() {
     let caps = Caps { duration: Nanos::from_secs(5), rate: Some(BitRate::from_gbit(1)), ..Caps::default() };
