@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The figures follow from the results: what a loss of power takes of them is made again, with its notes.
 const SQLITE: &[&str] = &["PRAGMA busy_timeout = 10000", "PRAGMA synchronous = NORMAL"];
 const POSTGRES: &[&str] = &["SET lock_timeout = '10s'", "SET jit = off"];
-/// Notes that one transaction follows: others write between two of them.
-const NOTES_MOST: i64 = 2000;
+/// Notes that one transaction follows: others write between two of them, and each may be of a day with thousands of results.
+const NOTES_MOST: i64 = 200;
 
 pub(super) const MEDIANS: &str = "CREATE TABLE IF NOT EXISTS medians (metric TEXT NOT NULL, unit_ns BIGINT NOT NULL, flow BIGINT NOT NULL, begin BIGINT NOT NULL, \
      tests BIGINT NOT NULL, sent BIGINT NOT NULL, lost BIGINT NOT NULL, median BIGINT, beside BIGINT, outages BIGINT NOT NULL, \
@@ -103,7 +103,7 @@ impl Series {
         Ok(Self(pool(address, form, "rwc", (CONNECTIONS, PATIENCE), (SQLITE, POSTGRES)).await?))
     }
 
-    /// Takes new results into the figures; whether there are more of them.
+    /// Takes new results into the figures, those of the latest hours first; whether there are more of them.
     ///
     /// # Errors
     /// Where the disk is full or fails: nothing has changed.
@@ -195,7 +195,7 @@ impl Series {
 
 /// Makes the units of some notes again.
 async fn follow(to: &mut AnyConnection) -> Result<(), sqlx::Error> {
-    let notes = sqlx::query("SELECT hour, flow, metric FROM due ORDER BY hour, flow, metric LIMIT $1");
+    let notes = sqlx::query("SELECT hour, flow, metric FROM due ORDER BY hour DESC, flow DESC, metric DESC LIMIT $1");
     let notes = notes.bind(NOTES_MOST).fetch_all(&mut *to).await?;
     // The hours and the days that are made again; then the units of 30 days, from the days.
     let mut units = BTreeSet::<(&'static str, i64, i64, i64)>::new();

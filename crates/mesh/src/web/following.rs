@@ -1,6 +1,6 @@
 //! Takes new results into the figures of pairs by hour and day, beside the answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -9,13 +9,15 @@ use longhaul_kernel::stderr_line;
 
 /// New results are looked for after this.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(2);
-/// Others write and ask between two steps of many results.
-const REST: Duration = Duration::from_millis(20);
+/// Others write and ask between two steps of many results, for as long as the step took, and this at least and at most.
+const REST_LEAST: Duration = Duration::from_millis(20);
+const REST_MOST: Duration = Duration::from_secs(1);
 
 /// Follows for ever.
 pub(super) async fn follow(series: Series) {
     let mut failed = String::new();
     loop {
+        let begun = Instant::now();
         let has_more = series.follow().await;
         if let Err(error) = &has_more {
             // It says what fails when that begins, not each time again.
@@ -25,6 +27,7 @@ pub(super) async fn follow(series: Series) {
             }
             failed = text;
         }
-        sleep(if matches!(has_more, Ok(true)) { REST } else { FOLLOWED_EVERY }).await;
+        let rest = begun.elapsed().clamp(REST_LEAST, REST_MOST);
+        sleep(if matches!(has_more, Ok(true)) { rest } else { FOLLOWED_EVERY }).await;
     }
 }

@@ -157,6 +157,8 @@ fn figures_are_those_of_the_results(place: &Place) {
     let series = runtime.block_on(Series::open(place.address())).unwrap();
     for (part, there) in [(&early, &early), (&late, &all)] {
         assert_eq!(archive.take_measurements(part).unwrap(), part.len());
+        // Others write between two steps.
+        assert!(runtime.block_on(series.follow()).unwrap(), "{} results in one step", part.len());
         runtime.block_on(follow(&series));
         runtime.block_on(is_right(&series, there));
     }
