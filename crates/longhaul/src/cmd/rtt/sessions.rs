@@ -19,8 +19,10 @@ use crate::output::say;
 const SESSION: Nanos = Nanos::from_secs(3600);
 /// No server is asked for shorter ones.
 const SESSION_LEAST: Nanos = Nanos::from_secs(10);
-/// Between two attempts to reach a server that was there.
+/// Between two attempts to reach a server that was there, and after a session that ended early.
 const RETRY: Nanos = Nanos::from_secs(1);
+/// Where sessions end early one after the other, each pause is twice as long, up to this: each session begins a file of the log.
+const PAUSE_MOST: Nanos = Nanos::from_secs(30);
 /// How often to look for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -49,26 +51,37 @@ pub(crate) fn probe(
     // Why the session before ended, and this host's address then.
     let mut between: Option<(GapReason, Option<IpAddr>)> = None;
     let mut told = false;
+    // The pause after the last session, where that ended early, and how long to wait now.
+    let (mut pause, mut waits) = (Nanos::ZERO, Nanos::ZERO);
     while let Some(rest) = rest(asked, monotonic().saturating_sub(began), measured.next.saturating_sub(first)) {
         if stop.requested().is_some() {
             break;
+        }
+        if waits > Nanos::ZERO {
+            wait(std::mem::take(&mut waits), stop);
+            continue;
         }
         let own = own_address(target.address);
         let session = no_longer(rest, longest);
         let asked_ns = if let Amount::DurationNs(ns) = session.amount { Nanos(ns) } else { Nanos::MAX };
         let next = measured.next;
-        let mut first_of_session = true;
+        let mut probing_since: Option<Nanos> = None;
         let ended = client::probe_on(target, measurement, session, Some(stop), |observed| {
-            if std::mem::take(&mut first_of_session)
-                && let Some((why, before)) = between.take()
-            {
-                let moved = before.is_some() && before != own;
-                measured.session_over(if moved { GapReason::AddressChanged } else { why }, realtime_ns());
-                told = false;
+            if probing_since.is_none() {
+                probing_since = Some(monotonic());
+                if let Some((why, before)) = between.take() {
+                    let moved = before.is_some() && before != own;
+                    measured.session_over(if moved { GapReason::AddressChanged } else { why }, realtime_ns());
+                    told = false;
+                }
             }
             measured.take(observed);
         });
-        let probed = !first_of_session;
+        let probed = probing_since.is_some();
+        if let Some(since) = probing_since {
+            pause = pause_after(monotonic().saturating_sub(since), asked_ns, pause);
+            waits = pause;
+        }
         let lost = match ended {
             Ok(end) => {
                 if let Some(report) = end.responder() {
@@ -111,11 +124,19 @@ pub(crate) fn probe(
             if !std::mem::replace(&mut told, true) {
                 say(format!("{}; waiting for the server", error.message));
             }
-            wait(RETRY, stop);
+            waits = waits.max(RETRY);
         }
     }
     measured.flush_end(between.map(|(why, _)| why).filter(|why| *why != GapReason::SessionRenewed), realtime_ns());
     Ok(ends)
+}
+
+/// How long to wait after a session that probed for `lasted` of the time that was asked for, where the pause before it was `before`.
+fn pause_after(lasted: Nanos, asked: Nanos, before: Nanos) -> Nanos {
+    if lasted >= SESSION_LEAST.min(Nanos(asked.0 / 2)) {
+        return Nanos::ZERO;
+    }
+    Nanos(before.0 * 2).clamp(RETRY, PAUSE_MOST)
 }
 
 /// What to ask for where `asked` is too long.
@@ -153,6 +174,18 @@ fn wait(time: Nanos, stop: Stop) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_ends_sessions_early_is_asked_more_and_more_seldom() {
+        let (asked, ms) = (Nanos::from_secs(3600), Nanos::from_millis);
+        let pauses = std::iter::successors(Some(Nanos::ZERO), |before| Some(pause_after(ms(20), asked, *before)));
+        let pauses: Vec<u64> = pauses.take(8).map(|pause| pause.0 / 1_000_000_000).collect();
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 30, 30]);
+        // One that allows no longer sessions has ended none early, and one that ran for long begins anew.
+        for (lasted, asked) in [(ms(9_900), SESSION_LEAST), (ms(60_000), asked), (ms(300), ms(310))] {
+            assert_eq!(pause_after(lasted, asked, PAUSE_MOST), Nanos::ZERO);
+        }
+    }
 
     #[test]
     fn a_server_that_allows_less_is_asked_for_less() {
