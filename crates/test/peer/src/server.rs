@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_channel::Key;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::save_syn;
+use longhaul_kernel::tcp::{TunedBuffer, save_syn};
 use longhaul_kernel::wait::sleep_until;
 use longhaul_session::{
     Admission, BusyPolicy, Caps, DataEvent, EndReport, MeasurementId, Message, Output, Randomness, ServerConfig,
@@ -23,7 +23,7 @@ use crate::data::{Data, Place};
 use crate::driver::{Session, drive};
 use crate::event::{ConnectionQueue, Event};
 use crate::listening::{self, Seat, Seats, Until, listen};
-use crate::tcp::data_hello;
+use crate::tcp::{data_hello, hold_small};
 
 pub use crate::data::DataPort;
 
@@ -72,6 +72,8 @@ struct Shared {
     testing: Mutex<Option<ConnectionQueue>>,
     /// The sessions of measurements that run.
     measuring: Mutex<HashMap<MeasurementId, Held>>,
+    /// Where data connections arrive at the control port: what connections get back that had a small receive buffer.
+    tuned: Option<TunedBuffer>,
 }
 
 /// A session that a measurement has.
@@ -114,9 +116,11 @@ impl Server {
     /// Where the address is taken, or is not this host's.
     pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
+        let mut tuned = None;
         if let DataPort::Control(_) = options.data_port {
             // Where it cannot be kept, results have none.
             let _ = save_syn(&listener);
+            tuned = TunedBuffer::of_namespace();
         }
         let at_once = if options.data_port == DataPort::Any { options.at_once } else { 1 };
         let admission = Mutex::new(Admission::new(at_once, options.policy));
@@ -126,6 +130,7 @@ impl Server {
             admission,
             testing: Mutex::default(),
             measuring: Mutex::default(),
+            tuned,
         };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
@@ -206,9 +211,17 @@ fn serve(
 /// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.
 /// `false`: it is a control connection's.
 fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Shared) -> bool {
+    if shared.tuned.is_some() {
+        hold_small(stream);
+    }
     let hello = match data_hello(stream, &seat.receiver) {
         Ok(Some(hello)) => hello,
-        Ok(None) => return false,
+        Ok(None) => {
+            if let Some(tuned) = shared.tuned {
+                let _ = tuned.give_back(stream);
+            }
+            return false;
+        }
         Err(_) => return true,
     };
     if let (Some(testing), Ok(connection)) = (&*shared.testing(), stream.try_clone()) {

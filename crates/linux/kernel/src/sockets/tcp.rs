@@ -207,8 +207,8 @@ fn open(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpOpenErr
     Ok(socket)
 }
 
-/// Gives a connection that another's listener accepted what of `options` may come late. Its window stays within the scale that the kernel
-/// chose for the listener, by `net.ipv4.tcp_rmem` and `net.core.rmem_max`.
+/// Gives an accepted connection what of `options` may come late. Its window stays within the scale that the kernel chose for the listener: by
+/// its buffer, or by `net.ipv4.tcp_rmem` and `net.core.rmem_max`.
 ///
 /// # Errors
 /// [`TcpOpenError::Step`].
@@ -243,6 +243,32 @@ pub fn send_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<Buffer
 /// What setsockopt(2) says.
 pub fn receive_buffer(socket: impl AsFd, bytes: Option<usize>) -> io::Result<BufferGrant> {
     BufferGrant::ask(socket.as_fd(), bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+/// The receive buffer that TCP sockets have at first, and that the kernel tunes. A socket that was given another one can have it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TunedBuffer {
+    bytes: usize,
+}
+
+impl TunedBuffer {
+    /// That of the calling thread's network namespace; `None` where it cannot be given back: before Linux 5.14, or where it is beyond
+    /// `net.core.rmem_max`, which takes `CAP_NET_ADMIN`.
+    pub fn of_namespace() -> Option<Self> {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
+        let tuned = Self { bytes: receive_buffer(&socket, None).ok()?.given_bytes };
+        tuned.give_back(&socket).ok()?;
+        (receive_buffer(&socket, None).ok()?.given_bytes == tuned.bytes).then_some(tuned)
+    }
+
+    /// Gives it back to `socket`, and turns the kernel's tuning on again (`SO_BUF_LOCK`), also that of the send buffer.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says: MPTCP has no `SO_BUF_LOCK`.
+    pub fn give_back(self, socket: impl AsFd) -> io::Result<()> {
+        receive_buffer(&socket, Some(self.bytes / 2))?;
+        set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK, 0)
+    }
 }
 
 /// Bytes that arrived and were not read (tcp(7), `SIOCINQ`).
@@ -374,6 +400,23 @@ mod tests {
             let (send, receive) = (send_buffer(socket, None).unwrap(), receive_buffer(socket, None).unwrap());
             assert_eq!((send.given_bytes, receive.given_bytes), (200_000, 200_000));
         }
+    }
+
+    #[test]
+    fn a_buffer_that_the_kernel_tunes_comes_back() {
+        let tuned = TunedBuffer::of_namespace().unwrap();
+        let (_near, far) = pair(&TcpOptions::default());
+        let now = || {
+            let mut lock = [0];
+            read_words(far.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut lock).unwrap();
+            (receive_buffer(&far, None).unwrap().given_bytes, lock)
+        };
+        let first = now();
+        receive_buffer(&far, Some(8_192)).unwrap();
+        // `SOCK_RCVBUF_LOCK`.
+        assert_eq!(now(), (16_384, [2]));
+        tuned.give_back(&far).unwrap();
+        assert_eq!((now(), first.1), (first, [0]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle, scope};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::guard::Changed;
 use longhaul_kernel::sysctl;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, listen_at, save_syn};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, TunedBuffer, connect_to, listen_at, receive_buffer, save_syn};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_tcp::TcpParameters;
@@ -25,6 +25,9 @@ use crate::event::{ConnectionQueue, Event};
 const CONNECT_PATIENCE: Nanos = Nanos::from_secs(12);
 /// How long a connection may take to send its first bytes.
 const HELLO_PATIENCE: Nanos = Nanos::from_secs(10);
+/// Receive buffer of a connection until it is one of the test, of which the kernel gives twice as much. Who connects can fill it with what
+/// nobody reads, out of order: the first bytes are few, and the memory that a test may have is that of its own connections.
+const WAITING_BUFFER_BYTES: usize = 32 << 10;
 /// How often to look whether connections are still expected.
 const LOOK: Nanos = Nanos::from_millis(20);
 
@@ -112,7 +115,8 @@ pub(super) struct Accepting {
 }
 
 impl Accepting {
-    /// Listens at `at` for connections from `peer`; others are closed at once.
+    /// Listens at `at` for connections from `peer`; others are closed at once. Where `options` have a size of buffers or there is a buffer
+    /// `tuned`, it hands over connections that must be given it back.
     ///
     /// # Errors
     /// Where the system gives no socket or thread.
@@ -121,6 +125,7 @@ impl Accepting {
         peer: IpAddr,
         options: &TcpOptions,
         streams: u8,
+        tuned: Option<TunedBuffer>,
         events: &Sender<Event>,
     ) -> Result<Self, SessionError> {
         let listener = listen_at(at, options).map_err(not_connected)?;
@@ -130,7 +135,8 @@ impl Accepting {
         let port = listener.local_addr().map_err(failed)?.port();
         let stop: Arc<AtomicBool> = Arc::default();
         let (stopped, queue) = (Arc::clone(&stop), ConnectionQueue::new(events));
-        let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16 };
+        let waits_small = options.buffer_bytes.is_some() || tuned.is_some();
+        let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16, waits_small };
         let work = move || {
             let _ = accept(&listener, from, &stopped, &queue);
         };
@@ -147,6 +153,12 @@ impl Drop for Accepting {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// Gives a connection a small receive buffer, until it is known what it is.
+pub(crate) fn hold_small(connection: &TcpStream) {
+    // The kernel refuses this to no TCP socket.
+    let _ = receive_buffer(connection, Some(WAITING_BUFFER_BYTES));
 }
 
 /// The first bytes of `stream`, if it begins as a data connection does; `None` where it does not, or nothing comes.
@@ -187,6 +199,8 @@ struct Expected {
     peer: IpAddr,
     /// How many of them may have sent nothing yet: another program of the same host may connect, too.
     most: usize,
+    /// Whether their buffers are small until they are of the test.
+    waits_small: bool,
 }
 
 /// A connection whose first bytes have not all arrived.
@@ -209,6 +223,9 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, queue: 
         while let Ok((stream, from)) = listener.accept() {
             if from.ip().to_canonical() != expected.peer {
                 continue;
+            }
+            if expected.waits_small {
+                hold_small(&stream);
             }
             number += 1;
             stream.set_nonblocking(true)?;
@@ -258,6 +275,26 @@ mod tests {
 
     use super::*;
     use crate::control::ControlEvent;
+
+    /// It can be filled by whoever connects.
+    #[test]
+    fn a_connection_has_a_small_buffer_until_it_is_of_the_test() {
+        let (events, receiver) = channel();
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let window = TcpOptions { buffer_bytes: Some(1 << 20), ..TcpOptions::default() };
+        let tuned = TunedBuffer::of_namespace();
+        assert!(tuned.is_some(), "this kernel is older than Linux 5.14");
+        for (options, tuned) in [(window, None), (TcpOptions::default(), tuned)] {
+            let accepting = Accepting::start(SocketAddr::new(here, 0), here, &options, 1, tuned, &events).unwrap();
+            let mut client = TcpStream::connect((here, accepting.port())).unwrap();
+            client.write_all(&[0; TCP_HELLO_BYTES]).unwrap();
+            let connection = match receiver.recv_timeout(std::time::Duration::from_secs(5)) {
+                Ok(Event::Connection { connection, .. }) => connection,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(receive_buffer(&connection, None).unwrap().given_bytes, 2 * WAITING_BUFFER_BYTES);
+        }
+    }
 
     /// Another client leaves the queue while the first bytes are on their way.
     #[test]

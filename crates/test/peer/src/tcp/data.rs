@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{monotonic, realtime_offset};
-use longhaul_kernel::tcp::{TcpOptions, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate, set_up_accepted};
+use longhaul_kernel::tcp::{
+    TcpOptions, TunedBuffer, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate, set_up_accepted,
+};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, Progress, SessionError, left_for_samples};
@@ -50,6 +52,8 @@ pub(crate) struct TcpData {
     connecting: Option<JoinHandle<Result<Connections, SessionError>>>,
     port: u16,
     options: TcpOptions,
+    /// At the server: what connections get back that had a small receive buffer, where the kernel tunes it.
+    tuned: Option<TunedBuffer>,
     sampler: Sampler,
     stop_sending: Arc<AtomicBool>,
     stop_receiving: Arc<AtomicBool>,
@@ -87,6 +91,8 @@ impl TcpData {
             Place::Server { caps, .. } => Room::within(left_for_samples(&caps, &parameters)),
             Place::Client { .. } => Room::default(),
         };
+        let tunes = place.is_server() && parameters.window_bytes.is_none() && !parameters.mptcp;
+        let tuned = tunes.then(TunedBuffer::of_namespace).flatten();
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
             Place::Server { data_port: DataPort::Control(_), .. } if parameters.mptcp => {
@@ -97,7 +103,7 @@ impl TcpData {
             Place::Server { data_port: DataPort::Control(control), .. } => port = control,
             Place::Server { own, peer, data_port, .. } => {
                 let at = SocketAddr::new(own, data_port.number());
-                let opened = Accepting::start(at, peer, &options, parameters.streams, events)?;
+                let opened = Accepting::start(at, peer, &options, parameters.streams, tuned, events)?;
                 port = opened.port();
                 accepting = Some(opened);
             }
@@ -117,6 +123,7 @@ impl TcpData {
             connecting,
             port,
             options,
+            tuned,
             sampler: Sampler::new(&parameters, room),
             stop_sending: Arc::default(),
             stop_receiving: Arc::default(),
@@ -204,9 +211,12 @@ impl Data for TcpData {
     /// The connection begins to receive, or waits to send.
     fn admit(&mut self, id: TcpStreamId, stream: TcpStream) {
         let sends = id.backward == self.place.is_server();
-        if matches!(self.place, Place::Server { data_port: DataPort::Control(_), .. }) {
+        if self.place.is_server() {
             // What the kernel did not give is told below.
             let _ = set_up_accepted(&stream, &self.options);
+            if let Some(tuned) = self.tuned {
+                let _ = tuned.give_back(&stream);
+            }
         }
         if self.flows.is_empty() {
             self.check_buffers(&stream);

@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use longhaul_tcp::fields;
 use longhaul_tcp::{TcpParameters, WindowAuto};
 
-pub(crate) use connections::data_hello;
+pub(crate) use connections::{data_hello, hold_small};
 pub(crate) use data::TcpData;
 use info::read_info;
 
