@@ -125,3 +125,57 @@ impl Outgoing {
         Ok(self.outbox().all()?.into_iter().filter_map(alarm).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_mesh_model::result::{CAUSES_MOST, Cause, Diagnosis, Measurement, Quantiles, RoundTrips};
+
+    use super::*;
+
+    /// A coordinator reads messages in bounded memory.
+    #[test]
+    fn the_largest_deliveries_are_read() {
+        let deliver = |measured: Measured, count: usize| {
+            let one = Measurement {
+                id: "0123456789abcdef0123456789abcdef".into(),
+                test: "d".into(),
+                sender: "a".into(),
+                receiver: "b".into(),
+                at_ns: 1_700_000_000_000_000_000,
+                measured,
+            };
+            Message::Deliver { results: Vec::new(), measurements: vec![one; count] }
+        };
+        let quantiles = Quantiles { min_ns: 1, p50_ns: 1, p90_ns: 1, p99_ns: 1, max_ns: 1 };
+        let trips = RoundTrips {
+            duration_ns: 1,
+            sent: 1,
+            lost: 0,
+            quantiles: Some(quantiles),
+            outages: 0,
+            longest_outage_ns: 0,
+            gaps_ns: 0,
+        };
+        let cause = Cause {
+            code: "loss".into(),
+            place: "network".into(),
+            bound_bps: None,
+            remedy: "ask who runs the path where it loses packets".into(),
+        };
+        let diagnosis = Diagnosis {
+            alarm: "a".into(),
+            target_bps: None,
+            goodput_bps: None,
+            causes: vec![cause; CAUSES_MOST],
+            failed: None,
+        };
+        // Diagnoses are as many as a delivery has bytes for.
+        let diagnoses = DELIVERY_BYTES_MOST / serde_json::to_string(&diagnosis).unwrap().len();
+        for message in
+            [deliver(Measured::Rtt(trips), DELIVERY_MOST as usize), deliver(Measured::Diagnose(diagnosis), diagnoses)]
+        {
+            let text = serde_json::to_vec(&message).unwrap();
+            assert_eq!(longhaul_channel::parse::<Message>(&text).unwrap(), message);
+        }
+    }
+}

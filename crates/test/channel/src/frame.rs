@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use longhaul_units::is_obeyed;
 use parking_lot::FairMutex;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 
 /// Name and version of the protocol.
 pub const PROTOCOL: &str = "longhaul/1";
@@ -23,6 +23,14 @@ pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
 pub(crate) const STRANGER_MESSAGE_BYTES: usize = LONG_BYTES;
 /// A message of more is long.
 const LONG_BYTES: usize = 16 << 10;
+/// What the values of a message may take until it is known what they are for, and of a long one. Of a delivery of a mesh they take 4 MiB, of the
+/// last message of a log link 5 MiB.
+const VALUES_BYTES: usize = 512 << 10;
+const LONG_VALUES_BYTES: usize = 16 << 20;
+/// Of that, an object, a list, and a further value of either: serde holds them in lists with room for four, and some once more as JSON.
+const OBJECT_BYTES: usize = 1024;
+const LIST_BYTES: usize = 512;
+const VALUE_BYTES: usize = 256;
 /// Longest text of a peer that is shown to people, characters.
 const MAX_SHOWN: usize = 300;
 
@@ -108,15 +116,38 @@ impl<M: DeserializeOwned> Deframer<M> {
     }
 }
 
-/// Reads a message. The values of a long one may take fifty times their text until it is known what they are for: one at a time, and who waits
-/// longest first. Strangers have no long ones: nobody waits for them. A text within a message is read in the same way.
+/// Reads a message. Its values take memory until it is known what they are for: 512 KiB at most, and those of a long one 16 MiB, of which one is
+/// read at a time, and who waits longest first. Strangers have no long ones: nobody waits for them. A text within a message is read in the same way.
 ///
 /// # Errors
-/// It is none.
+/// It is none, or has too many values.
 pub fn parse<M: DeserializeOwned>(text: &[u8]) -> serde_json::Result<M> {
     static LONG: FairMutex<()> = FairMutex::new(());
-    let _one = (text.len() > LONG_BYTES).then(|| LONG.lock());
+    let is_long = text.len() > LONG_BYTES;
+    let most = if is_long { LONG_VALUES_BYTES } else { VALUES_BYTES };
+    if values_bytes(text) > most {
+        return Err(serde_json::Error::custom("it has too many values"));
+    }
+    let _one = is_long.then(|| LONG.lock());
     serde_json::from_slice(text)
+}
+
+/// What the values of a JSON text may take until it is known what they are for. What is no JSON has some number, too.
+fn values_bytes(text: &[u8]) -> usize {
+    let (mut sum, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' => sum += OBJECT_BYTES,
+            b'[' => sum += LIST_BYTES,
+            b',' => sum += VALUE_BYTES,
+            _ => {}
+        }
+    }
+    sum
 }
 
 fn checked_length(length: [u8; 4], most: usize) -> Result<usize, FrameError> {
@@ -132,6 +163,26 @@ pub fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A list of two bytes takes more than a hundred.
+    #[test]
+    fn a_message_has_no_more_values_than_it_needs() {
+        let refused = |text: String| match parse::<serde_json::Value>(text.as_bytes()) {
+            Ok(_) => false,
+            Err(error) => {
+                assert_eq!(error.to_string(), "it has too many values");
+                true
+            }
+        };
+        let list = |value: &str, count: usize| format!("[{}0]", format!("{value},").repeat(count));
+        let (objects, lists) =
+            (LONG_VALUES_BYTES / (OBJECT_BYTES + VALUE_BYTES), VALUES_BYTES / (LIST_BYTES + VALUE_BYTES));
+        assert!(!refused(list(r#"{"":1}"#, objects - 1)) && refused(list(r#"{"":1}"#, objects + 1)));
+        assert!(!refused(list("[]", lists - 1)) && refused(list("[]", lists + 1)));
+        assert!(refused(list(&format!("{}{}", "[".repeat(100), "]".repeat(100)), 5_000)));
+        // What stands in a text is none.
+        assert!(!refused(format!(r#"["\\","\"{}",1]"#, "[{,".repeat(300_000))));
+    }
 
     #[test]
     fn messages_of_a_stranger_are_short() {

@@ -162,8 +162,40 @@ pub(crate) fn caveats_of_peer(caveats: Vec<Caveat>) -> Vec<Caveat> {
 #[cfg(test)]
 mod tests {
     use longhaul_channel::{Deframer, FrameError, MAX_MESSAGE_BYTES, to_frame};
+    use longhaul_tcp::{CongestionStep, TcpParameters, Transfers, WindowAuto};
+    use longhaul_terms::Affinity;
+    use longhaul_udp::{ReceiveSettings, UdpParameters};
 
     use super::*;
+
+    /// What the limits of a test allow: short messages have few values.
+    #[test]
+    fn the_largest_proposals_and_ends_are_read() {
+        let cpus = vec![8191; MAX_STREAMS.into()];
+        let (sender_cpus, receiver_cpus, softirq_cpus) = (cpus.clone(), cpus.clone(), cpus.clone());
+        let affinity = Affinity { sender_cpus, receiver_cpus, softirq_cpus, softirq: None };
+        let step = CongestionStep { name: "cubic".into(), duration_ns: Some(1) };
+        let tcp = TcpParameters {
+            congestion: vec![step; 64],
+            window_auto: Some(WindowAuto { rtt_ns: 1, rate_goal_bps: 1 }),
+            transfers: Some(Transfers { bytes: 1, every_ns: 1 }),
+            affinity: affinity.clone(),
+            ..TcpParameters::default()
+        };
+        let irq_cpus = Some(cpus.into_iter().map(u32::from).collect());
+        let receive = ReceiveSettings { irq_cpus, ..ReceiveSettings::default() };
+        let udp = UdpParameters { affinity, receive, ..UdpParameters::default() };
+        let messages = [
+            Message::Propose { parameters: tcp.into() },
+            Message::Propose { parameters: udp.into() },
+            Message::Finished { streams: vec![StreamSent::default(); MAX_STREAMS.into()] },
+        ];
+        for message in messages {
+            let text = serde_json::to_vec(&message).unwrap();
+            assert!(text.len() < 16 << 10, "{} bytes", text.len());
+            assert_eq!(longhaul_channel::parse::<Message>(&text).unwrap(), message);
+        }
+    }
 
     #[test]
     fn messages_survive_any_cutting() {

@@ -85,7 +85,7 @@ impl LinkControl {
             match self.control.poll_message() {
                 None => return Ok(None),
                 Some(Message::LogLink { text }) => {
-                    let message = serde_json::from_str(&text).map_err(|_| not_understood())?;
+                    let message = longhaul_channel::parse(text.as_bytes()).map_err(|_| not_understood())?;
                     return Ok(Some(message));
                 }
                 Some(Message::Error(error)) => return Err(error.of_peer()),

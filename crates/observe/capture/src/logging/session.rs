@@ -403,3 +403,20 @@ fn progress(link: &LinkReceiver, recorded: Recorded) -> LinkProgress {
         watermark_ns: link.watermark_ns(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_captures::ledger::{Gap, Place};
+
+    use super::*;
+
+    /// A capture reads messages in bounded memory.
+    #[test]
+    fn the_longest_last_message_is_read() {
+        let gap = Gap { place: Place::Disk, interface: Some(9), from_ns: 1, to_ns: 2, packets: 1 };
+        let ledger = Ledger { gaps: vec![gap; GAPS_TOLD], ..Ledger::default() };
+        let closed = LinkMessage::Closed { progress: LinkProgress::default(), ledger };
+        let text = serde_json::to_vec(&closed).unwrap();
+        assert_eq!(longhaul_channel::parse::<LinkMessage>(&text).unwrap(), closed);
+    }
+}

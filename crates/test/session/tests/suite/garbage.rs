@@ -196,7 +196,7 @@ fn what_is_not_json_of_ours_is_an_error_and_no_more() {
     let deep = format!("{{\"type\":\"hello\",\"version\":{}", "[".repeat(100_000));
     let wide = format!("{{\"type\":\"report\",\"text\":\"\",\"last\":true,\"x\":[{}0]}}", "0,".repeat(100_000));
     for (text, good) in
-        [("{\"type\":\"alive\"}", true), ("{\"type\":\"launch\"}", false), (&deep, false), (&wide, true)]
+        [("{\"type\":\"alive\"}", true), ("{\"type\":\"launch\"}", false), (&deep, false), (&wide, false)]
     {
         let mut channel = Channel::<Message>::plain(Role::Server);
         channel.handle_bytes(b"longhaul/1 plain").unwrap();
