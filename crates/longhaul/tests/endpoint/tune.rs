@@ -302,7 +302,7 @@ fn a_stopped_command_keeps_no_setting_changed() {
     let state = folder.path("state");
     let namespace = NetNamespace::create().unwrap();
     let before = wmem(&namespace);
-    let mut stopped = start(&namespace, &[&TARGET[..], &["--state", &state, "--apply", "--for", "1s"]].concat());
+    let mut stopped = start(&namespace, &[&TARGET[..], &["--state", &state, "--apply", "--for", "5s"]].concat());
     let changed = || object(&run(&namespace, &["tune", "status", "--state", &state, "--json"]).stdout);
     // While it changes them it has the lock.
     until("the changes", || changed()["result"]["changed"]["is_partial"] == false && wmem(&namespace) != before);
