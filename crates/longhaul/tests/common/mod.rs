@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use self::turns::{Kind, Turn};
 
-/// Held by tests that judge rates, times or what CPUs do, so that nothing else of a program runs at that time.
+/// Held by tests that judge rates, times or what CPUs do, so that nothing else of their program runs at that time. `make test` runs guests
+/// beside all programs but `timed`.
 pub(crate) fn alone() -> Turn {
     Turn::of(Kind::Alone)
 }

@@ -4,6 +4,7 @@
 //! would disturb each other take turns here: at a time there are tests of one kind alone, and no more of them than it allows. A kind
 //! goes on for as long as tests of it come, so that the machine seldom waits for the last one of many.
 
+use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What a test needs of the machine, or does to it.
@@ -22,7 +23,7 @@ impl Kind {
     const fn most(self) -> usize {
         match self {
             Self::Alone => 1,
-            Self::Quiet => 3,
+            Self::Quiet => 2,
             Self::SideBySide => 4,
         }
     }
@@ -39,6 +40,11 @@ struct Machine {
 
 static MACHINE: Mutex<Machine> = Mutex::new(Machine { kind: Kind::Alone, running: 0, waiting: [0; 3] });
 static ENDED: Condvar = Condvar::new();
+
+thread_local! {
+    /// Whether the test of this thread has a turn.
+    static HAS: Cell<bool> = const { Cell::new(false) };
+}
 
 impl Machine {
     fn locked() -> MutexGuard<'static, Self> {
@@ -61,7 +67,11 @@ pub(crate) struct Turn(());
 
 impl Turn {
     /// Waits until a test of `kind` may begin.
+    ///
+    /// # Panics
+    /// Where the test has a turn: it would wait for its own end.
     pub(crate) fn of(kind: Kind) -> Self {
+        assert!(!HAS.replace(true), "this test has a turn already");
         let mut machine = Machine::locked();
         machine.waiting[kind as usize] += 1;
         let mut machine =
@@ -75,6 +85,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        HAS.set(false);
         Machine::locked().running -= 1;
         ENDED.notify_all();
     }

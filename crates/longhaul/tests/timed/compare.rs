@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, json, missing, on, probes, rewrite, until};
-use crate::common::{TestLab, quiet};
+use crate::common::{TestLab, alone, quiet};
 
 /// 5 ms either way; the forward hop loses each 100th packet.
 const EVEN: &str = "
@@ -26,7 +26,7 @@ const ERROR_NS: f64 = 20_000.0;
 /// them delay and losses as they were.
 #[test]
 fn clocks_apart_are_laid_over_each_other() {
-    let _machine = quiet();
+    let _alone = alone();
     if missing("tcpdump") || missing("iperf3") {
         return;
     }

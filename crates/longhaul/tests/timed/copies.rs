@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::captures::{Capture, Folder, json, missing, on, until};
-use crate::common::{TestLab, longhaul, object, quiet, side_by_side};
+use crate::common::{TestLab, alone, longhaul, object, quiet, side_by_side};
 use crate::rtt::Answered;
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ fn judged(name: &str, truth: &str, time: &str, within: &[&str]) {
 
 #[test]
 fn the_path_to_san_diego_is_copied() {
-    let _machine = quiet();
+    let _alone = alone();
     let preset = include_str!("../../../../paths/amsterdam-sandiego.toml");
     // Where hosts add more than the path's 8 us of jitter, they are not independent for long.
     judged("san-diego", preset, "8s", &[]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::captures::{Folder, json, missing, on};
-use crate::common::{TestLab, longhaul, object, quiet};
+use crate::common::{TestLab, alone, longhaul, object, quiet};
 use crate::rtt::Answered;
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ fn carried(name: &str, path: &str) -> Option<[f64; 2]> {
 
 #[test]
 fn a_copy_carries_what_the_path_carries() {
-    let _machine = quiet();
+    let _alone = alone();
     let folder = Folder::new("profile-rate");
     let [log, diagnosis, copy] = ["log", "diagnosis", "copy.toml"].map(|name| folder.file(name));
     let Some(answered) = Answered::on_this_machine("profile-rate", ASYMMETRIC) else { return };
