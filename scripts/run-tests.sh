@@ -22,7 +22,10 @@ case $program in
 esac
 
 if [[ $program == timed && -n ${LONGHAUL_GUESTS-} ]]; then
-    flock "$LONGHAUL_GUESTS" true
+    flock --nonblock "$LONGHAUL_GUESTS" true || {
+        echo "test: $program waits for the guests"
+        flock "$LONGHAUL_GUESTS" true
+    }
 fi
 SECONDS=0
 "$@"

@@ -27,7 +27,7 @@ const COMMANDS: &str = "/commands";
 /// The modules in the order in which they can be loaded.
 const MODULES: &str = "/modules";
 /// A guest that took longer is ended. On a machine with other work it waits for CPU time most of the time.
-const TIME_LIMIT: Duration = Duration::from_secs(900);
+const TIME_LIMIT: Duration = Duration::from_secs(2_700);
 
 /// What the guest does when it has booted. A command's output goes through a serial line of its own, after a line with its status and length.
 const INIT: &str = r#"#!/bin/busybox sh
