@@ -7,7 +7,7 @@ use std::process::Command;
 use longhaul_captures::spool::{Interface, Kind, Meta, PacketBlock, control_block, tick_block};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
 
-use crate::common::captures::Folder;
+use crate::common::captures::{Folder, missing};
 use crate::common::{longhaul, object};
 
 /// A file of a spool, with a packet.
@@ -34,6 +34,9 @@ fn file(number: u32, at_ns: i64) -> Vec<u8> {
 /// A spool of fifty files, and fifty spools of one, by a process that may open thirty.
 #[test]
 fn few_files_are_open_at_once() {
+    if missing("prlimit") {
+        return;
+    }
     let folder = Folder::new("many-files");
     for number in 1..=50 {
         let (long, short) = (folder.file("captures/long"), folder.file(&format!("captures/short-{number}")));

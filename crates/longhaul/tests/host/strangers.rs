@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
@@ -107,9 +108,8 @@ fn a_right_that_another_user_took_keeps_no_setting_from_being_put_back() {
     if cannot_be_others() {
         return;
     }
-    let folder = std::env::temp_dir().join(format!("longhaul-rights-{}", std::process::id()));
-    let state = folder.join("state").display().to_string();
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("rights");
+    let state = folder.file("state");
     let namespace = NetNamespace::create().unwrap();
     let wmem = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
     let takes = || Stranger::starts(1234, &hold("sysctl/net.ipv4.tcp_wmem", 0));
@@ -132,7 +132,6 @@ fn a_right_that_another_user_took_keeps_no_setting_from_being_put_back() {
         assert_eq!(wmem(), before);
     };
     namespace.enter(test).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// In the user namespace of a lab made without root every other user has the number of `nobody`, and so has the user `nobody` outside.

@@ -70,7 +70,8 @@ fn a_driver_is_told_what_it_was_told_before() {
         drop(changed);
         assert_eq!((offload("w0"), offload("v0")), (1, 0));
         // Beside a setting of another kind.
-        let file = std::env::temp_dir().join(format!("longhaul-guard-both-{}", std::process::id()));
+        let kept = memfd_create("setting", MemfdFlags::empty()).unwrap();
+        let file = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
         fs::write(&file, "1").unwrap();
         let both = || (offload("w0"), fs::read_to_string(&file).unwrap());
         let settings = vec![Setting::open(file.clone(), "1", "2").unwrap(), offload_off("w0")];
@@ -78,7 +79,6 @@ fn a_driver_is_told_what_it_was_told_before() {
         assert_eq!(both(), (0, "2".into()));
         drop(changed);
         assert_eq!(both(), (1, "1".into()));
-        fs::remove_file(&file).unwrap();
     };
     namespace.enter(check).unwrap();
 }
