@@ -45,7 +45,7 @@ impl Drop for LimitedLines {
 
 fn say_left_out(lines: u64) {
     if lines > 0 {
-        say(format_args!("{lines} more lines like these were left out: at most {LINES_MOST} a minute are written"));
+        say(format_args!("{lines} lines were left out here: at most {LINES_MOST} of a kind are written in a minute"));
     }
 }
 

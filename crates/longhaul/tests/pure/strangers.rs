@@ -53,7 +53,14 @@ fn a_flood_of_connections_costs_few_lines_and_no_writes() {
 
     Process::open(serving.0.id()).unwrap().expect("it runs").signal(Signal::INT).unwrap();
     let said = said.join().unwrap();
-    assert_eq!(said.iter().filter(|line| line.ends_with("(not_longhaul)")).count(), LINES, "{said:?}");
-    let left_out = format!("longhaul: {} more lines like these were left out", strangers - LINES);
-    assert!(said.last().is_some_and(|line| line.starts_with(&left_out)), "{left_out}: {:?}", said.last());
+    let written = said.iter().filter(|line| line.ends_with("(not_longhaul)")).count();
+    // More than one on a slow machine.
+    let minutes = began.elapsed().as_secs() as usize / 60 + 1;
+    assert!((LINES..=minutes * LINES).contains(&written), "{written} lines in {minutes} minutes: {said:?}");
+    let number = |line: &String| {
+        let (number, _) = line.strip_prefix("longhaul: ")?.split_once(" lines were left out here")?;
+        number.parse::<usize>().ok()
+    };
+    let left_out: usize = said.iter().filter_map(number).sum();
+    assert_eq!(written + left_out, strangers, "each is written or counted: {said:?}");
 }
