@@ -56,7 +56,7 @@ pub enum TuneError {
         place: Place,
         /// What it should have become.
         value: String,
-        /// What the kernel said.
+        /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.
         why: String,
     },
     /// Drop-ins are for the whole machine.

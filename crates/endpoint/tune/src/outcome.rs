@@ -106,7 +106,7 @@ pub struct DropInNow {
     pub owner: Owner,
 }
 
-/// A setting that the kernel refused to change.
+/// A setting that was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refused {
@@ -114,6 +114,6 @@ pub struct Refused {
     pub place: Place,
     /// The value that it should have had.
     pub value: String,
-    /// What the kernel said.
+    /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.
     pub why: String,
 }

@@ -32,7 +32,7 @@ pub(crate) enum End {
     NotConfirmed,
     /// A signal ended the command, and they were put back.
     Interrupted,
-    /// Somebody else put them back meanwhile.
+    /// Another process put them back meanwhile.
     Undone,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum End {
 pub(crate) struct Applied {
     /// Settings that were changed.
     pub(crate) changed: usize,
-    /// Settings that the kernel refused to change; the others are changed.
+    /// Settings that were not changed, and why; the others are changed.
     pub(crate) refused: Vec<Refused>,
     /// How it ended.
     pub(crate) end: End,
@@ -105,8 +105,8 @@ pub(crate) fn apply(plan: &Plan, store: &Store, time: Option<Nanos>, persist: bo
     let some_are_left = || matches!(status(store), Ok(Some(left)) if left.pid == 0);
     say(match end {
         End::Kept => "kept; `longhaul tune undo` puts them back",
-        End::Undone if some_are_left() => "somebody else put them back, but for what `longhaul tune status` shows",
-        End::Undone => "somebody else put them back",
+        End::Undone if some_are_left() => "another process put them back, but for what `longhaul tune status` shows",
+        End::Undone => "another process put them back",
         _ if put_back.iter().any(PutBack::is_not_as_before) => "not confirmed: put back, but for what follows",
         _ => "not confirmed: put back",
     });
