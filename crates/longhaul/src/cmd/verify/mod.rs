@@ -103,7 +103,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             verify_measured(&tested.probes, &measured.probes, &args.margin, lateness)
         }
         None => verify(&path, &measured.probes, &args.margin, args.seed).map_err(|error| {
-            Failure::new("too_long", error).remedy("compare with a shorter measurement, or a path with fewer of these")
+            let remedy = "give a shorter measurement, or a path with fewer hops, outages or copies";
+            Failure::new("too_long", error).remedy(remedy)
         })?,
     };
     let exit = if found.verdict == Verdict::Within { ExitCode::SUCCESS } else { ExitCode::from(NOT_WITHIN) };
