@@ -289,8 +289,8 @@ struct Form {
     schema: String,
 }
 
-/// The files of the result in `folder`: itself, its tables, its page where it is an experiment's, and its diagnoses. A table that it does not have is somebody else's: what `convert` made of a capture
-/// may be called `packets.parquet`, too.
+/// The files of the result in `folder`: itself, its tables, its page where it is an experiment's, and its diagnoses. A table that it does not
+/// have is somebody else's: what `convert` made of a capture may be called `packets.parquet`, too.
 fn files_of_result(folder: &Path) -> io::Result<Vec<String>> {
     let text = read_text(&folder.join(RESULT), MOST_BYTES).unwrap_or_default();
     let form = serde_json::from_str::<Form>(&text).map_or_else(|_| String::new(), |form| form.schema);

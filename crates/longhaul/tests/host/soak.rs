@@ -22,7 +22,7 @@ use nix::sys::socket::{
 const TIME: Duration = Duration::from_secs(5);
 /// Where hostile connections come from; good clients have another address of the same host.
 const HOSTILE: &str = "10.96.0.3:0";
-/// The most memory that the server may take, whatever strangers do: 64 connections with their threads, each with a heap of its own that
+/// The most memory that the server may take, whatever strangers do: 192 connections with their threads, each with a heap of its own that
 /// fills in the first half minute.
 const MEMORY_KIB: u64 = 96 << 10;
 /// From this time on it must have come to an end with that.

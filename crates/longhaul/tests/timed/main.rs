@@ -1,5 +1,6 @@
 //! Traffic whose rate, timing or completeness is judged, and the set-up of this machine, which other tests change.
-//! Each test holds a turn (`common/turns.rs`): `alone`, or `quiet` or `side_by_side` with others that disturb it as little as it disturbs them.
+//! Each test holds a turn (`common/turns.rs`): `alone`, or `quiet` or `side_by_side` with others that disturb it as little as it disturbs
+//! them.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -13,8 +13,8 @@ use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of, tim
 use super::{Measurement, Series, TestResult, Wanted};
 use super::{flows, measurements, rollups, series, summary, wanted};
 
-/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no index of
-/// diagnoses.
+/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no
+/// index of diagnoses.
 pub(super) const FORM: Form = Form {
     number: 4,
     oldest: 2,

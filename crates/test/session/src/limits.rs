@@ -15,7 +15,8 @@ pub const PEER_SILENCE: Nanos = Nanos::from_secs(20);
 /// An end with nothing to send sends a sign of life this often: several times within [`PEER_SILENCE`], so that a late one does not
 /// matter.
 pub const ALIVE_INTERVAL: Nanos = Nanos::from_secs(4);
-/// A client that waits for its turn says so this often, whatever the server says.
+/// A client that waits for its turn says so no more often than this, with a message of the server, which comes each
+/// [`ALIVE_INTERVAL`].
 pub const WAITING_TOLD: Nanos = Nanos::from_secs(10);
 /// Time limit for the proof of the data path: forty attempts.
 pub const PROOF_TIMEOUT: Nanos = Nanos::from_secs(10);
