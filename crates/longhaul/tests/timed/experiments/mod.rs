@@ -443,7 +443,9 @@ fn a_hopeless_point_is_not_tried_for_ever() {
     let file = file.to_str().unwrap();
     let run = longhaul(&["lab", "run", file, "--repeat", "3", "--tries", "3", "--lateness-bound", "1ns"]);
     let said = String::from_utf8(run.stdout).unwrap();
-    assert!(said.contains("0 (5 rejected), doubtful"), "{said}");
+    // A try that other programs spoiled says nothing about the point: the run after it has all of its tries, too.
+    let spoiled = said.contains("other programs used") && said.contains("0 (7 rejected), doubtful");
+    assert!(spoiled || said.contains("0 (5 rejected), doubtful"), "{said}");
 }
 
 /// Killed in its midst, an experiment goes on where it was: no run is made twice, and none is missing.
