@@ -75,8 +75,6 @@ caveat_codes! {
     INTERRUPTED = "interrupted";
     /// Sockets of two hosts were not watched from their beginning, so that what was under way may count as lost.
     WATCHED_IN_PART = "watched_in_part";
-    /// The server was lost while the test ran: the result has what was known until then.
-    CUT_SHORT = "cut_short";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";
     /// The disk did not take the whole log of probes.

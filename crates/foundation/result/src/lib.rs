@@ -3,6 +3,7 @@
 //! The figures of a result are beside the logic that makes them, in the crate of its test or observation.
 
 mod caveat;
+pub mod caveats;
 mod envelope;
 mod location;
 

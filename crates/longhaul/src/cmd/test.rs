@@ -15,6 +15,7 @@ use longhaul_peer::rtt::LatencyBeside;
 use longhaul_report::html::over_time::Tested as Page;
 use longhaul_report::text::RateUnit;
 use longhaul_result::Caveat;
+use longhaul_result::caveats::CUT_SHORT;
 use longhaul_session::{TestEnd, TestParameters};
 use longhaul_terms::{Collect, Latency, TestDirection};
 use longhaul_units::Nanos;
@@ -257,7 +258,7 @@ impl Tested {
     ) -> Outcome {
         let stopped = self.stop.requested();
         let cut = self.end.cut.as_ref().map(|cut| Failure::from(cut.error.clone()));
-        caveats.extend(cut.as_ref().map(|failure| failure.as_caveat(caveats::CUT_SHORT)));
+        caveats.extend(cut.as_ref().map(|failure| failure.as_caveat(CUT_SHORT)));
         if stopped.is_some() {
             let message = "the test was interrupted before its end";
             caveats.push(Caveat::new(caveats::INTERRUPTED, message, "let it run to its end"));

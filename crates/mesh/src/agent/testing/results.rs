@@ -8,6 +8,7 @@ use longhaul_mesh_model::result::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
 };
 use longhaul_result::Caveat;
+use longhaul_result::caveats::CUT_SHORT;
 use longhaul_udp::locate::Loss;
 use longhaul_units::is_obeyed;
 use serde::Deserialize;
@@ -122,9 +123,6 @@ pub(super) fn read(job: &Job, text: &[u8], samples: Option<Samples>) -> Result<F
     })
 }
 
-/// The caveat of a test that lost its server.
-const CUT_SHORT: &str = "cut_short";
-
 #[derive(Deserialize)]
 struct Envelope<R> {
     result: R,
@@ -160,7 +158,7 @@ fn result<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure>
 /// The result of a test that came to its end. One whose partner was killed has a part of it, and nobody knows which packets were lost.
 fn whole<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure> {
     let Envelope { result, caveats } = envelope(command, text)?;
-    match caveats.iter().find(|caveat| caveat.code == CUT_SHORT) {
+    match caveats.iter().find(|caveat| caveat.is(CUT_SHORT)) {
         Some(cut) => Err(failure(command, &cut.message)),
         None => Ok(result),
     }
@@ -349,7 +347,7 @@ mod tests {
             )
         };
         let caveat = |code: &str, message: &str| format!(r#"{{"code":"{code}","message":"{message}","remedy":""}}"#);
-        let cut = printed(&caveat("cut_short", "the test was cut short: the server is gone"));
+        let cut = printed(&caveat(CUT_SHORT.0, "the test was cut short: the server is gone"));
         let refused = whole::<UdpResult>("udp", cut.as_bytes()).map(drop).unwrap_err().to_string();
         assert_eq!(refused, "longhaul udp failed: the test was cut short: the server is gone");
         // Another doubt leaves a result as it is.
