@@ -140,12 +140,13 @@ pub fn apply<'a>(
     Ok(refused)
 }
 
-/// Nobody else has set it since the plan was made.
+/// Nobody else has set it since the plan was made, and it is still there.
 ///
 /// # Errors
-/// Somebody has, in words.
+/// Somebody has, or it is not, in words.
 fn not_by_another(saved: &Saved) -> Result<(), String> {
     match setting::read(&saved.place) {
+        Ok(now) if setting::is_gone(&now) => Err(format!("{now}: make the plan again")),
         Ok(now) if now != saved.before && !saved.ours.contains(&now) => {
             Err(format!("somebody else set it to {now} meanwhile; it is left: make the plan again"))
         }
@@ -298,7 +299,7 @@ fn put_one_back(saved: &Saved, may_be_partial: bool) -> PutBack {
     if now == saved.before {
         return result(Outcome::WasBefore, Some(now), None);
     }
-    if !saved.ours.contains(&now) && !may_be_partial {
+    if setting::is_gone(&now) || !saved.ours.contains(&now) && !may_be_partial {
         return result(Outcome::Left, Some(now), None);
     }
     if let Err(why) = setting::write(&saved.place, &saved.before) {
@@ -347,6 +348,16 @@ mod tests {
 
     use super::*;
     use crate::state::DropIn;
+
+    /// The command was killed while it changed it, and the interface went then. A plan of before cannot be followed either.
+    #[test]
+    fn what_is_gone_is_left_and_nobody_is_said_to_have_set_it() {
+        let place = Place::RootQdisc { link: "longhaul-none0".into() };
+        let saved = Saved { place, before: "none".into(), given: "fq".into(), ours: vec!["fq".into()] };
+        let left = put_one_back(&saved, true);
+        assert_eq!((left.outcome, left.now.as_deref()), (Outcome::Left, Some("no such interface")));
+        assert_eq!(not_by_another(&saved).unwrap_err(), "no such interface: make the plan again");
+    }
 
     /// Who could write the state would have any file removed whose text he knows.
     #[test]

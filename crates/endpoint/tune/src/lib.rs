@@ -28,6 +28,7 @@ pub use host::{HostState, LinkState, RouteState, Unread};
 pub use outcome::{DropInNow, Now, Outcome, Owner, PutBack, Refused, Status};
 pub use place::{Place, RoutePart};
 pub use plan::{ByHand, Change, Kept, Plan};
+pub use setting::is_gone;
 pub use state::{STATE_FOLDER, Store};
 pub use target::{Cause, End, Role, Target};
 

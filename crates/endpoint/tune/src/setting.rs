@@ -91,6 +91,11 @@ const NO_LINK: &str = "no such interface";
 /// The value of a route that is there no longer.
 const NO_ROUTE: &str = "no such route";
 
+/// Whether `value` is that of a setting that went with its interface or route: nobody else gave it, and there is nothing to put back.
+pub fn is_gone(value: &str) -> bool {
+    [NO_LINK, NO_ROUTE].contains(&value)
+}
+
 /// The route to `network` that comes first.
 fn route(network: &str) -> Result<Option<Route>, String> {
     let (address, bits) = network_of(network).ok_or_else(|| format!("{network} is no network"))?;

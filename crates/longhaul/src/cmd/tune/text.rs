@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_tune::{Outcome, Owner, Plan, PutBack, Status, Target, Unread};
+use longhaul_tune::{Outcome, Owner, Plan, PutBack, Status, Target, Unread, is_gone};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 /// Characters of a line.
@@ -96,6 +96,7 @@ pub(super) fn put_back(all: &[PutBack]) -> String {
             Outcome::PutBack if one.place.is_none() => writeln!(text, "{what}: removed"),
             Outcome::PutBack => writeln!(text, "{what}: put back to {before}"),
             Outcome::WasBefore => writeln!(text, "{what}: was {before} already"),
+            Outcome::Left if is_gone(now) => writeln!(text, "{what}: {now}: there is nothing to put back"),
             Outcome::Left => {
                 writeln!(text, "{what}: left at {now}, as somebody else changed it meanwhile (before: {before})")
             }
@@ -127,6 +128,7 @@ pub(super) fn status(status: Option<&Status>) -> String {
         let now = match (one.owner, &one.now) {
             (Owner::Longhaul, _) => String::new(),
             (Owner::Before, _) => "; now as before".into(),
+            (Owner::Other, Some(now)) if is_gone(now) => format!("; {now} now"),
             (Owner::Other, Some(now)) => format!("; now {now}, by somebody else"),
             (Owner::Other, None) => "; cannot be read now".into(),
         };
@@ -141,4 +143,28 @@ pub(super) fn status(status: Option<&Status>) -> String {
         let _ = writeln!(text, "drop-in {}{whose}", one.file);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_tune::Place;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_said_to_have_changed_what_is_gone() {
+        let left = |now: &str| PutBack {
+            place: Some(Place::QueueLength { link: "eth1".into() }),
+            file: None,
+            outcome: Outcome::Left,
+            before: Some("1000".into()),
+            now: Some(now.into()),
+            why: None,
+            is_held: false,
+        };
+        let by_another = put_back(&[left("500")]);
+        assert!(by_another.contains(": left at 500, as somebody else changed it meanwhile"), "{by_another}");
+        let gone = put_back(&[left("no such interface")]);
+        assert!(gone.ends_with(": no such interface: there is nothing to put back\n"), "{gone}");
+    }
 }
