@@ -205,12 +205,13 @@ impl Capture {
         };
     }
 
-    /// Opens it again, if it was closed. `read` counts what is read of all files.
+    /// Opens it again, if it was closed. `read` counts what is read of all files. Gives whether it still begins where it did: a spool that is
+    /// being written may have lost its oldest files, so that it begins later, or is empty.
     ///
     /// # Errors
-    /// As [`Self::open`], and where it does not begin as it did.
-    pub(super) fn wake(&mut self, read: &ReadProgress) -> Result<(), OpenError> {
-        let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
+    /// As [`Self::open`], and where it does not begin as it did in any other way.
+    pub(super) fn wake(&mut self, read: &ReadProgress) -> Result<bool, OpenError> {
+        let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(true) };
         self.source = match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Closed { progress: Some(progress), .. } => {
                 let reader = Box::new(open_log(&self.path, with_snippets)?);
@@ -227,10 +228,14 @@ impl Capture {
             }
         };
         self.fill()?;
-        if self.next_at_ns() == Some(first_ns) {
-            return Ok(());
+        match self.next_at_ns() {
+            Some(at_ns) if at_ns == first_ns => Ok(true),
+            next if self.path.is_dir() && next.is_none_or(|at_ns| at_ns > first_ns) => {
+                self.account.was_cut = true;
+                Ok(false)
+            }
+            _ => Err(OpenError::new(&self.path, io::Error::other("it was changed while it was read"))),
         }
-        Err(OpenError::new(&self.path, io::Error::other("it was changed while it was read")))
     }
 
     /// Memory that reading its current packets takes, as far as the file decides on it, bytes.

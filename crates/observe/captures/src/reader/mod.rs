@@ -210,9 +210,13 @@ impl Captures {
 
     /// The same, ready to be read.
     fn next_capture(&mut self) -> Result<Option<usize>, OpenError> {
-        let Some(nth) = self.oldest() else { return Ok(None) };
+        let nth = loop {
+            let Some(nth) = self.oldest() else { return Ok(None) };
+            if self.captures[nth].wake(&self.progress)? {
+                break nth;
+            }
+        };
         let capture = &mut self.captures[nth];
-        capture.wake(&self.progress)?;
         let held = capture.held_bytes();
         // Where it went on to a larger row group.
         if std::mem::replace(&mut capture.counted_bytes, held) < held {
@@ -474,11 +478,21 @@ mod tests {
         let Ledger { seen_packets, written_packets, gaps, .. } = &account.ledger;
         assert_eq!((*seen_packets, *written_packets, gaps.len(), account.was_cut), (12, 7, 5, false));
         assert_eq!((captures.interfaces().len(), captures.progress().share()), (2, 1.0));
-        // A capture that goes on removes its oldest files.
+        // A capture that goes on removes its oldest files: of one that is open, then also of one that waits for its turn, then all that this had.
         let mut captures = Captures::open(&paths, false).unwrap();
         std::fs::remove_file(paths[0].join("00000002.spool")).unwrap();
         assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6]);
         assert!(captures.account().was_cut);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        std::fs::remove_file(paths[1].join("00000001.spool")).unwrap();
+        assert_eq!(times(&mut captures).unwrap(), [3, 4, 5, 6]);
+        assert_eq!(captures.cut().collect::<Vec<_>>(), [&paths[1]]);
+        let mut captures = Captures::open(&paths, false).unwrap();
+        for name in ["00000002.spool", "00000003.spool"] {
+            std::fs::remove_file(paths[1].join(name)).unwrap();
+        }
+        assert_eq!(times(&mut captures).unwrap(), [5, 6]);
+        assert_eq!(captures.cut().collect::<Vec<_>>(), [&paths[1]]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
