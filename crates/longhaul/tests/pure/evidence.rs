@@ -23,3 +23,26 @@ fn each_fault_is_named_by_its_stored_evidence() {
         assert_eq!((&cell["error"], &cell["right"]), (&"".into(), &true.into()), "{cell:#}");
     }
 }
+
+/// They are what is judged: the result of before goes with its diagnoses, but not where these are the input.
+#[test]
+fn a_result_does_not_take_the_place_of_the_diagnoses_that_it_is_made_of() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/evidence");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("judged-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let name = fs::read_dir(&stored).unwrap().next().unwrap().unwrap().file_name();
+    fs::copy(stored.join(&name), folder.join(&name)).unwrap();
+    let replay = || {
+        let folder = folder.to_str().unwrap();
+        longhaul(&["lab", "run", "faults", "--json", "--replay", folder, "-o", folder, "--force"])
+    };
+    let first = replay();
+    assert!(first.status.success(), "{first:?}");
+    let result = fs::read_to_string(folder.join("result.json")).unwrap();
+    let second = object(&replay().stdout);
+    assert_eq!(second["error"]["code"], "not_written", "{second}");
+    assert!(folder.join(&name).exists());
+    assert_eq!(fs::read_to_string(folder.join("result.json")).unwrap(), result);
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -129,17 +129,21 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
-    let open = || args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose();
+    let open = |inputs: &[PathBuf]| {
+        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, inputs, &[]);
+        args.output.clone().map(beside).transpose()
+    };
     let folder = if let Some(folder) = &asked.replay {
+        let saved = open(std::slice::from_ref(folder))?;
         ran.cells = replay(folder, asked, &args.only)?;
         say(text::HEADING);
         for cell in &ran.cells {
             say(&text::row(cell));
         }
-        open()?
+        saved
     } else {
         let chosen = asked.chosen(&args.only)?;
-        let folder = open()?;
+        let folder = open(&[])?;
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         // Before there is a second thread.
         if !capability::is_root_in_namespace() {
