@@ -233,8 +233,9 @@ fn spool_before(folder: &OpenFolder, spec: &SpoolSpec) -> Result<Vec<PathBuf>, C
         // Somebody else's, or a copy that somebody made. Nothing is removed where not all of it is a capture's.
         if !is_file_name(&entry.file_name()) || !entry.file_type().map_err(failed)?.is_file() {
             let name = entry.file_name().display().to_string();
-            let why =
-                format!("{name} in it ends in .{EXTENSION} and is no file that a capture wrote: move it elsewhere");
+            let why = format!(
+                "{name} in it ends in .{EXTENSION} and is no file of a capture in this folder: move it elsewhere, or remove it"
+            );
             return Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
         }
         if is_written(&path) {
@@ -322,7 +323,7 @@ mod tests {
         let [left, copy, link] = [".x.pcap.1.spool", "monday.spool", "00000003.spool"].map(|name| folder.join(name));
         let refused = |other: &Path| {
             let said = SpoolFiles::check(&goes).unwrap_err().to_string();
-            assert!(said.contains("is no file that a capture wrote"), "{said}");
+            assert!(said.contains("is no file of a capture in this folder"), "{said}");
             assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::Folder { .. })));
             if other.is_dir() { fs::remove_dir(other) } else { fs::remove_file(other) }.unwrap();
             assert_eq!(names(&folder), all);
