@@ -14,6 +14,8 @@ use longhaul_units::{Bytes, Nanos};
 const EVERY: Nanos = Nanos::from_secs(1);
 /// After a look nobody looks again for so many times as long as it took.
 const REST: u64 = 20;
+/// Nor for so many times that rest, where no capture has written since and there is room: what others add or remove can wait until one does.
+const IDLE_RESTS: u64 = 10;
 
 /// What the smallest file takes of a disk.
 const BLOCK_BYTES: u64 = 4096;
@@ -53,12 +55,24 @@ impl FolderSize {
 
     /// Looks at the folder again and again, where it has a limit, until the other end of `over` is dropped.
     pub(super) fn keep_looking(&self, over: &Receiver<()>) {
-        let mut rest = EVERY;
-        while self.most.is_some() && over.recv_timeout(rest.into()) == Err(RecvTimeoutError::Timeout) {
+        let mut last = Look { ended: monotonic(), rest: EVERY, added: self.added.load(Ordering::Relaxed) };
+        while self.most.is_some() && over.recv_timeout(last.rest.into()) == Err(RecvTimeoutError::Timeout) {
             let began = monotonic();
-            self.look(bytes_of);
-            rest = EVERY.max(Nanos(monotonic().saturating_sub(began).0.saturating_mul(REST)));
+            if self.is_due(&last, began) {
+                let added = self.added.load(Ordering::Relaxed);
+                self.look(bytes_of);
+                let ended = monotonic();
+                let rest = EVERY.max(Nanos(ended.saturating_sub(began).0.saturating_mul(REST)));
+                last = Look { ended, rest, added };
+            }
         }
+    }
+
+    /// Whether to look at the time `now`, when the rest after the `last` look is over. A full folder is looked at as often as one that captures
+    /// write to: they are refused until somebody has made room.
+    fn is_due(&self, last: &Look, now: Nanos) -> bool {
+        let is_idle = self.added.load(Ordering::Relaxed) == last.added && !self.is_full();
+        !is_idle || now.saturating_sub(last.ended).0 >= last.rest.0.saturating_mul(IDLE_RESTS)
     }
 
     /// What is added while `bytes_of` looks counts beside what it finds.
@@ -67,6 +81,17 @@ impl FolderSize {
         let bytes = i64::try_from(bytes_of(&self.folder)).unwrap_or(i64::MAX);
         self.seen.store(bytes.saturating_sub(before), Ordering::Relaxed);
     }
+}
+
+/// A look at the folder.
+#[derive(Debug)]
+struct Look {
+    /// When it ended, `CLOCK_MONOTONIC`.
+    ended: Nanos,
+    /// Nobody looks again for so long.
+    rest: Nanos,
+    /// What captures had added when it began.
+    added: i64,
 }
 
 /// Bytes of the files in the folders of `folder`, a block at least for each of both. No link is followed. A folder that is gone has none.
@@ -104,5 +129,21 @@ mod tests {
         });
         assert!(!size.is_full());
         assert!(!FolderSize::new("/".into(), None).is_full());
+    }
+
+    #[test]
+    fn a_folder_that_no_capture_writes_to_is_looked_at_seldom() {
+        let none = std::env::temp_dir().join(format!("longhaul-no-idle-folder-{}", std::process::id()));
+        let size = FolderSize::new(none, Some(Bytes(1_000)));
+        let last = Look { ended: Nanos::from_secs(100), rest: Nanos::from_secs(2), added: 0 };
+        let is_due = |at_secs| size.is_due(&last, Nanos::from_secs(at_secs));
+        assert!(!is_due(102) && !is_due(119) && is_due(120));
+        size.add(1);
+        assert!(is_due(102));
+        size.add(-1);
+        assert!(!is_due(102));
+        // Somebody may make room.
+        size.look(|_| 1_000);
+        assert!(is_due(102));
     }
 }

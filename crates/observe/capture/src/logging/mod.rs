@@ -51,7 +51,7 @@ pub struct LogOptions {
     /// A capture ends after this many written bytes.
     pub bytes_most: Option<Bytes>,
     /// All captures end, and none is accepted, when the folder has this many bytes. What captures write counts at once; what others add or remove
-    /// is seen once a second, or later where the folder has very many files.
+    /// is seen once a second, each ten seconds while no capture writes, or later where the folder has very many files.
     pub folder_bytes_most: Option<Bytes>,
     /// The most captures at the same time.
     pub captures_most: usize,
