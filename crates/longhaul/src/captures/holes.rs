@@ -16,8 +16,9 @@ const STORED_PART: u64 = 4;
 /// Refuses each of `files` that says to be four times as long as what it stores. One that cannot be looked at is left to whoever reads it.
 pub(crate) fn refuse_holes(files: &[PathBuf]) -> Result<(), Failure> {
     let Some(path) = files.iter().find(|path| is_nearly_all_holes(path).unwrap_or(false)) else { return Ok(()) };
-    let message = format!("{}: most of it are holes: it stores less than a quarter of its length", path.display());
-    Err(Failure::new("not_read", message).remedy("get the file once more: a copy that was broken off is like this"))
+    let message = format!("{}: it is mostly holes: less than a quarter of its length is stored", path.display());
+    let remedy = "if it is whole, copy it without holes (cp --sparse=never); if a copy was broken off, get it once more";
+    Err(Failure::new("not_read", message).remedy(remedy))
 }
 
 fn is_nearly_all_holes(path: &Path) -> io::Result<bool> {
@@ -49,7 +50,7 @@ mod tests {
         let (short, half) = (made("short", 1, 1 << 20), made("half", 4 << 20, 8 << 20));
         assert!(refuse_holes(&[short.clone(), half, folder.join("none"), folder.clone()]).is_ok());
         let refused = refuse_holes(&[short, made("long", 1 << 20, 1 << 40)]).unwrap_err();
-        assert!(refused.message().contains("/long: most of it are holes"), "{refused:?}");
+        assert!(refused.message().contains("/long: it is mostly holes"), "{refused:?}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

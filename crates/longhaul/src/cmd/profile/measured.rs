@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use longhaul_captures::reader::capture_files;
 use longhaul_profile::Probes;
 
 /// The samples in the folder of `longhaul tcp -o`.
@@ -31,15 +32,12 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
 
-/// The files of a folder; of anything else itself.
+/// What may be read at `path`: the tables and captures of a folder; of anything else itself.
 pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
-    match fs::read_dir(path) {
-        Ok(files) => files.flatten().map(|file| file.path()).collect(),
-        Err(_) => vec![path.to_owned()],
-    }
+    capture_files(path).unwrap_or_default()
 }
 
-/// The length of a file, or of the files in a folder; 0 where it cannot be known.
+/// The length of a file, or of those files of a folder; 0 where it cannot be known.
 pub(super) fn bytes_of(path: &Path) -> u64 {
     let lengths = files_of(path).into_iter().map(|file| fs::metadata(file).map_or(0, |about| about.len()));
     lengths.fold(0, u64::saturating_add)

@@ -23,7 +23,6 @@ impl Measured {
     /// `ping` (`-` is standard input), whose probes are `interval` apart where it does not say. Two: captures at the client's end of the
     /// path and at the server's, stamped by one clock if `same_clock`.
     pub(crate) fn read(paths: &[PathBuf], interval: Option<Nanos>, same_clock: bool) -> Result<Self, Failure> {
-        paths.iter().try_for_each(|path| refuse_holes(&files_of(path)))?;
         let path = match paths {
             [path] => path.as_path(),
             [near, far] => return captures::of_both_ends(near, far, same_clock),
@@ -32,6 +31,7 @@ impl Measured {
                 return Err(Failure::usage(why));
             }
         };
+        refuse_holes(&files_of(path))?;
         match Kind::of(path) {
             Kind::Log => Self::of_log(path),
             Kind::Tcp => of_tcp::read(path),
