@@ -177,9 +177,7 @@ impl Holder {
             Failure::new("no_holder", format!("cannot start the process that would put settings back: {error}"))
         })
     }
-}
 
-impl Holder {
     /// What was before is kept now, and settings change from here on; and after each of them.
     fn saved(&mut self) {
         if let Some(line) = &mut self.line {
@@ -187,9 +185,7 @@ impl Holder {
             let _ = line.write_all(b"s");
         }
     }
-}
 
-impl Holder {
     /// Lets it do alone what is left.
     fn leave(mut self) {
         drop(self.line.take());
