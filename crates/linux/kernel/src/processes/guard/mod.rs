@@ -277,6 +277,8 @@ impl Claim {
 pub struct Changed {
     guard: Option<Guard>,
     settings: Vec<Setting>,
+    /// So many of them are changed, the first ones: all of them, once it is there.
+    changed: usize,
     /// The guard has copies, so that whoever gets a claim finds the settings of before.
     claims: Vec<Claim>,
 }
@@ -289,9 +291,10 @@ impl Changed {
     /// changed.
     pub fn apply(mut settings: Vec<Setting>, claims: Vec<Claim>) -> Result<Self, (Option<PathBuf>, io::Error)> {
         let guard = Guard::start(&mut settings, &claims).map_err(|error| (None, error))?;
-        let mut changed = Self { guard: Some(guard), settings, claims };
+        let mut changed = Self { guard: Some(guard), settings, changed: 0, claims };
         for setting in &mut changed.settings {
             setting.change().map_err(|(path, error)| (Some(path), error))?;
+            changed.changed += 1;
             changed.guard.iter_mut().for_each(Guard::tell_changed);
         }
         changed.settings.iter_mut().for_each(Setting::note);
@@ -304,8 +307,10 @@ impl Drop for Changed {
         // Before the claims go. Where somebody killed it, another one does its work.
         if self.guard.take().is_some_and(|mut guard| !guard.finish()) {
             match Guard::start(&mut self.settings, &self.claims) {
-                Ok(mut guard) => self.settings.iter().for_each(|_| guard.tell_changed()),
-                Err(_) => self.settings.iter().for_each(|setting| stderr_text!("{}", setting.by_hand())),
+                Ok(mut guard) => (0..self.changed).for_each(|_| guard.tell_changed()),
+                Err(_) => {
+                    self.settings[..self.changed].iter().for_each(|setting| stderr_text!("{}", setting.by_hand()));
+                }
             }
         }
     }

@@ -109,6 +109,13 @@ fn puts_back_what_it_can() {
     // One that could not be changed has nothing to put back: nothing is said of it.
     let (path, _) = Changed::apply(paths.iter().map(setting).collect(), Vec::new()).unwrap_err();
     assert_eq!((path.as_ref(), read()), (Some(&paths[1]), ["1", "2", "1"].map(String::from)));
+    // Nor where somebody killed the guard meanwhile, and another one does its work.
+    let mut settings: Vec<Setting> = paths.iter().map(setting).collect();
+    let guard = Guard::start(&mut settings, &[]).unwrap();
+    rustix::process::kill_process(guard.pid, rustix::process::Signal::KILL).unwrap();
+    settings[0].change().unwrap();
+    drop(Changed { guard: Some(guard), settings, changed: 1, claims: Vec::new() });
+    assert_eq!(read(), ["1", "2", "1"]);
 }
 
 /// The driver is not told: its interface is in a namespace of which the guard knows nothing. Of one that is gone nothing is said.
