@@ -132,16 +132,21 @@ pub fn list_own(prefix: &str) -> io::Result<Vec<String>> {
     let is_own = |uid: u32| uid == 0 || uid == geteuid().as_raw();
     let mut names: Vec<String> = match bound(prefix) {
         Ok(bound) => bound.into_iter().filter(|(_, uid)| is_own(*uid)).map(|(name, _)| name).collect(),
-        // Who listens is asked then. Of a queue that is full it cannot be told, so that others can hide a name by filling it.
-        Err(_) => {
-            let listener = |name: &str| peer_credentials(&connect_abstract(name).ok()?).ok()?.uid;
-            let mut names = parse_names(&fs::read_to_string("/proc/thread-self/net/unix")?, prefix);
-            names.retain(|name| listener(name).is_some_and(is_own));
-            names
-        }
+        Err(_) => listed(prefix)?.into_iter().filter(|(_, uid)| uid.is_none_or(is_own)).map(|(name, _)| name).collect(),
     };
     names.sort();
     Ok(names)
+}
+
+/// Abstract names that start with `prefix` and that somebody listens on, each with the user who does. That is asked by a connection. `None` where
+/// too many wait to be accepted, as nobody accepts those of [`listen_alone`]: such a name counts as own, as two owners of one are worse than none.
+fn listed(prefix: &str) -> io::Result<Vec<(String, Option<u32>)>> {
+    let listener = |name: &str| match connect_abstract(name) {
+        Ok(stream) => peer_credentials(&stream).ok()?.uid.map(Some),
+        Err(error) => (error.kind() == io::ErrorKind::WouldBlock).then_some(None),
+    };
+    let names = parse_names(&fs::read_to_string("/proc/thread-self/net/unix")?, prefix);
+    Ok(names.into_iter().filter_map(|name| listener(&name).map(|uid| (name, uid))).collect())
 }
 
 /// Abstract names that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
@@ -155,7 +160,7 @@ fn bound(prefix: &str) -> io::Result<Vec<(String, u32)>> {
     Ok(found.map(|(name, uid)| (name.to_owned(), uid)).collect())
 }
 
-/// Name and user of a socket; `None` where its name is not abstract or not text, and before Linux 5.3, which does not tell the user.
+/// Name and user of a socket; `None` where its name is not abstract or not text.
 fn parse_bound(answer: &[u8]) -> Option<(&str, u32)> {
     let (_, attributes) = answer.split_at_checked(ANSWER_BYTES)?;
     let name = attribute(attributes, UNIX_DIAG_NAME)?.strip_prefix(b"\0")?;
@@ -209,6 +214,20 @@ mod tests {
         drop(listener);
         assert_eq!(connect_abstract(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(list_own(&name).unwrap(), [""; 0]);
+    }
+
+    /// Nobody accepts who claims a name: each look leaves a connection that waits.
+    #[test]
+    fn a_name_whose_listener_is_not_heard_any_more_is_taken() {
+        let name = format!("lhk-full-{}", std::process::id());
+        let listener = listen_abstract(&name).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        let own = Some(geteuid().as_raw());
+        assert_eq!(listed(&name).unwrap(), [(name.clone(), own)]);
+        while connect_abstract(&name).is_ok() {}
+        assert_eq!(listed(&name).unwrap(), [(name.clone(), None)]);
+        drop(listener);
+        assert!(listed(&name).unwrap().is_empty());
     }
 
     /// Listens as another user, whom a thread can be alone.
