@@ -11,6 +11,8 @@ caveat_codes! {
     BUFFER_NOT_GRANTED = "buffer_not_granted";
     /// The kernel uses a congestion control of another name than asked.
     CONGESTION_CONTROL_RESOLVED = "congestion_control_resolved";
+    /// A flow has the system's congestion control in place of the one asked for.
+    CONGESTION_CONTROL_NOT_SET = "congestion_control_not_set";
     /// The receiver did not read all data before the end.
     NOT_DRAINED = "not_drained";
     /// The kernel does not pace the flow.

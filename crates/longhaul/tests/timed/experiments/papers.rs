@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::common::turns::Turn;
 use crate::common::{alone, longhaul, object, root, side_by_side};
@@ -74,13 +73,6 @@ impl Cell {
         }
         Some((result, fs::read_to_string(output.join("report.html")).unwrap()))
     }
-}
-
-/// Held by cells that share the machine and use Scalable: a test takes a control away that it has loaded, and another that begins just then would
-/// be without.
-fn scalable() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The mean of `quantity` at a point.
@@ -169,7 +161,6 @@ fn nlr_tcp_loss() {
 /// Throughput by window over a ninth of the delay and a hundredth of the rate; what TCP saw of the round trip beside what was asked for.
 #[test]
 fn emulation_matrix() {
-    let _control = scalable();
     let cell = Cell {
         name: "emulation-matrix",
         only: "delay,MTU",
@@ -315,7 +306,6 @@ fn nlr_batching_tcp() {
 /// A flow that changes its control: what the next one has of what the first one had.
 #[test]
 fn datatag_switch() {
-    let _control = scalable();
     let cell = Cell {
         name: "datatag-switch",
         only: "one flow",
@@ -370,7 +360,6 @@ fn datatag_fairness() {
 /// A flow of Scalable and one of Reno, each beside eight of Reno, at a quarter of the rate.
 #[test]
 fn datatag_one_against_n() {
-    let _control = scalable();
     let cell = Cell {
         name: "datatag-one-against-n",
         only: "one flow",

@@ -1,7 +1,7 @@
 //! Which congestion control a flow uses when.
 
 use crate::caveats;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -24,7 +24,9 @@ const OWN_PREFIX: &str = "lh_";
 #[derive(Debug, Clone, Default)]
 pub(super) struct Congestion {
     /// Those that were loaded for this test.
-    _loaded: Vec<Arc<Control>>,
+    loaded: Vec<Arc<Control>>,
+    /// Whether any may be loaded here.
+    may_load: bool,
     /// Each with its beginning, after the start of sending.
     steps: Vec<(Nanos, String)>,
     next: usize,
@@ -62,15 +64,27 @@ impl Congestion {
             }
             steps.push((begins, found));
         }
-        Ok(Self { _loaded: loaded, steps, next: 0 })
+        Ok(Self { loaded, may_load: place.may_change_host(), steps, next: 0 })
     }
 
     /// Gives `socket` the first congestion control.
-    pub(super) fn begin(&self, socket: &TcpStream) {
-        if let Some((_, name)) = self.steps.first() {
-            // The kernel has it, as `find` tried; the samples record what is in use.
-            let _ = set_congestion_control(socket, name);
+    ///
+    /// # Errors
+    /// What the kernel said: the socket keeps the system's default.
+    pub(super) fn begin(&mut self, socket: &TcpStream) -> io::Result<()> {
+        self.give(0, socket)
+    }
+
+    /// Gives `socket` that of a step. `find` tried it, but where another test had loaded it, that one may have ended since: then it is loaded for
+    /// this one.
+    fn give(&mut self, step: usize, socket: &TcpStream) -> io::Result<()> {
+        let Some((_, name)) = self.steps.get(step) else { return Ok(()) };
+        let given = set_congestion_control(socket, name);
+        if given.is_ok() || !self.may_load || !name.starts_with(OWN_PREFIX) {
+            return given;
         }
+        self.loaded.extend(load(name).ok().flatten().map(Arc::new));
+        set_congestion_control(socket, name)
     }
 
     /// When the next step is due, after the start of sending.
@@ -86,8 +100,8 @@ impl Congestion {
             return None;
         }
         self.next += due;
-        let (_, name) = &self.steps[self.next - 1];
-        let _ = set_congestion_control(socket, name);
+        // The samples record what is in use.
+        let _ = self.give(self.next - 1, socket);
         congestion_control(socket).ok()
     }
 }
@@ -152,4 +166,33 @@ fn unknown(name: &str) -> SessionError {
         format!("congestion control {name}: the sender's kernel has {}", available_congestion_controls().join(", "));
     let remedy = "choose one of those, or of `longhaul cc list`";
     SessionError::new("no_such_congestion_control", message, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use longhaul_bpf::congestion::require_support;
+
+    use super::*;
+
+    #[test]
+    fn a_control_that_went_with_another_test_is_loaded_anew() {
+        if let Err(why) = require_support() {
+            longhaul_testing::skipped!("{why}");
+            return;
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let of = |name: &str, may_load| {
+            let steps = vec![(Nanos::ZERO, name.to_owned())];
+            Congestion { may_load, steps, ..Congestion::default() }
+        };
+        of("lh_illinois", true).begin(&socket).unwrap();
+        assert_eq!(congestion_control(&socket).unwrap(), "lh_illinois");
+        assert_eq!(of("lh_yeah", true).advance(Nanos::ZERO, &socket).as_deref(), Some("lh_yeah"));
+        // Where a client may not have one loaded, and of a name that longhaul does not know.
+        assert!(of("lh_vegas", false).begin(&socket).is_err());
+        assert!(of("lh_none", true).begin(&socket).is_err());
+    }
 }

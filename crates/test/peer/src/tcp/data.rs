@@ -232,7 +232,10 @@ impl Data for TcpData {
                     "",
                 ));
             }
-            self.congestion.begin(flow.socket());
+            if let Err(error) = self.congestion.begin(flow.socket()) {
+                let message = format!("a flow has the system's congestion control, not the one asked for: {error}");
+                self.caveats.push(Caveat::new(caveats::CONGESTION_CONTROL_NOT_SET, message, "run the test again"));
+            }
         } else {
             // Who keeps to the cap does not wait.
             let most_bps = self.place.rate_cap().map(|cap| 2 * cap.0 / u64::from(self.parameters.streams.max(1)));
