@@ -17,7 +17,8 @@ const STORED_PART: u64 = 4;
 pub(crate) fn refuse_holes(files: &[PathBuf]) -> Result<(), Failure> {
     let Some(path) = files.iter().find(|path| is_nearly_all_holes(path).unwrap_or(false)) else { return Ok(()) };
     let message = format!("{}: it is mostly holes: less than a quarter of its length is stored", path.display());
-    let remedy = "if it is whole, copy it without holes (cp --sparse=never); if a copy was broken off, get it once more";
+    let remedy =
+        "if it is whole, copy it without holes (cp --sparse=never); if a copy was broken off, get it once more";
     Err(Failure::new("not_read", message).remedy(remedy))
 }
 

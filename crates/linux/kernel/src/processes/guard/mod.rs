@@ -277,7 +277,7 @@ impl Claim {
 pub struct Changed {
     guard: Option<Guard>,
     settings: Vec<Setting>,
-    /// So many of them are changed, the first ones: all of them, once it is there.
+    /// So many of them are changed, the first ones: all of them, unless `apply` failed.
     changed: usize,
     /// The guard has copies, so that whoever gets a claim finds the settings of before.
     claims: Vec<Claim>,
