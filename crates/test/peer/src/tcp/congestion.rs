@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(congestion_control(&socket).unwrap(), "lh_illinois");
         assert_eq!(of("lh_yeah", true).advance(Nanos::ZERO, &socket).as_deref(), Some("lh_yeah"));
         // Where a client may not have one loaded, and of a name that longhaul does not know.
-        assert!(of("lh_vegas", false).begin(&socket).is_err());
+        assert!(of("lh_westwood_l", false).begin(&socket).is_err());
         assert!(of("lh_none", true).begin(&socket).is_err());
     }
 }
