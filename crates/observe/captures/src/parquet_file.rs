@@ -160,7 +160,9 @@ mod tests {
 
     /// A column for each of `lengths`, with one page of so many bytes of texts, each of `text_bytes`.
     fn texts(lengths: &[usize], text_bytes: usize) -> Bytes {
-        let columns: String = (0..lengths.len()).map(|nth| format!("REQUIRED BYTE_ARRAY text{nth};")).collect();
+        // A footer is as long as one of ours by the names.
+        let name = "x".repeat(200);
+        let columns: String = (0..lengths.len()).map(|nth| format!("REQUIRED BYTE_ARRAY {name}{nth};")).collect();
         let schema = parse_message_type(&format!("message texts {{ {columns} }}")).unwrap();
         let options = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))

@@ -198,6 +198,7 @@ mod tests {
         // A test of a day, and an end that took no samples itself.
         assert_eq!(most(1_000_000, 86_400_000_000_000), MAX_SAMPLES);
         assert_eq!(most(1_000_000, u64::MAX), MAX_SAMPLES);
-        assert_eq!(most(0, 0), 60_000 + 256);
+        assert_eq!(most(0, 0), MAX_SAMPLES);
+        assert_eq!(most(0, 1), 60_000 + 256);
     }
 }
