@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -229,6 +229,9 @@ fn with_addresses() -> NetNamespace {
             ] {
                 assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success(), "ip {arguments}");
             }
+            // The kernel makes the routes of IPv6 addresses a moment later.
+            let is_reached = |address| UdpSocket::bind("[::]:0").unwrap().connect((address, 9)).is_ok();
+            until("the addresses", || ["2001:db8::1", "fd00::1"].into_iter().all(is_reached));
         })
         .unwrap();
     namespace

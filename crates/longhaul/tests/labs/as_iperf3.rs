@@ -297,7 +297,9 @@ fn lasting_commands_write_metrics() {
     let cables = "for one in va vb; do ip link add ${one}0 type veth peer name ${one}1; ip link set ${one}0 up; done";
     assert!(on(&lab, "client", &["sh", "-c", cables]).status().unwrap().success());
     let emulate = format!(
-        "{LONGHAUL} emulate --left va0 --right vb0 --path lan -t 2500ms --prometheus {emulating} & sleep 1.7; cat {emulating}; wait"
+        "{LONGHAUL} emulate --left va0 --right vb0 --path lan -t 60s --prometheus {emulating} & \
+         for try in $(seq 200); do grep -qs ^longhaul_emulate_lateness {emulating} && break; sleep 0.1; done; \
+         cat {emulating}; kill -TERM $!; wait"
     );
     let said = text(&on(&lab, "client", &["sh", "-c", &emulate]).output().unwrap().stdout);
     let names: Vec<&str> = said.lines().filter(|line| line.starts_with("longhaul_emulate")).collect();
