@@ -155,6 +155,11 @@ impl SpoolFiles {
         old || self.bytes + coming_bytes as u64 > self.spec.roll_bytes.0
     }
 
+    /// Begins the next file if this one has its length.
+    pub(crate) fn roll_if_full(&mut self) -> io::Result<()> {
+        if self.bytes < self.spec.roll_bytes.0 { Ok(()) } else { self.roll() }
+    }
+
     /// Closes the file and opens the next one.
     pub(crate) fn roll(&mut self) -> io::Result<()> {
         let meta = Meta { file: self.meta.file + 1, ..self.meta.clone() };

@@ -140,7 +140,7 @@ impl Running {
             let thread = thread("capture-write");
             match (spool, &spec.stream) {
                 (Some(spool), _) => {
-                    let writer = Writer { from_reader, pool, spool, counters };
+                    let writer = Writer { from_reader, account: Arc::default(), pool, spool, counters };
                     thread.spawn(move || writer.run()).map(Some)
                 }
                 (None, Some(stream)) => {

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_captures::ledger::{Gap, Ledger, Place};
 use longhaul_captures::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
@@ -34,6 +34,8 @@ pub(crate) struct Written {
 
 pub(crate) struct Writer {
     pub(crate) from_reader: Receiver<ToWriter>,
+    /// The account of a log link. A capture's comes as [`ToWriter::Ledger`].
+    pub(crate) account: Arc<Mutex<Ledger>>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) spool: SpoolFiles,
     pub(crate) counters: Arc<Counters>,
@@ -49,6 +51,8 @@ impl Drop for Writer {
 /// The state of the disk, and the account that is not yet written.
 #[derive(Debug, Default)]
 struct Disk {
+    /// As [`Writer::account`].
+    account: Arc<Mutex<Ledger>>,
     /// When to try again, if the last write failed.
     full: Option<Nanos>,
     /// The account that no file has yet.
@@ -63,7 +67,7 @@ struct Disk {
 impl Writer {
     /// Runs until the reading thread has ended.
     pub(crate) fn run(mut self) -> Written {
-        let mut disk = Disk::default();
+        let mut disk = Disk { account: self.account.clone(), ..Disk::default() };
         let mut synced = monotonic();
         while let Ok(message) = self.from_reader.recv() {
             match message {
@@ -76,9 +80,7 @@ impl Writer {
                 ToWriter::Mark(mark) => disk.marks.push(mark),
                 ToWriter::Cut => disk.cut = true,
                 ToWriter::Tick(watermark_ns) => {
-                    let mut blocks = tick_block(watermark_ns);
-                    blocks.extend(disk.words());
-                    let written = disk.write(&mut self.spool, &blocks);
+                    let written = disk.tick(&mut self.spool, watermark_ns);
                     self.counters.note(written, &mut disk);
                 }
             }
@@ -181,7 +183,9 @@ impl Disk {
     }
 
     /// The waiting account and marks as blocks; empty if nothing waits.
-    fn words(&self) -> Vec<u8> {
+    fn words(&mut self) -> Vec<u8> {
+        let part = self.account.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.waiting.add(&part);
         let at_ns = realtime().0 as i64;
         let mut blocks = Vec::new();
         if !self.waiting.is_empty() {
@@ -191,6 +195,19 @@ impl Disk {
             blocks.extend(control_block(Kind::Mark, mark.at_ns, mark));
         }
         blocks
+    }
+
+    /// Writes that no packet that follows is older than `watermark_ns`, and what waits.
+    fn tick(&mut self, spool: &mut SpoolFiles, watermark_ns: i64) -> io::Result<()> {
+        if !self.is_worth_trying() {
+            return Ok(());
+        }
+        let words = self.words();
+        let mut blocks = tick_block(watermark_ns);
+        blocks.extend(&words);
+        self.write(spool, &blocks)?;
+        // Without packets the account fills files, too. A capture of which nothing is to be said begins none.
+        if words.is_empty() { Ok(()) } else { spool.roll_if_full() }
     }
 
     fn roll(&mut self, spool: &mut SpoolFiles, coming_bytes: usize) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What both sessions share: outputs in order, and whether the peer is still connected.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Write};
 
 use longhaul_units::Nanos;
 
@@ -72,10 +73,10 @@ impl Line {
 
     /// The peer sent a message that is not allowed in this state.
     pub(super) fn unexpected(&mut self, now: Nanos, message: &Message) {
-        // The variant's name is enough, and short.
-        let name = format!("{message:?}");
-        let name = name.split(['(', '{', ' ']).next().unwrap_or_default();
-        let text = format!("the peer sent {name} when it was not allowed");
+        let mut name = Name(String::new());
+        // It ends the writing itself.
+        let _ = write!(name, "{message:?}");
+        let text = format!("the peer sent {} when it was not allowed", name.0);
         self.fail(now, SessionError::new("protocol", text, "use the same version of longhaul at both ends"));
     }
 
@@ -100,5 +101,38 @@ impl Line {
             return Nanos::MAX;
         }
         self.heard.saturating_add(PEER_SILENCE).min(self.said.saturating_add(ALIVE_INTERVAL))
+    }
+}
+
+/// The variant's name of what is written with `{:?}`. It ends the writing after that, as the values may be long.
+struct Name(String);
+
+impl Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.find(['(', '{', ' ']);
+        self.0.push_str(&text[..end.unwrap_or(text.len())]);
+        if end.is_some() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_message_is_all_that_is_written() {
+        let named = |message: &Message| {
+            let mut name = Name(String::new());
+            let ended = write!(name, "{message:?}").is_err();
+            (name.0, ended)
+        };
+        let long = Message::Report { text: "x".repeat(1 << 20), last: true };
+        assert_eq!(named(&long), ("Report".into(), true));
+        assert_eq!(named(&Message::Error(SessionError::new("", "", ""))), ("Error".into(), true));
+        assert_eq!(named(&Message::Alive), ("Alive".into(), false));
+        let mut line = Line::new(Nanos::ZERO);
+        line.unexpected(Nanos::ZERO, &long);
+        let Some(Output::SendMessage(Message::Error(said))) = line.pop() else { panic!("no error") };
+        assert_eq!(said.message, "the peer sent Report when it was not allowed");
     }
 }

@@ -219,7 +219,8 @@ impl TcpParameters {
         let steps = self.congestion.len();
         for (number, step) in self.congestion.iter().enumerate() {
             if !is_congestion_name(&step.name) {
-                let given = step.name.escape_debug().to_string();
+                // It can be as long as a message.
+                let given: String = step.name.chars().take(64).flat_map(char::escape_debug).collect();
                 let allowed = format!("a name of 1 to {MAX_CONGESTION_NAME} letters, digits, - and _");
                 return Err(ParameterError::new("congestion", given, allowed));
             }
@@ -299,7 +300,9 @@ mod tests {
                 .to_string()
                 .starts_with("`congestion` reno: every step but")
         );
-        assert!(with(vec![step("../x", None)]).is_err());
+        assert_eq!(with(vec![step("../\n", None)]).unwrap_err().given, r"../\n");
+        let long = with(vec![step(&"\x7f".repeat(1 << 20), None)]).unwrap_err();
+        assert!(long.given.len() <= 1024, "{} bytes", long.given.len());
         let short = with(vec![step("cubic", Some(20_000_000_000)), step("reno", None)]).unwrap_err();
         assert_eq!(
             short.to_string(),

@@ -161,7 +161,9 @@ impl Affinity {
     pub fn validate(&self) -> Result<(), ParameterError> {
         for cpus in [&self.sender_cpus, &self.receiver_cpus, &self.softirq_cpus] {
             if cpus.len() > usize::from(MAX_STREAMS) || cpus.iter().any(|cpu| *cpu > MAX_CPU) {
-                let given = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+                // It can be as long as a message.
+                let shown = cpus.iter().take(usize::from(MAX_STREAMS) + 1);
+                let given = shown.map(u16::to_string).collect::<Vec<_>>().join(",");
                 let allowed = format!("at most {MAX_STREAMS} CPUs, each 0 to {MAX_CPU}");
                 return Err(ParameterError::new("affinity", given, allowed));
             }

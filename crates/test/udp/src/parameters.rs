@@ -266,6 +266,7 @@ mod tests {
         );
         assert_eq!(said(|p| p.sockbuf_bytes = Some(1)), "`sockbuf_bytes` 1B: 2K to 2G");
         assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000]), "`affinity` 9000: at most 64 CPUs, each 0 to 8191");
+        assert_eq!(said(|p| p.affinity.sender_cpus = vec![9000; 1 << 16]).matches("9000").count(), 65);
         let bind = |bind, receiver: &[u16], softirq: &[u16]| UdpParameters {
             affinity: Affinity {
                 softirq: Some(bind),

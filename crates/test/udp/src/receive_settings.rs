@@ -52,7 +52,8 @@ impl ReceiveSettings {
         check_range("coalesce_us", self.coalesce_us, 0..=100_000, "0 to 100 ms")?;
         match &self.irq_cpus {
             Some(cpus) if cpus.is_empty() || cpus.len() > MAX_CPUS || cpus.iter().any(|cpu| *cpu > 8191) => {
-                let given = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+                let shown = cpus.iter().take(MAX_CPUS + 1);
+                let given = shown.map(u32::to_string).collect::<Vec<_>>().join(",");
                 Err(ParameterError::new("irq_cpus", given, format!("1 to {MAX_CPUS} CPUs, each 0 to 8191")))
             }
             _ => Ok(()),
@@ -76,6 +77,12 @@ impl ReceiveSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_that_is_too_long_is_said_in_part() {
+        let asked = ReceiveSettings { irq_cpus: Some(vec![1; 8192]), ..ReceiveSettings::default() };
+        assert_eq!(asked.validate().unwrap_err().given.len(), 2 * MAX_CPUS + 1);
+    }
 
     /// A report has room for millions.
     #[test]

@@ -93,6 +93,10 @@ pub(super) fn serve(
     held: Nanos,
     over: mpsc::Receiver<()>,
 ) -> Result<u16, Failure> {
+    programs::serve(shared, serve_arguments(test, rate), key, Duration::from(held), over)
+}
+
+fn serve_arguments(test: &TestPlan, rate: BitRate) -> Vec<String> {
     let mut arguments = words(["--host-settings", "refuse", "--time-cap", &test.time.to_string()]);
     let (rate, length) = match test.kind {
         Kind::Udp { length, .. } => (rate, Some(length)),
@@ -105,5 +109,27 @@ pub(super) fn serve(
     if !matches!(test.kind, Kind::Diagnose | Kind::Rtt) {
         arguments.push("--once".into());
     }
-    programs::serve(shared, arguments, key, Duration::from(held), over)
+    if test.kind == Kind::Rtt {
+        // Probes take little. It listens for as long as the mesh runs, and would take any other test, too.
+        arguments.extend(words(["--memory-cap", "64M", "--buffer-cap", "1M"]));
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_for_round_trips_has_little_memory() {
+        let arguments = |kind| {
+            let (name, time) = ("test".into(), Nanos::from_secs(6));
+            let (pairs, untestable) = (Vec::new(), Vec::new());
+            let test = TestPlan { name, kind, pairs, untestable, every: None, time, share: 0.1, sample: None };
+            serve_arguments(&test, BitRate::from_gbit(1)).join(" ")
+        };
+        let of_rtt = arguments(Kind::Rtt);
+        assert!(of_rtt.ends_with(" --memory-cap 64M --buffer-cap 1M") && !of_rtt.contains("--once"), "{of_rtt}");
+        assert!(arguments(Kind::Tcp).ends_with(" --once"));
+    }
 }

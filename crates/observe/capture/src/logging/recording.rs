@@ -1,9 +1,9 @@
 //! Puts the snippets of a capture into blocks, one at a time per interface, for the writing thread.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_captures::ledger::{Gap, Ledger, Place};
@@ -39,6 +39,8 @@ pub(super) struct Recording {
     block_bytes: usize,
     pool: Arc<Pool>,
     to_writer: SyncSender<ToWriter>,
+    /// What the writer has not taken yet. In the channel each part would have its own memory, and the other end makes them long.
+    account: Arc<Mutex<Ledger>>,
     writer: JoinHandle<Written>,
     counters: Arc<Counters>,
     taken_bytes: u64,
@@ -51,10 +53,17 @@ impl Recording {
         let (to_writer, from_reader) = sync_channel(count + 1024);
         let pool = Arc::new(Pool::new(count, block_bytes + MARGIN_BYTES));
         let counters = Arc::new(Counters::default());
-        let writer = Writer { from_reader, pool: pool.clone(), spool, counters: counters.clone() };
+        let account: Arc<Mutex<Ledger>> = Arc::default();
+        let writer = Writer {
+            from_reader,
+            account: account.clone(),
+            pool: pool.clone(),
+            spool,
+            counters: counters.clone(),
+        };
         let writer = Builder::new().name("log-write".into()).spawn(move || writer.run())?;
         let blocks = (0..interfaces).map(|_| None).collect();
-        Ok(Self { blocks, block_bytes, pool, to_writer, writer, counters, taken_bytes: 0 })
+        Ok(Self { blocks, block_bytes, pool, to_writer, account, writer, counters, taken_bytes: 0 })
     }
 
     /// Takes the snippets of a datagram. If all blocks wait for the disk, drops them and returns the gap.
@@ -85,9 +94,9 @@ impl Recording {
         None
     }
 
-    /// Adds a part of the account to the files.
-    pub(super) fn account(&self, part: Ledger) {
-        let _ = self.to_writer.send(ToWriter::Ledger(part));
+    /// Adds a part of the account to the files, which get it by the next [`Self::flush`].
+    pub(super) fn account(&self, part: &Ledger) {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).add(part);
     }
 
     pub(super) fn mark(&self, mark: Mark) {
@@ -155,7 +164,11 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::ops::Range;
+    use std::path::Path;
+    use std::thread;
 
+    use longhaul_captures::ledger::MAX_GAPS;
     use longhaul_captures::log_link::INTERFACES_MOST;
     use longhaul_captures::spool::{BlockReader, Kind, Meta};
     use longhaul_captures::{InterfaceDirection, LinkType, Record};
@@ -180,20 +193,72 @@ mod tests {
         assert_eq!(blocks_of(64), (66, 448 << 10));
     }
 
-    /// Two of 64 interfaces have packets, some 2.4 MB each, which are passed on in blocks shorter than usual.
-    #[test]
-    fn shorter_blocks_hold_every_packet() {
-        let folder = std::env::temp_dir().join(format!("longhaul-recording-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        let spec = SpoolSpec {
-            folder: folder.clone(),
+    /// A part of an account: gaps number `numbers`, which do not touch.
+    fn part(numbers: Range<i64>) -> Ledger {
+        let gap = |number: i64| {
+            let from_ns = 10 * number;
+            Gap { place: Place::LogLink, interface: None, from_ns, to_ns: from_ns + 1, packets: 1 }
+        };
+        let gaps: Vec<_> = numbers.map(gap).collect();
+        Ledger { dropped_packets: [(Place::LogLink, gaps.len() as u64)].into(), gaps, ..Ledger::default() }
+    }
+
+    fn spec(folder: &Path) -> SpoolSpec {
+        SpoolSpec {
+            folder: folder.to_owned(),
             opened: None,
             replace: false,
             roll_bytes: Bytes(1 << 30),
             roll_time: None,
             keep_bytes: None,
+        }
+    }
+
+    /// The disk is behind, and the other end goes on to tell of losses.
+    #[test]
+    fn one_account_waits_for_the_disk() {
+        let (to_writer, from_reader) = sync_channel(1);
+        let recording = Recording {
+            blocks: Vec::new(),
+            block_bytes: BLOCK_BYTES,
+            pool: Arc::new(Pool::new(0, 0)),
+            to_writer,
+            account: Arc::default(),
+            writer: thread::spawn(Written::default),
+            counters: Arc::default(),
+            taken_bytes: 0,
         };
+        (0..200).for_each(|number| recording.account(&part(1_000 * number..1_000 * (number + 1))));
+        assert!(from_reader.try_recv().is_err());
+        let account = recording.account.lock().unwrap();
+        assert_eq!((account.gaps.len(), account.dropped()), (MAX_GAPS, 200_000));
+    }
+
+    /// It sends no packets, but tells of losses.
+    #[test]
+    fn files_of_accounts_alone_are_removed_too() {
+        let folder = std::env::temp_dir().join(format!("longhaul-accounts-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let spec = SpoolSpec { roll_bytes: Bytes(64 << 10), keep_bytes: Some(Bytes(128 << 10)), ..spec(&folder) };
         let spool = SpoolFiles::create(&spec, &Meta { file: 1, ..Meta::default() }).unwrap();
+        let mut recording = Recording::start(spool, 1).unwrap();
+        for number in 0..20 {
+            recording.account(&part(1_000 * number..1_000 * (number + 1)));
+            recording.flush(number);
+        }
+        let (written, recorded) = recording.close(false);
+        assert!(written.files_removed > 0 && recorded.written_bytes > 1 << 20, "{written:?}, {recorded:?}");
+        let kept: u64 = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(kept < 512 << 10, "{kept} bytes");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Two of 64 interfaces have packets, some 2.4 MB each, which are passed on in blocks shorter than usual.
+    #[test]
+    fn shorter_blocks_hold_every_packet() {
+        let folder = std::env::temp_dir().join(format!("longhaul-recording-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let spool = SpoolFiles::create(&spec(&folder), &Meta { file: 1, ..Meta::default() }).unwrap();
         let mut recording = Recording::start(spool, INTERFACES_MOST).unwrap();
         let (mut snippets, mut datagram) = (PacketBlock::with_capacity(1 << 16), Vec::new());
         for number in 0..40 {

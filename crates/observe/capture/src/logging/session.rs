@@ -239,7 +239,7 @@ impl Session {
             if let Some(gap) = self.recording.put(&snippets) {
                 self.own.drop_packets(gap, JOINED_NS);
                 self.ledger.drop_packets(gap, JOINED_NS);
-                self.recording.account(Ledger {
+                self.recording.account(&Ledger {
                     dropped_packets: [(gap.place, gap.packets)].into(),
                     gaps: vec![gap],
                     ..Ledger::default()
@@ -295,7 +295,7 @@ impl Session {
                 // Only this end knows what is written.
                 let part = Ledger { written_packets: 0, ..ledger };
                 self.ledger.add(&part);
-                self.recording.account(part);
+                self.recording.account(&part);
                 None
             }
             Some(LinkMessage::Mark { mark }) => {
@@ -319,7 +319,7 @@ impl Session {
         if !part.is_empty() {
             self.ledger.add(&part);
             self.own.add(&Ledger { seen_packets: 0, ..part.clone() });
-            self.recording.account(part);
+            self.recording.account(&part);
         }
         self.recording.flush(self.link.watermark_ns());
     }

@@ -161,6 +161,17 @@ pub(crate) fn hold_small(connection: &TcpStream) {
     let _ = receive_buffer(connection, Some(WAITING_BUFFER_BYTES));
 }
 
+/// Gives a connection of the test at the server the receive buffer that the kernel tunes, where it had a small one. One over which this end
+/// only `sends` keeps that: who connects could fill it, too, and the memory that a test may have counts the send buffer.
+pub(super) fn give_receive_buffer(connection: &TcpStream, sends: bool, tuned: Option<TunedBuffer>) {
+    if sends {
+        hold_small(connection);
+    } else if let Some(tuned) = tuned {
+        // What could be given back once can be again.
+        let _ = tuned.give_back(connection);
+    }
+}
+
 /// The first bytes of `stream`, if it begins as a data connection does; `None` where it does not, or nothing comes.
 ///
 /// # Errors
@@ -271,6 +282,7 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, queue: 
 mod tests {
     use std::sync::mpsc::channel;
 
+    use longhaul_kernel::tcp::set_up_accepted;
     use longhaul_tcp::proof::TcpCookie;
 
     use super::*;
@@ -294,6 +306,24 @@ mod tests {
             };
             assert_eq!(receive_buffer(&connection, None).unwrap().given_bytes, 2 * WAITING_BUFFER_BYTES);
         }
+    }
+
+    #[test]
+    fn a_connection_over_which_the_server_only_sends_keeps_a_small_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let given = || receive_buffer(&server, None).unwrap().given_bytes;
+        let small = 2 * WAITING_BUFFER_BYTES;
+        set_up_accepted(&server, &TcpOptions { buffer_bytes: Some(1 << 20), ..TcpOptions::default() }).unwrap();
+        assert!(given() > small);
+        give_receive_buffer(&server, true, None);
+        assert_eq!(given(), small);
+        let tuned = TunedBuffer::of_namespace();
+        give_receive_buffer(&server, true, tuned);
+        assert_eq!(given(), small);
+        give_receive_buffer(&server, false, tuned);
+        assert!(given() > small);
     }
 
     /// Another client leaves the queue while the first bytes are on their way.

@@ -25,7 +25,7 @@ use longhaul_terms::StreamSent;
 use longhaul_units::{BitRate, Nanos};
 
 use super::congestion::Congestion;
-use super::connections::{Accepting, Connections, connect_all};
+use super::connections::{Accepting, Connections, connect_all, give_receive_buffer};
 use super::counts::Counts;
 use super::drops::Drops;
 use super::flow::Flow;
@@ -214,12 +214,12 @@ impl Data for TcpData {
         if self.place.is_server() {
             // What the kernel did not give is told below.
             let _ = set_up_accepted(&stream, &self.options);
-            if let Some(tuned) = self.tuned {
-                let _ = tuned.give_back(&stream);
-            }
         }
         if self.flows.is_empty() {
             self.check_buffers(&stream);
+        }
+        if self.place.is_server() {
+            give_receive_buffer(&stream, sends, self.tuned);
         }
         let mut flow = Flow::new(id, sends, stream);
         if sends {
