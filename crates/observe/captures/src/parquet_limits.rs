@@ -51,10 +51,13 @@ const GROUP_TEXT_BYTES: u64 = 256;
 const STRUCT_TEXT_BYTES: u64 = 2;
 /// Encodings of a page in which a few bytes may stand for values of any length or number (`DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`).
 const LONG_ENCODINGS: [i64; 2] = [6, 7];
-/// Rows that a file of any length may have: less than a second.
-const ROWS_SURE: u64 = 1 << 20;
-/// Rows for a byte of a longer file at most. A packet takes some bytes; where all packets are alike and their times rise evenly, 15 take one.
-const ROWS_OF_A_BYTE: u64 = 32;
+/// Rows that a file of any length may have: some seconds.
+const ROWS_SURE: u64 = 4 << 20;
+/// Rows for each of a file's first bytes beside them, and for each of the bytes of a longer one. A packet takes some bytes; where all packets are
+/// alike and their times rise evenly, 15 take one.
+const ROWS_OF_A_BYTE: u64 = 4;
+const FIRST_BYTES: u64 = 64 << 20;
+const ROWS_OF_A_LATER_BYTE: u64 = 32;
 
 /// Why a Parquet file is not read.
 #[derive(Debug, thiserror::Error)]
@@ -217,7 +220,8 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
 /// Where not.
 pub(crate) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
     let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-    let most = file.len().saturating_mul(ROWS_OF_A_BYTE).max(ROWS_SURE);
+    let (first, later) = (file.len().min(FIRST_BYTES), file.len().saturating_sub(FIRST_BYTES));
+    let most = (ROWS_SURE + first * ROWS_OF_A_BYTE).saturating_add(later.saturating_mul(ROWS_OF_A_LATER_BYTE));
     if rows > most { Err(Refused::Rows(rows)) } else { Ok(()) }
 }
 
@@ -553,10 +557,13 @@ mod tests {
     fn few_bytes_stand_for_few_rows() {
         let rows =
             |bytes: usize, groups: &[i64]| check_rows(&bytes::Bytes::from(vec![0; bytes]), groups.iter().copied());
-        assert!(rows(1_000, &[1 << 19, 1 << 19]).is_ok(), "they take less than a second");
-        assert!(matches!(rows(1_000, &[1 << 19, 1 << 19, 1]), Err(Refused::Rows(1_048_577))));
-        assert!(rows(5_000_000, &[160_000_000]).is_ok());
-        assert!(rows(5_000_000, &[160_000_001]).is_err());
+        assert!(rows(1_000, &[1 << 21, 1 << 21, 4_000]).is_ok(), "they take some seconds");
+        assert!(matches!(rows(1_000, &[1 << 21, 1 << 21, 4_001]), Err(Refused::Rows(4_198_305))));
+        assert!(rows(5_000_000, &[24_194_304]).is_ok());
+        assert!(rows(5_000_000, &[24_194_305]).is_err());
+        let long = (64 << 20) + 1_000_000;
+        assert!(rows(long, &[304_629_760]).is_ok());
+        assert!(rows(long, &[304_629_761]).is_err());
         assert!(rows(5_000_000, &[-1]).is_err());
         assert!(rows(5_000_000, &[i64::MAX; 3]).is_err());
     }
