@@ -9,8 +9,9 @@
 
 use crate::hill::{climb, covariance};
 
-/// Runs that are looked at: the first of a measurement. So many tell all that can be told.
-const RUNS_MOST: usize = 40_000;
+/// Work of the runs that are looked at, which are the first of a measurement: of each run the binary digits of its length, and one. Some 40,000
+/// runs of lengths as losses have them, which tell all that can be told.
+const WORK_MOST: u64 = 200_000;
 /// Losses below which no part can be told.
 const LOST_LEAST: u64 = 20;
 /// How exactly the top is looked for, as a logarithm: far below any interval.
@@ -31,9 +32,18 @@ struct RunOfFate {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fates {
     runs: Vec<RunOfFate>,
+    /// What one look at all runs costs, see [`RunOfFate::work`].
+    work: u64,
     lost: u64,
     packets: u64,
     full: bool,
+}
+
+impl RunOfFate {
+    /// What a look at it costs: a product of matrices for each binary digit of its length, and what each run takes.
+    fn work(&self) -> u64 {
+        2 + u64::from(self.packets.max(1).ilog2())
+    }
 }
 
 /// What the likelihood says.
@@ -56,13 +66,18 @@ impl Fates {
         }
         let steps = if apart_ns.is_some() { times } else { times - 1 };
         let time_ns = apart_ns.map_or(0.0, |apart| apart.max(1) as f64 * steps as f64);
-        let room = self.runs.len() < RUNS_MOST;
         match self.runs.last_mut() {
             Some(run) if run.lost == lost && apart_ns.is_some() => {
+                self.work -= run.work();
                 run.packets += times;
                 run.time_ns += time_ns;
+                self.work += run.work();
             }
-            _ if room => self.runs.push(RunOfFate { lost, packets: times, time_ns, begins: apart_ns.is_none() }),
+            _ if self.work < WORK_MOST => {
+                let run = RunOfFate { lost, packets: times, time_ns, begins: apart_ns.is_none() };
+                self.work += run.work();
+                self.runs.push(run);
+            }
             _ => {
                 self.full = true;
                 return;
@@ -195,6 +210,21 @@ mod tests {
         alike.add(false, None, 1);
         alike.add(false, Some(7_000_000), 7);
         assert!((alike.log_likelihood(1.0 / 2e9, 1.0 / 40e6, 0.3).exp() - of(0)).abs() < 1e-12);
+    }
+
+    /// Few bytes of a list of losses stand for runs of any length: what a look at them costs has a bound, not their number.
+    #[test]
+    fn long_runs_are_fewer() {
+        let of = |packets: u64| {
+            let mut all = Fates::default();
+            (0..200_000).for_each(|n| all.add(n % 2 == 1, (n > 0).then_some(1_000), packets));
+            all
+        };
+        assert_eq!((of(1).runs.len(), of(20).runs.len(), of(1 << 40).runs.len()), (100_000, 33_334, 4_762));
+        // One that grows costs what its length then does, and is never cut.
+        let mut grown = Fates::default();
+        (0..1_000_000).for_each(|n| grown.add(false, (n > 0).then_some(1_000), 1));
+        assert_eq!((grown.runs.len(), grown.work, grown.packets), (1, 21, 1_000_000));
     }
 
     #[test]
