@@ -67,7 +67,7 @@ caveat_codes! {
     LINK_LOST = "link_lost";
     /// The captures had more gaps and marks than one result lists.
     MOMENTS_LEFT_OUT = "moments_left_out";
-    /// The captures had more interfaces and files than one result lists.
+    /// There were more interfaces and files of captures, or more drops, than one result lists.
     ENTRIES_LEFT_OUT = "entries_left_out";
     /// Datagrams of strangers arrived at the log link and were ignored.
     FOREIGN_DATAGRAMS = "foreign_datagrams";

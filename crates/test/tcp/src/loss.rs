@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 
 use longhaul_result::TcpLocation;
-use longhaul_terms::cut_words;
-use serde::{Deserialize, Deserializer, Serialize};
+use longhaul_terms::short_words;
+use serde::{Deserialize, Serialize};
 
-/// Bytes of a reason that are kept: as long as the name of a counter may be.
+/// Bytes of a reason of the other end that are kept, as it stands in the result: as long as the name of a counter may be.
 const MOST_REASON: usize = 256;
 
 /// What was dropped.
@@ -42,17 +42,12 @@ pub struct TcpDrop {
     /// Where it was dropped.
     pub location: TcpLocation,
     /// The kernel's drop reason and function, or the counter.
-    #[serde(deserialize_with = "short_reason")]
+    #[serde(deserialize_with = "short_words::<_, MOST_REASON>")]
     pub reason: String,
     /// Packets, as on the wire.
     pub packets: u64,
     /// Bytes of the IP packets; `null` if only a counter is known. Then the mean packet size is used.
     pub bytes: Option<u64>,
-}
-
-/// A reason of the other end: it stands in the result.
-fn short_reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(cut_words(String::deserialize(deserializer)?, MOST_REASON))
 }
 
 /// Bytes of IP packets lost at each location.

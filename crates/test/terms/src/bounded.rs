@@ -84,6 +84,14 @@ pub fn bounded_name<'de, D: Deserializer<'de>, const MOST: usize>(deserializer: 
     Ok(name)
 }
 
+/// Reads words that the other end sent, or that stand in a file, as [`cut_words`] leaves them.
+///
+/// # Errors
+/// They are no text.
+pub fn short_words<'de, D: Deserializer<'de>, const MOST: usize>(deserializer: D) -> Result<String, D::Error> {
+    Ok(cut_words(String::deserialize(deserializer)?, MOST))
+}
+
 /// The first `most` bytes of a sentence that the other end sent, in whole characters: nobody reads on.
 pub fn cut_words(mut words: String, most: usize) -> String {
     if words.len() > most {

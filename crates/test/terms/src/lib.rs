@@ -7,7 +7,7 @@ mod directions;
 mod parameters;
 mod report;
 
-pub use bounded::{bounded_counters, bounded_list, bounded_name, cut_words};
+pub use bounded::{bounded_counters, bounded_list, bounded_name, cut_words, short_words};
 pub use directions::Directions;
 pub use parameters::{
     Affinity, Amount, Collect, MAX_DURATION, MAX_STREAMS, ParameterError, RATES, SOCKBUF_LEAST, SoftirqPlacement,

@@ -7,8 +7,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_result::{Location, LocationMethod};
-use longhaul_terms::ChangedCounters;
+use longhaul_terms::{ChangedCounters, short_words};
 use serde::{Deserialize, Serialize};
+
+/// Drops that accounts list together: each of many sockets with one port has those of the other end.
+const DROPS_MOST: usize = 1 << 16;
+/// Letters of a program's name in an account: the kernel's have 15.
+const PROGRAM_LETTERS_MOST: usize = 64;
+/// Bytes of a reason that are kept: as long as the name of a counter may be.
+const REASON_BYTES_MOST: usize = 256;
 
 /// The observed sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -110,6 +117,7 @@ pub struct UdpSocketDrop {
     /// Where.
     pub location: Location,
     /// The kernel's drop reason and the function that dropped, or the counter.
+    #[serde(deserialize_with = "short_words::<_, REASON_BYTES_MOST>")]
     pub reason: String,
     /// Whether the socket sent them; else they were sent to it.
     pub sent: bool,
@@ -151,16 +159,41 @@ pub struct UdpAccount {
     pub surplus_packets: u64,
 }
 
+/// What a flow brought to a socket.
+struct Arrived<'a> {
+    socket: &'a WatchedUdpSocket,
+    flow: &'a WatchedUdpFlow,
+    /// Its drops on their way in.
+    drops: Vec<&'a UdpSocketDrop>,
+    /// Their datagrams at each location.
+    places: BTreeMap<Location, u64>,
+}
+
+impl<'a> Arrived<'a> {
+    fn of(socket: &'a WatchedUdpSocket, flow: &'a WatchedUdpFlow) -> Self {
+        let drops: Vec<&UdpSocketDrop> = flow.drops.iter().filter(|drop| !drop.sent).collect();
+        let mut places = Location::ALL.into_iter().map(|location| (location, 0)).collect();
+        add(&mut places, &drops);
+        Self { socket, flow, drops, places }
+    }
+}
+
+/// Room for the drops that accounts list.
+struct Room {
+    left: usize,
+    left_out: u64,
+}
+
 impl UdpWatchResult {
     /// What became of the datagrams that sockets of `self` sent to sockets of `receiver`.
     ///
     /// The two are joined by addresses and ports as IP has them, so address translation in between leaves none.
-    pub fn account_at(&self, receiver: &Self) -> Vec<UdpAccount> {
-        let mut arrived: BTreeMap<(SocketAddr, u16), (&WatchedUdpSocket, &WatchedUdpFlow)> = BTreeMap::new();
+    fn account_at(&self, receiver: &Self, room: &mut Room) -> Vec<UdpAccount> {
+        let mut arrived: BTreeMap<(SocketAddr, u16), Arrived> = BTreeMap::new();
         for socket in &receiver.sockets {
             for flow in &socket.flows {
                 if let Some(remote) = flow.remote {
-                    arrived.entry((remote, socket.local.port())).or_insert((socket, flow));
+                    arrived.entry((remote, socket.local.port())).or_insert_with(|| Arrived::of(socket, flow));
                 }
             }
         }
@@ -169,11 +202,11 @@ impl UdpWatchResult {
             for flow in &socket.flows {
                 let (Some(local), Some(destination)) = (flow.local, flow.remote) else { continue };
                 let source = SocketAddr::new(local, socket.local.port());
-                let Some((there, theirs)) = arrived.get(&(source, destination.port())) else { continue };
+                let Some(theirs) = arrived.get(&(source, destination.port())) else { continue };
                 // Another host of the same peer's ports.
-                let is_there = theirs.local.is_none_or(|address| address == destination.ip());
+                let is_there = theirs.flow.local.is_none_or(|address| address == destination.ip());
                 if flow.sent_packets > 0 && is_there {
-                    accounts.push(account(source, destination, [socket, there], [flow, theirs]));
+                    accounts.push(account(source, destination, (socket, flow), theirs, room));
                 }
             }
         }
@@ -182,44 +215,57 @@ impl UdpWatchResult {
 }
 
 impl UdpAccounts {
-    /// Of what both ends saw, in both directions.
-    pub fn of(a: &UdpWatchResult, b: &UdpWatchResult) -> Self {
-        let mut accounts = a.account_at(b);
-        accounts.extend(b.account_at(a));
+    /// Of what both ends saw, in both directions, and how many drops the accounts count but do not list: together they list 65,536.
+    pub fn of(a: &UdpWatchResult, b: &UdpWatchResult) -> (Self, u64) {
+        let mut room = Room { left: DROPS_MOST, left_out: 0 };
+        let mut accounts = a.account_at(b, &mut room);
+        accounts.extend(b.account_at(a, &mut room));
         accounts.sort_by_key(|one| (std::cmp::Reverse(one.sent_packets), one.source, one.destination));
-        Self { accounts }
+        (Self { accounts }, room.left_out)
     }
 }
 
 fn account(
     source: SocketAddr,
     destination: SocketAddr,
-    [from, to]: [&WatchedUdpSocket; 2],
-    [sent, received]: [&WatchedUdpFlow; 2],
+    (from, sent): (&WatchedUdpSocket, &WatchedUdpFlow),
+    theirs: &Arrived,
+    room: &mut Room,
 ) -> UdpAccount {
-    let going = sent.drops.iter().filter(|drop| drop.sent);
-    let drops: Vec<UdpSocketDrop> = going.chain(received.drops.iter().filter(|drop| !drop.sent)).cloned().collect();
-    let mut places: BTreeMap<Location, u64> = Location::ALL.into_iter().map(|location| (location, 0)).collect();
-    for drop in &drops {
-        let sum = places.entry(drop.location).or_default();
-        *sum = sum.saturating_add(drop.packets);
-    }
+    let going: Vec<&UdpSocketDrop> = sent.drops.iter().filter(|drop| drop.sent).collect();
+    let drops: Vec<UdpSocketDrop> =
+        going.iter().chain(&theirs.drops).copied().take(room.left).cloned().collect();
+    room.left -= drops.len();
+    room.left_out += (going.len() + theirs.drops.len() - drops.len()) as u64;
+    let mut places = theirs.places.clone();
+    add(&mut places, &going);
     let dropped = places.values().fold(0_u64, |sum, packets| sum.saturating_add(*packets));
     // What lay in the buffer of a socket that was closed is lost after all.
-    let received_packets = received.received_packets.saturating_sub(places[&Location::ReceiverApplication]);
+    let received_packets = theirs.flow.received_packets.saturating_sub(places[&Location::ReceiverApplication]);
     let accounted = received_packets.saturating_add(dropped);
     places.insert(Location::Network, sent.sent_packets.saturating_sub(accounted));
+    let name = |socket: &WatchedUdpSocket| {
+        socket.program.as_ref().map(|program| program.chars().take(PROGRAM_LETTERS_MOST).collect())
+    };
     UdpAccount {
         source,
         destination,
-        sending_program: from.program.clone(),
-        receiving_program: to.program.clone(),
+        sending_program: name(from),
+        receiving_program: name(theirs.socket),
         sent_packets: sent.sent_packets,
         received_packets,
         lost_packets: sent.sent_packets.saturating_sub(received_packets),
         loss_by_location: places,
         drops,
         surplus_packets: accounted.saturating_sub(sent.sent_packets),
+    }
+}
+
+/// Adds datagrams to those at each location.
+fn add(places: &mut BTreeMap<Location, u64>, drops: &[&UdpSocketDrop]) {
+    for drop in drops {
+        let sum = places.entry(drop.location).or_default();
+        *sum = sum.saturating_add(drop.packets);
     }
 }
 
@@ -283,7 +329,8 @@ mod tests {
         let coming = flow("10.0.0.2", "10.0.0.1:4000", 0, 80, &[(Location::ReceiverSocketBuffer, false, 12)]);
         let (near, far) = (watched(socket("0.0.0.0:4000", going)), watched(socket("0.0.0.0:53", coming)));
         for (a, b) in [(&near, &far), (&far, &near)] {
-            let UdpAccounts { accounts } = UdpAccounts::of(a, b);
+            let (UdpAccounts { accounts }, left_out) = UdpAccounts::of(a, b);
+            assert_eq!(left_out, 0);
             let [one] = &accounts[..] else { panic!("{accounts:?}") };
             assert_eq!(
                 (one.source.to_string(), one.destination.to_string()),
@@ -302,9 +349,44 @@ mod tests {
         let going = flow("10.0.0.1", "10.0.0.2:53", 10, 0, &[]);
         let coming = flow("10.0.0.2", "10.0.0.1:4000", 0, 12, &[]);
         let near = watched(socket("0.0.0.0:4000", going));
-        let accounts = UdpAccounts::of(&near, &watched(socket("0.0.0.0:53", coming.clone()))).accounts;
+        let accounts = UdpAccounts::of(&near, &watched(socket("0.0.0.0:53", coming.clone()))).0.accounts;
         assert_eq!((accounts[0].lost_packets, accounts[0].surplus_packets), (0, 2));
         let elsewhere = WatchedUdpFlow { local: "10.0.0.3".parse().ok(), ..coming };
-        assert!(UdpAccounts::of(&near, &watched(socket("0.0.0.0:53", elsewhere))).accounts.is_empty());
+        assert!(UdpAccounts::of(&near, &watched(socket("0.0.0.0:53", elsewhere))).0.accounts.is_empty());
+    }
+
+    /// Two files of some kilobytes can name each drop of the one for each flow of the other.
+    #[test]
+    fn all_accounts_together_list_so_many_drops() {
+        let going = flow("10.0.0.1", "10.0.0.2:53", 1_000, 0, &[]);
+        let coming = flow("10.0.0.2", "10.0.0.1:4000", 0, 0, &[(Location::ReceiverSocketBuffer, false, 2); 300]);
+        let program = Some("é".repeat(1_000));
+        let near = WatchedUdpSocket {
+            flows: vec![going.clone(); 300],
+            program: program.clone(),
+            ..socket("0.0.0.0:4000", going)
+        };
+        let far = WatchedUdpSocket { program, ..socket("0.0.0.0:53", coming) };
+        let (UdpAccounts { accounts }, left_out) = UdpAccounts::of(&watched(near), &watched(far));
+        let listed: usize = accounts.iter().map(|one| one.drops.len()).sum();
+        assert_eq!((accounts.len(), listed, left_out), (300, 65_536, 300 * 300 - 65_536));
+        for one in &accounts {
+            assert_eq!(one.loss_by_location[&Location::ReceiverSocketBuffer], 600);
+            for name in [&one.sending_program, &one.receiving_program] {
+                assert_eq!(name.as_deref(), Some("é".repeat(64).as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_reason_in_a_file_is_short() {
+        let location = Location::SenderQdisc;
+        let sent = |reason: String| UdpSocketDrop { location, reason, sent: true, packets: 1 };
+        let read = |drop: &UdpSocketDrop| {
+            serde_json::from_str::<UdpSocketDrop>(&serde_json::to_string(drop).unwrap()).unwrap()
+        };
+        let usual = sent("SOCKET_RCVBUFF @ udp_queue_rcv_one_skb".into());
+        assert_eq!(read(&usual), usual);
+        assert_eq!(read(&sent("x".repeat(1 << 20))).reason.len(), REASON_BYTES_MOST + '…'.len_utf8());
     }
 }

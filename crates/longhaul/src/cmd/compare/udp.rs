@@ -33,7 +33,7 @@ pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Res
     let started_at = jiff::Timestamp::now().to_string();
     let mut caveats = Vec::new();
     let [near, far] = [watched(a, &mut caveats)?, watched(b, &mut caveats)?];
-    let result = UdpAccounts::of(&near, &far);
+    let (result, left_out) = UdpAccounts::of(&near, &far);
     let half = |result: &UdpWatchResult| result.sockets.iter().any(|socket| !socket.began && !socket.flows.is_empty());
     if half(&near) || half(&far) {
         let message = "some sockets existed before they were watched: what was on its way at that moment, or when a watch ended, may count as lost or as surplus";
@@ -42,6 +42,10 @@ pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Res
             message,
             "watch both hosts before the programs start, until they have ended",
         ));
+    }
+    if left_out > 0 {
+        let message = format!("{left_out} drops are counted by location and not listed: there are too many");
+        caveats.push(Caveat::new(caveats::ENTRIES_LEFT_OUT, message, "the results of the two hosts list them"));
     }
     let parameters = Parameters { a: a.display().to_string(), b: b.display().to_string() };
     let envelope = Envelope::new(COMPARE_UDP_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));
