@@ -1,6 +1,7 @@
 //! Captures as commands open them: which packets count, progress on a terminal, and what to do about errors.
 
 pub(crate) mod holes;
+pub(crate) mod largest;
 pub(crate) mod moment;
 pub(crate) mod progress;
 pub(crate) mod selected;

@@ -9,12 +9,20 @@ use crate::common::longhaul;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+/// A pcap file without packets.
+fn empty() -> Vec<u8> {
+    [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+fn packed(file: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(file).unwrap();
+    packed.finish().unwrap()
+}
+
 /// A capture of SYNs, each of another client to one server.
 fn syns(clients: u32) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        file.extend(word.to_le_bytes());
-    }
+    let mut file = empty();
     for client in 0..clients {
         let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], &[0x45, 0, 0, 40]].concat();
         frame.extend([0, 7, 0x40, 0, 64, 6, 0, 0]);
@@ -53,9 +61,7 @@ fn a_page_of_very_many_flows_takes_little_memory() {
 fn a_small_file_has_room_for_some_flows() {
     let folder = Folder::new("packed-flows");
     let capture = folder.file("syns.pcap.gz");
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(&syns(120_000)).unwrap();
-    let packed = packed.finish().unwrap();
+    let packed = packed(&syns(120_000));
     fs::write(&capture, &packed).unwrap();
     let room = 65_536 + packed.len() / 64;
     let output = longhaul(&["analyze", "--top", "0", &capture]);
@@ -65,4 +71,54 @@ fn a_small_file_has_room_for_some_flows() {
     assert!(text.contains(&format!("120000 flows, the first {room}\n")), "{:?}", text.lines().next());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&format!("{} flows are left out", 120_000 - room)), "{said}");
+}
+
+/// A capture of connections, one after the other, each of another client that sends 24,000 bytes to one server. Payload is clipped.
+fn connections(clients: u32) -> Vec<u8> {
+    /// Microseconds, whether the client sends, its sequence number and the server's, flags, payload.
+    const TALK: [(u32, bool, u32, u32, u8, u16); 8] = [
+        (0, true, 0, 0, 0x02, 0),
+        (1_000, false, 1, 0, 0x12, 0),
+        (1_100, true, 1, 1, 0x10, 0),
+        (2_000, true, 1, 1, 0x10, 8_000),
+        (3_000, false, 8_001, 1, 0x10, 0),
+        (20_000, true, 8_001, 1, 0x10, 8_000),
+        (20_500, true, 16_001, 1, 0x10, 8_000),
+        (22_000, false, 24_001, 1, 0x10, 0),
+    ];
+    let mut file = empty();
+    for client in 0..clients {
+        let (there, here) = ([&(0x0b00_0000 + client).to_be_bytes()[..], &[4, 0]].concat(), [10, 0, 0, 2, 0, 2]);
+        for (at_us, sends, of_client, of_server, flags, payload) in TALK {
+            let (from, to) = if sends { (&there[..], &here[..]) } else { (&here[..], &there[..]) };
+            let (sequence, acknowledged) = if sends { (of_client, of_server) } else { (of_server, of_client) };
+            let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], &[0x45, 0]].concat();
+            frame.extend((40 + payload).to_be_bytes());
+            frame.extend([0, 7, 0x40, 0, 64, 6, 0, 0]);
+            frame.extend([&from[..4], &to[..4], &from[4..], &to[4..]].concat());
+            frame.extend([sequence.to_be_bytes(), acknowledged.to_be_bytes()].concat());
+            frame.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+            let (seconds, micros) = (1 + client / 20, client % 20 * 50_000 + at_us);
+            for word in [seconds, micros, frame.len() as u32, frame.len() as u32 + u32::from(payload)] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(frame);
+        }
+    }
+    file
+}
+
+/// As many are diagnosed as the file has room for, and it is said how many are not.
+#[test]
+fn a_small_file_has_room_for_some_diagnoses() {
+    let folder = Folder::new("packed-connections");
+    let capture = folder.file("connections.pcap.gz");
+    let packed = packed(&connections(30_000));
+    fs::write(&capture, &packed).unwrap();
+    let room = 16_384 + packed.len() / 256;
+    let output = longhaul(&["diagnose", "trace", "--top", "0", &capture]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let left_out = 30_000_usize.checked_sub(room).unwrap();
+    assert!(said.contains(&format!("{left_out} connections are left out")), "of {} bytes: {said}", packed.len());
 }

@@ -536,12 +536,9 @@ pub struct DiagnosedFlow {
 }
 
 impl DiagnosedFlows {
-    /// Puts the flows in order, most payload first, and keeps `most` (0: all).
-    pub fn of(connections: u64, mut flows: Vec<DiagnosedFlow>, most: usize) -> Self {
+    /// Puts the flows in order, most payload first.
+    pub fn of(connections: u64, mut flows: Vec<DiagnosedFlow>) -> Self {
         flows.sort_by_key(|flow| (std::cmp::Reverse(flow.payload_bytes), flow.number));
-        if most > 0 {
-            flows.truncate(most);
-        }
         Self { connections, flows }
     }
 }

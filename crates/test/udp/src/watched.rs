@@ -233,8 +233,7 @@ fn account(
     room: &mut Room,
 ) -> UdpAccount {
     let going: Vec<&UdpSocketDrop> = sent.drops.iter().filter(|drop| drop.sent).collect();
-    let drops: Vec<UdpSocketDrop> =
-        going.iter().chain(&theirs.drops).copied().take(room.left).cloned().collect();
+    let drops: Vec<UdpSocketDrop> = going.iter().chain(&theirs.drops).copied().take(room.left).cloned().collect();
     room.left -= drops.len();
     room.left_out += (going.len() + theirs.drops.len() - drops.len()) as u64;
     let mut places = theirs.places.clone();

@@ -4,8 +4,6 @@ pub(crate) mod figures;
 
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +15,7 @@ use longhaul_report::saved::ANALYZE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
 use serde::Serialize;
 
+use crate::captures::largest::{Largest, Room};
 use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::{End, Length, Trace};
@@ -123,73 +122,27 @@ impl Sort {
     }
 }
 
-/// Flows that a result has of captures of any length, and bytes of captures for which it has one more: each packet of real ones takes more.
-const FLOWS_SURE: u64 = 1 << 16;
-const BYTES_A_FLOW: u64 = 64;
+/// Each packet of real captures takes more bytes.
+const ROOM: Room = Room { sure: 1 << 16, bytes_a_flow: 64 };
 
 /// Keeps the first flows in an order, and writes series.
 struct Kept {
-    top: usize,
-    length: Length,
     sort: Sort,
     flows_total: u64,
-    largest: BinaryHeap<Reverse<Ranked>>,
+    largest: Largest,
     series: Option<SeriesFile<File>>,
-}
-
-/// A flow with its key; of equal ones the earlier is the larger.
-struct Ranked(u64, FlowSummary);
-
-impl Ranked {
-    fn rank(&self) -> (u64, Reverse<u64>) {
-        (self.0, Reverse(self.1.flow))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank().cmp(&other.rank())
-    }
 }
 
 impl Kept {
     fn of(top: usize, length: Length, sort: Sort) -> Self {
-        Self { top, length, sort, flows_total: 0, largest: BinaryHeap::new(), series: None }
-    }
-
-    /// How many flows are kept: a million in a file of some kilobytes would take more than a gigabyte.
-    fn most(&self) -> usize {
-        let room = usize::try_from(FLOWS_SURE + self.length.bytes() / BYTES_A_FLOW).unwrap_or(usize::MAX);
-        if self.top > 0 { self.top.min(room) } else { room }
-    }
-
-    /// The flows in their order.
-    fn flows(self) -> Vec<FlowSummary> {
-        self.largest.into_sorted_vec().into_iter().map(|Reverse(Ranked(_, flow))| flow).collect()
+        Self { sort, flows_total: 0, largest: Largest::new(top, ROOM, length), series: None }
     }
 }
 
 impl Sink for Kept {
     fn flow(&mut self, summary: FlowSummary) {
         self.flows_total += 1;
-        self.largest.push(Reverse(Ranked(self.sort.key(&summary), summary)));
-        if self.largest.len() > self.most() {
-            self.largest.pop();
-        }
+        self.largest.push(self.sort.key(&summary), summary);
     }
 
     fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
@@ -225,13 +178,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let (Some(series), Some(table)) = (kept.series.take(), &table) {
         series.finish().map_err(|error| table.unwritable(error))?;
     }
-    let mut result = AnalyzeResult { totals, flows_total: kept.flows_total, flows: kept.flows() };
+    let mut result = AnalyzeResult { totals, flows_total: kept.flows_total, flows: kept.largest.into_flows() };
     let mut page = None;
     if args.html.is_some() {
         let all = all_later.then(|| Kept::of(args.top, trace.length(), sort));
         let (html, all) = draw(&args, &started_at, &result, all)?;
         page = Some(html);
-        result.flows = all.map_or(result.flows, Kept::flows);
+        result.flows = all.map_or(result.flows, |all| all.largest.into_flows());
     }
     let caveats = caveats(&trace, &result, args.top);
     let parameters = AnalyzeParameters {

@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let connections = &watched.result.connections;
     let changes = counted.changes();
     let flows = connections.iter().filter_map(|seen| diagnosed(seen, &host, &changes, args.rate)).collect();
-    let result = DiagnosedFlows::of(connections.len() as u64, flows, 0);
+    let result = DiagnosedFlows::of(connections.len() as u64, flows);
     let exit = ended.map(code_of);
     let asked = DiagnoseFlowsAsked {
         pid: args.watch,

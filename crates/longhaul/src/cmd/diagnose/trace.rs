@@ -9,12 +9,15 @@ use longhaul_diagnosis::{
 use longhaul_flows::{FlowSummary, Flows, Millisecond, Protocol, Sink};
 use longhaul_report::saved::{DIAGNOSE_FLOWS_SCHEMA, DiagnoseFlowsAsked};
 use longhaul_report::text;
+use longhaul_result::Caveat;
 use longhaul_units::BitRate;
 
+use crate::captures::largest::{Largest, Room};
 use crate::captures::progress::pass_to;
 use crate::captures::selected::Selected;
 use crate::captures::source::Trace;
 use crate::captures::time_steps_back;
+use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Outcome, print_result};
@@ -51,22 +54,22 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Keeps the diagnoses of the largest connections.
+/// Each connection of real captures that can be diagnosed takes more bytes.
+const ROOM: Room = Room { sure: 1 << 14, bytes_a_flow: 256 };
+
+/// Keeps the largest connections that can be diagnosed.
 struct Kept {
-    rate: Option<BitRate>,
-    top: usize,
     connections: u64,
-    flows: Vec<DiagnosedFlow>,
+    can_be_diagnosed: u64,
+    largest: Largest,
 }
 
 impl Sink for Kept {
     fn flow(&mut self, flow: FlowSummary) {
         self.connections += u64::from(flow.protocol == Protocol::Tcp);
-        self.flows.extend(diagnosed(&flow, self.rate));
-        // Now and then, so that a long capture with many connections needs no more memory than a short one.
-        if self.top > 0 && self.flows.len() >= self.top.saturating_mul(2).max(1_000) {
-            let flows = std::mem::take(&mut self.flows);
-            self.flows = DiagnosedFlows::of(self.connections, flows, self.top).flows;
+        if let Some(observed) = captured_facts(&flow).and_then(|facts| facts.observed) {
+            self.can_be_diagnosed += 1;
+            self.largest.push(observed.payload_bytes, flow);
         }
     }
 
@@ -78,14 +81,25 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut trace = Trace::open(&args.paths, args.selected.filter())?;
     let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, &[]);
     let folder = args.output.clone().map(beside).transpose()?;
-    let kept = Kept { rate: args.rate, top: args.top, connections: 0, flows: Vec::new() };
+    let kept = Kept { connections: 0, can_be_diagnosed: 0, largest: Largest::new(args.top, ROOM, trace.length()) };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());
     pass_to(&mut trace, &mut flows)?;
     trace.was_readable()?;
     let (kept, totals) = flows.finish();
-    let result = DiagnosedFlows::of(kept.connections, kept.flows, args.top);
+    let largest = kept.largest.into_flows();
+    let diagnoses = largest.iter().filter_map(|flow| diagnosed(flow, args.rate)).collect();
+    let result = DiagnosedFlows::of(kept.connections, diagnoses);
     let mut caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
     caveats.extend(time_steps_back(&totals));
+    let asked = if args.top > 0 { kept.can_be_diagnosed.min(args.top as u64) } else { kept.can_be_diagnosed };
+    let left_out = asked.saturating_sub(result.flows.len() as u64);
+    if left_out > 0 {
+        let message = format!(
+            "{left_out} connections are left out, those with the least payload: captures of this length have room for {}",
+            result.flows.len()
+        );
+        caveats.push(Caveat::new(caveats::FLOWS_LEFT_OUT, message, "diagnose a part: --flow or --port"));
+    }
     let asked = DiagnoseFlowsAsked {
         pid: None,
         command: None,
