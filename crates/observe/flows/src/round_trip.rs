@@ -12,6 +12,10 @@ const MOST_WAITING: usize = 1 << 15;
 const MOST_STAMPS: usize = 1 << 12;
 /// Bytes that went by again, or late, whose times are remembered at most.
 const MOST_LATE: usize = 1 << 10;
+/// How many of these are looked at for each segment in the long run, and how many looks are saved up: enough for what is lost again of a
+/// whole window that was sent again.
+const LOOKS_A_SEGMENT: u32 = 64;
+const MOST_LOOKS: u32 = 1 << 20;
 /// The most of either before the first answer: a capture of one direction never has one.
 const MOST_UNANSWERED: usize = 64;
 
@@ -75,6 +79,8 @@ struct Passed {
 struct PassedLate {
     start: u64,
     end: u64,
+    /// The highest end, of this one and of those before it.
+    highest: u64,
     ts_val: Option<u32>,
     at_ns: i64,
 }
@@ -88,6 +94,15 @@ pub(crate) struct Passing {
     pub(crate) packets_since: usize,
 }
 
+/// Why it is not known when bytes went by last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// It is not remembered.
+    Forgotten,
+    /// Too many bytes went by again to look through them.
+    TooMany,
+}
+
 /// Round trips of one direction's data, and when its segments went by.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrips {
@@ -99,6 +114,8 @@ pub(crate) struct RoundTrips {
     /// How long acknowledged ones are kept.
     keep_ns: i64,
     late: VecDeque<PassedLate>,
+    /// How many of them may be looked at.
+    looks: u32,
     /// Data below this is not timed.
     untimed_below: u64,
     stamps: VecDeque<(u32, i64)>,
@@ -120,6 +137,7 @@ impl RoundTrips {
     /// Data up to `end` went by for the first time.
     #[inline]
     pub(crate) fn sent(&mut self, end: u64, ts_val: Option<u32>, at_ns: i64) {
+        self.may_look();
         let end = end as u32;
         if self.passed.len() >= if self.answered { MOST_WAITING } else { MOST_UNANSWERED } && !self.has_room() {
             self.skipped = Some(end);
@@ -143,18 +161,37 @@ impl RoundTrips {
 
     /// The bytes from `start` to `end` went by again, or late.
     pub(crate) fn sent_late(&mut self, start: u64, end: u64, ts_val: Option<u32>, at_ns: i64) {
+        self.may_look();
         let late = &mut self.late;
         while late.len() >= MOST_LATE || late.front().is_some_and(|first| first.at_ns < at_ns - self.keep_ns) {
             late.pop_front();
         }
-        late.push_back(PassedLate { start, end, ts_val, at_ns });
+        let highest = late.back().map_or(end, |last| last.highest.max(end));
+        late.push_back(PassedLate { start, end, highest, ts_val, at_ns });
     }
 
-    /// When the bytes up to `end`, from `start` on, went by last; `None` where that is not remembered.
-    pub(crate) fn last_passing(&self, start: u64, end: u64) -> Option<Passing> {
-        if let Some(late) = self.late.iter().rev().find(|late| late.start < end && start < late.end) {
-            return Some(Passing { at_ns: late.at_ns, ts_val: late.ts_val, packets_since: 0 });
+    /// A segment more.
+    #[inline]
+    fn may_look(&mut self) {
+        self.looks = (self.looks + LOOKS_A_SEGMENT).min(MOST_LOOKS);
+    }
+
+    /// When the bytes up to `end`, from `start` on, went by last.
+    ///
+    /// # Errors
+    /// That is not remembered, or was not looked for.
+    pub(crate) fn last_passing(&mut self, start: u64, end: u64) -> Result<Passing, Untold> {
+        for late in self.late.iter().rev().take_while(|late| start < late.highest) {
+            self.looks = self.looks.checked_sub(1).ok_or(Untold::TooMany)?;
+            if late.start < end && start < late.end {
+                return Ok(Passing { at_ns: late.at_ns, ts_val: late.ts_val, packets_since: 0 });
+            }
         }
+        self.first_passing(end).ok_or(Untold::Forgotten)
+    }
+
+    /// When the bytes up to `end` went by for the first time.
+    fn first_passing(&self, end: u64) -> Option<Passing> {
         let index = self.passed.partition_point(|passed| (passed.end.wrapping_sub(end as u32) as i32) < 0);
         let passed = self.passed.get(index).filter(|passed| passed.at_ns != i64::MIN)?;
         // Of the oldest one it is not known where it begins: it passed then, or before.
@@ -269,15 +306,17 @@ mod tests {
         for n in 1..=10_u64 {
             trips.sent(n * 100, Some(n as u32), n as i64);
         }
-        let told = |trips: &RoundTrips, start, end| trips.last_passing(start, end).map(|passing| passing.at_ns);
-        assert_eq!(trips.last_passing(400, 500), Some(Passing { at_ns: 5, ts_val: Some(5), packets_since: 5 }));
-        assert_eq!((told(&trips, 450, 480), told(&trips, 1_000, 1_100)), (Some(5), None));
+        let told =
+            |trips: &mut RoundTrips, start, end| trips.last_passing(start, end).ok().map(|passing| passing.at_ns);
+        assert_eq!(trips.last_passing(400, 500), Ok(Passing { at_ns: 5, ts_val: Some(5), packets_since: 5 }));
+        assert_eq!((told(&mut trips, 450, 480), told(&mut trips, 1_000, 1_100)), (Some(5), None));
         trips.acknowledged(800, 20, 14);
-        assert_eq!([told(&trips, 400, 500), told(&trips, 500, 550), told(&trips, 600, 700)], [None, None, Some(7)]);
+        assert_eq!(trips.last_passing(400, 500), Err(Untold::Forgotten));
+        assert_eq!((told(&mut trips, 500, 550), told(&mut trips, 600, 700)), (None, Some(7)));
         trips.sent_late(600, 700, None, 30);
-        assert_eq!((told(&trips, 600, 700), told(&trips, 700, 800)), (Some(30), Some(8)));
+        assert_eq!((told(&mut trips, 600, 700), told(&mut trips, 700, 800)), (Some(30), Some(8)));
         trips.sent_late(100, 200, None, 45);
-        assert_eq!(told(&trips, 600, 700), Some(7), "too long ago");
+        assert_eq!(told(&mut trips, 600, 700), Some(7), "too long ago");
         // No room: nothing is told of those between.
         for n in 11..MOST_WAITING as u64 + 40 {
             trips.sent(n * 100, None, n as i64);
@@ -285,7 +324,39 @@ mod tests {
         let last = (MOST_WAITING as u64 + 39) * 100;
         trips.acknowledged(last - 5_000, last as i64, 0);
         trips.sent(last + 100, None, 1);
-        assert_eq!((told(&trips, last - 100, last), told(&trips, last, last + 100)), (None, Some(1)));
+        assert_eq!((told(&mut trips, last - 100, last), told(&mut trips, last, last + 100)), (None, Some(1)));
+    }
+
+    /// A window that is sent again in order needs no look, and what is lost of it again is found; who has each segment look at all of the
+    /// others does so for 64 of them a segment.
+    #[test]
+    fn looks_follow_segments() {
+        let mut trips = RoundTrips::default();
+        trips.acknowledged(0, 0, 1_000_000);
+        let again = |trips: &mut RoundTrips, n: u64, at_ns: i64| {
+            let (start, end) = (n * 100, n * 100 + 100);
+            let found = trips.last_passing(start, end).map(|passing| passing.at_ns);
+            trips.sent_late(start, end, None, at_ns);
+            found
+        };
+        for n in 0..2_000 {
+            trips.sent(n * 100 + 100, None, n as i64);
+        }
+        assert!((0..2_000).all(|n| again(&mut trips, n, 10_000 + n as i64) == Ok(n as i64)));
+        assert_eq!(trips.looks, 4_000 * LOOKS_A_SEGMENT);
+        for n in (1_500..2_000).step_by(3) {
+            assert_eq!(again(&mut trips, n, 20_000), Ok(10_000 + n as i64));
+        }
+        // From above, each new one is below all others.
+        let mut trips = RoundTrips::default();
+        trips.acknowledged(0, 0, 1_000_000);
+        let (mut looked, mut told) = (0, 0);
+        for n in (0..10_000).rev() {
+            let before = trips.looks;
+            told += u32::from(again(&mut trips, n, 10) != Err(Untold::TooMany));
+            looked += before + LOOKS_A_SEGMENT - trips.looks;
+        }
+        assert!(looked < 10_000 * LOOKS_A_SEGMENT && (128..1_000).contains(&told), "{looked} {told}");
     }
 
     #[test]

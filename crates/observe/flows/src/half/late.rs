@@ -18,6 +18,7 @@
 //! can have fired.
 
 use crate::identification::Identified;
+use crate::round_trip::{Passing, Untold};
 use crate::sequence::{Covered, Hole};
 use longhaul_captures::packet::Tcp;
 
@@ -46,6 +47,9 @@ enum Late {
     BehindAck,
 }
 
+/// When the bytes of a late segment passed before, once that was looked for.
+type Before = Option<Result<Passing, Untold>>;
+
 impl Half {
     /// Whether a segment with data below the highest byte is a retransmission.
     #[cold]
@@ -59,10 +63,11 @@ impl Half {
         own: Option<Identified>,
     ) -> bool {
         let ts_val = tcp.options.timestamps.map(|(val, _)| val);
+        let mut before = None;
         let late = match covered.hole.filter(|_| covered.repeated == 0) {
             Some(hole) if hole.acknowledged => self.fills_acknowledged(&hole, &sent),
             Some(hole) => self.fills(&hole, start, ts_val, &sent, own),
-            None => self.repeats(tcp, start, end, &sent, own),
+            None => self.repeats(tcp, start, end, &sent, own, &mut before),
         };
         if late != Late::BehindAck {
             self.trips.disturbed(self.seen.next);
@@ -71,7 +76,7 @@ impl Half {
             Late::Reordered => self.counted().out_of_order += 1,
             Late::Duplicate => self.counted().duplicates += 1,
             Late::BehindAck => self.counted().behind_ack += 1,
-            Late::Retransmitted => self.count_retransmission(tcp, start, end, covered, &sent),
+            Late::Retransmitted => self.count_retransmission(tcp, start, end, covered, &sent, before),
         }
         self.trips.sent_late(start, end, ts_val, sent.at_ns);
         late == Late::Retransmitted
@@ -124,13 +129,21 @@ impl Half {
     }
 
     /// Whether bytes that passed before were sent once more, or the path made a copy of them.
-    fn repeats(&mut self, tcp: &Tcp, start: u64, end: u64, sent: &Sent, own: Option<Identified>) -> Late {
+    fn repeats(
+        &mut self,
+        tcp: &Tcp,
+        start: u64,
+        end: u64,
+        sent: &Sent,
+        own: Option<Identified>,
+        before: &mut Before,
+    ) -> Late {
         let when = |is_copy: bool| if is_copy { Late::Duplicate } else { Late::Retransmitted };
         if let Some(came_before) = own.and_then(|own| own.came_before) {
             // A sender that increments never uses a number twice.
             return when(came_before);
         }
-        let Some(before) = self.trips.last_passing(start, end) else { return Late::Retransmitted };
+        let Ok(before) = *before.insert(self.trips.last_passing(start, end)) else { return Late::Retransmitted };
         let waited_ns = sent.at_ns - before.at_ns;
         if let Some((own, (val, _))) = before.ts_val.zip(tcp.options.timestamps) {
             if own != val {
@@ -161,7 +174,15 @@ impl Half {
         Some((at_ns - self.first_ts_ns) / i64::from(ticks))
     }
 
-    fn count_retransmission(&mut self, tcp: &Tcp, start: u64, end: u64, covered: &Covered, sent: &Sent) {
+    fn count_retransmission(
+        &mut self,
+        tcp: &Tcp,
+        start: u64,
+        end: u64,
+        covered: &Covered,
+        sent: &Sent,
+        before: Before,
+    ) {
         let payload = u64::from(tcp.payload_len);
         self.counted().retransmitted_packets += 1;
         self.counted().retransmitted_bytes += covered.repeated.min(payload);
@@ -174,7 +195,7 @@ impl Half {
             let (first, segment_bytes) = (self.seen.first, self.segment_bytes().unwrap_or(1_448).into());
             self.ample.get_or_insert_default().losses.get_or_insert_default().lost(from, to, first, segment_bytes);
         }
-        *match self.cause(start, end, sent) {
+        *match self.cause(start, end, sent, before) {
             Cause::Signal => &mut self.counted().fast,
             Cause::Timer => &mut self.counted().timeout,
             Cause::Unknown => &mut self.counted().unknown_cause,
@@ -187,7 +208,7 @@ impl Half {
     /// What made the sender retransmit. The news of a loss that passes here brings its answer when it has gone to the sender and the
     /// retransmission has come from there; a retransmission timeout adds [`SHORTEST_TIMEOUT_NS`], and in recovery there are no tail
     /// loss probes (RFC 8985 §7.2).
-    fn cause(&mut self, start: u64, end: u64, sent: &Sent) -> Cause {
+    fn cause(&mut self, start: u64, end: u64, sent: &Sent, before: Before) -> Cause {
         if !sent.answered {
             return Cause::Unknown;
         }
@@ -203,7 +224,11 @@ impl Half {
             return Cause::Signal;
         }
         let timer_ns = shortest_timer_ns(sent.path_rtt_ns.unwrap_or(0));
-        let waited_ns = self.trips.last_passing(start, end).map_or(i64::MAX, |before| sent.at_ns - before.at_ns);
+        let waited_ns = match before.unwrap_or_else(|| self.trips.last_passing(start, end)) {
+            Ok(before) => sent.at_ns - before.at_ns,
+            Err(Untold::Forgotten) => i64::MAX,
+            Err(Untold::TooMany) => return Cause::Unknown,
+        };
         if clipped || waited_ns < timer_ns {
             return Cause::Unknown;
         }
