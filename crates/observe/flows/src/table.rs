@@ -24,7 +24,7 @@ pub struct FlowOptions {
     /// Flows that are open at the same time at most; beyond, the sixteenth that was silent longest is summed up and forgotten. A
     /// million take some 2.5 GB where each has sent little.
     pub most_flows: usize,
-    /// Memory that they take at most, bytes; beyond, the same.
+    /// Memory that they take at most, bytes; beyond, the same, and more of them until a sixteenth of it is free.
     pub most_bytes: u64,
 }
 
@@ -431,17 +431,20 @@ impl<S: Sink> Flows<S> {
         }
     }
 
-    /// Sums up a sixteenth of all flows, those that were silent longest.
+    /// Sums up a sixteenth of all flows, those that were silent longest, and more until a sixteenth of the memory is free: all places are
+    /// looked at for it.
     #[cold]
     fn evict(&mut self) {
         let mut last: Vec<(i64, u32)> =
             (0..).zip(&self.slots).filter_map(|(slot, flow)| Some((flow.as_ref()?.last_ns, slot))).collect();
-        let count = (last.len() / 16).max(1).min(last.len());
-        if count < last.len() {
-            last.select_nth_unstable(count);
-        }
-        for (_, slot) in &last[..count] {
-            self.end(*slot, Why::Evicted);
+        last.sort_unstable();
+        let count = (last.len() / 16).max(1);
+        let enough = self.options.most_bytes / 16 * 15;
+        for (nth, (_, slot)) in last.into_iter().enumerate() {
+            if nth >= count && self.held_bytes <= enough {
+                break;
+            }
+            self.end(slot, Why::Evicted);
             self.totals.evicted_flows += 1;
         }
     }

@@ -70,6 +70,33 @@ fn memory_follows_the_length_of_the_files() {
     assert_eq!((on(1 << 30), on(1 << 20)), (1 << 30, 256 << 20));
 }
 
+/// Flows that were silent longest and hold little, before some that hold much: all places are looked at for an eviction, so that each frees
+/// a sixteenth of the memory.
+#[test]
+fn an_eviction_frees_a_sixteenth_of_the_memory() {
+    let options = FlowOptions { most_bytes: 1 << 20, ..FlowOptions::default() };
+    let mut flows = Flows::new(options, Vec::new());
+    let (mut evicted, mut evictions) = (0, 0);
+    for n in 0..1_000_u32 {
+        let mut talk = Talk::new();
+        talk.ports = (n as u16 + 1, 2);
+        talk.say(n.into(), true, SYN, 0, 0, 0);
+        let segments = if n < 100 { 0 } else { 40 };
+        for segment in 0..segments {
+            talk.say(n.into(), true, ACK, seq(2 * segment), 1, MSS);
+        }
+        for packet in &talk.flows {
+            flows.packet(packet);
+            let now = flows.totals().evicted_flows;
+            if now > evicted {
+                assert!(flows.held_bytes() <= (1 << 20) / 16 * 15, "{n}: {}", flows.held_bytes());
+                (evicted, evictions) = (now, evictions + 1);
+            }
+        }
+    }
+    assert!(evictions > 10, "{evictions} of {evicted} flows");
+}
+
 /// What comes through a pipe gets longer while it is read, and so does what its flows may take.
 #[test]
 fn memory_follows_what_was_read_of_a_pipe() {
