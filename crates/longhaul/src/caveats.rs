@@ -15,6 +15,8 @@ caveat_codes! {
     PARTS_MISSING = "parts_missing";
     /// There were more flows than memory holds; the longest silent ones were summed up.
     FLOWS_EVICTED = "flows_evicted";
+    /// longhaul's probes skip more numbers than captures of this length can have; those behind are in no account.
+    PROBES_LEFT_OUT = "probes_left_out";
     /// Time stamps go backwards.
     TIME_STEPS_BACK = "time_steps_back";
     /// The capture holds super-packets: numbers of packets and intervals are not those of the wire.

@@ -36,7 +36,7 @@ pub(crate) fn pass_to(trace: &mut Trace, flows: &mut Flows<impl Sink>) -> Result
         if let Some(piped) = &piped
             && packets.is_multiple_of(ALLOWED_PACKETS)
         {
-            flows.allow_bytes(FlowOptions::for_bytes(piped.read_bytes()).in_memory(memory_most).most_bytes);
+            flows.allow(FlowOptions::for_bytes(piped.read_bytes()).in_memory(memory_most));
         }
         packets += 1;
         flows.packet(packet);

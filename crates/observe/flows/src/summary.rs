@@ -327,6 +327,10 @@ pub struct Totals {
     pub incomplete_datagrams: u64,
     /// Flows that were summed up before their end, as too many were open.
     pub evicted_flows: u64,
+    /// Packets with longhaul's probe header that are in no `probe`, as those before and what they skip are more than a capture of this
+    /// length can have; at least so many.
+    #[serde(default)]
+    pub probes_left_out: u64,
     /// Packets with a time before that of the one before.
     pub time_steps_back: u64,
     /// Times between the first and the last packet in which the capture lost some, by its own account.

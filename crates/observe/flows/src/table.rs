@@ -9,7 +9,7 @@ use crate::gaps::{GapClock, Gaps};
 use crate::half::Half;
 use crate::summary::{FlowSummary, Protocol, Totals, Why, socket};
 use crate::tcp::{Brought, Connection, Ended};
-use crate::udp::UdpHalf;
+use crate::udp::{Numbers, UdpHalf};
 use longhaul_captures::packet::{Packet, Transport};
 
 /// How long flows are kept.
@@ -26,12 +26,19 @@ pub struct FlowOptions {
     pub most_flows: usize,
     /// Memory that they take at most, bytes; beyond, the same, and more of them until a sixteenth of it is free.
     pub most_bytes: u64,
+    /// Sequence numbers of longhaul's probes that are looked at in all flows, those that are missing among them. Probes beyond count as other
+    /// packets, and [`Totals::probes_left_out`] has their number.
+    pub most_numbers: u64,
 }
 
 impl FlowOptions {
     /// For a capture whose files have so many bytes: a few of them can stand for a million flows, and those of real packets cannot.
     pub fn for_bytes(bytes: u64) -> Self {
-        Self { most_bytes: bytes.saturating_mul(MEMORY_TIMES_MOST).saturating_add(MEMORY_SURE), ..Self::default() }
+        Self {
+            most_bytes: bytes.saturating_mul(MEMORY_TIMES_MOST).saturating_add(MEMORY_SURE),
+            most_numbers: bytes.saturating_mul(NUMBERS_OF_A_BYTE).saturating_add(NUMBERS_SURE),
+            ..Self::default()
+        }
     }
 
     /// The same in no more than `bytes` of memory, or what a capture of any length has.
@@ -48,6 +55,7 @@ impl Default for FlowOptions {
             linger_ns: 2 * SECOND_NS,
             most_flows: 1 << 20,
             most_bytes: u64::MAX,
+            most_numbers: u64::MAX,
         }
     }
 }
@@ -55,6 +63,10 @@ impl Default for FlowOptions {
 /// Memory for the flows of a capture of any length, and for each byte of it: 2.5 KB for a packet of 40 bytes, which may be a flow's only one.
 const MEMORY_SURE: u64 = 256 << 20;
 const MEMORY_TIMES_MOST: u64 = 64;
+/// Numbers of probes that are looked at in a capture of any length, half a second of work, and for each byte of it. A super-packet has 128, and takes
+/// more than 20 bytes, if only for its time, its number and when it was sent.
+const NUMBERS_SURE: u64 = 1 << 26;
+const NUMBERS_OF_A_BYTE: u64 = 64;
 /// Memory for a flow beside what it keeps of its packets: its place, and that in the maps.
 const FLOW_BYTES: u64 = (size_of::<Flow>() + 2 * size_of::<(Key, u32)>()) as u64;
 
@@ -143,6 +155,7 @@ pub struct Flows<S> {
     numbers: u64,
     /// Memory that all flows take, bytes.
     held_bytes: u64,
+    numbers_of_probes: Numbers,
     swept_ns: i64,
     /// Places that may be looked at.
     sweepable: usize,
@@ -170,6 +183,7 @@ impl<S: Sink> Flows<S> {
             ending: VecDeque::new(),
             numbers: 0,
             held_bytes: 0,
+            numbers_of_probes: Numbers { left: options.most_numbers, refused: 0 },
             swept_ns: i64::MIN,
             sweepable: 0,
             now_ns: i64::MIN,
@@ -179,9 +193,11 @@ impl<S: Sink> Flows<S> {
         }
     }
 
-    /// Has the flows take so much memory at most from now on: more of the capture was read.
-    pub fn allow_bytes(&mut self, most_bytes: u64) {
-        self.options.most_bytes = most_bytes;
+    /// Has the flows keep to these options from now on: more of the capture was read.
+    pub fn allow(&mut self, options: FlowOptions) {
+        let more = options.most_numbers.saturating_sub(self.options.most_numbers);
+        self.numbers_of_probes.left = self.numbers_of_probes.left.saturating_add(more);
+        self.options = options;
     }
 
     /// The next packet. Packets should come in the order of their times; one that does not counts as of the time that was reached.
@@ -277,7 +293,9 @@ impl<S: Sink> Flows<S> {
                 }
             }
             (Kind::Udp(halves), Transport::Udp { payload_len, probe, .. }) => {
-                let (ended, interval_ns) = halves[direction].packet(packet, *payload_len, probe.as_ref(), lost);
+                let numbers = &mut self.numbers_of_probes;
+                let (ended, interval_ns) =
+                    halves[direction].packet(packet, *payload_len, probe.as_ref(), lost, numbers);
                 if let Some(interval_ns) = interval_ns {
                     self.sink.interval(flow.number, direction == 0, packet.at_ns, interval_ns);
                 }
@@ -453,6 +471,7 @@ impl<S: Sink> Flows<S> {
     pub fn totals(&self) -> Totals {
         Totals {
             incomplete_datagrams: self.fragments.incomplete(),
+            probes_left_out: self.numbers_of_probes.refused,
             gaps: self.gaps.met(),
             left_out_ns: self.gaps.now().gap_ns,
             ..self.totals

@@ -26,6 +26,27 @@ const SEGMENTS_MOST: u64 = 128;
 /// Runs of lost packets that are kept until the flow counts as one of probes. The oldest makes room.
 const LOSSES_MOST: usize = 4096;
 
+/// Numbers of probes that a capture has looked at, in all its flows: a row of some bits can stand for thousands.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    /// Those that may still be looked at.
+    pub(crate) left: u64,
+    /// Packets that came when too few were left, and all behind the first of these.
+    pub(crate) refused: u64,
+}
+
+impl Numbers {
+    /// Takes `count` for `packets` that came, where they are left. Once they were not, none is taken any more: packets that were refused
+    /// would count as lost.
+    fn take(&mut self, count: u64, packets: u64) -> bool {
+        match self.left.checked_sub(count) {
+            Some(left) if self.refused == 0 => self.left = left,
+            _ => self.refused += packets,
+        }
+        self.refused == 0
+    }
+}
+
 /// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct UdpHalf {
@@ -97,7 +118,8 @@ impl Probes {
 
     fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
         let bits = self.seen.len() as u64 * 64;
-        let at = sequence % bits;
+        // The length is a power of two.
+        let at = sequence & (bits - 1);
         (&mut self.seen[(at / 64) as usize], 1 << (at % 64))
     }
 
@@ -157,26 +179,29 @@ impl Probes {
         self.packets >= 4 && self.packets >= 9 * other && self.packets <= 4 * self.found.unique_packets
     }
 
-    /// Takes in a run of `count` numbers. `false` where they are not of this flow's. `after_gap`: the capture lost packets before it.
-    fn take(&mut self, probe: &Probe, count: u64, after_gap: bool) -> bool {
+    /// Takes in a run of `count` numbers. `false` where they are not of this flow's, or too few of `numbers` are left. `after_gap`: the
+    /// capture lost packets before it.
+    fn take(&mut self, probe: &Probe, count: u64, after_gap: bool, numbers: &mut Numbers) -> bool {
         if probe.cookie.0 != self.cookie || count > SEGMENTS_MOST {
             return false;
         }
         let last = probe.sequence.saturating_add(count - 1);
         self.credit = (self.credit + LOOKED_AT * count).min(WINDOW);
+        let mut not_captured = None;
         if after_gap && probe.sequence > self.found.last_sequence + 1 {
             let skipped = probe.sequence - self.found.last_sequence;
             if last - self.found.last_sequence > WINDOW / 2 || skipped > self.credit {
                 self.skip_to(probe.sequence);
             } else {
-                self.not_captured.push_back((self.found.last_sequence + 1, probe.sequence));
+                not_captured = Some((self.found.last_sequence + 1, probe.sequence));
             }
         }
         let far = last.abs_diff(self.found.last_sequence) > WINDOW / 2;
         let skipped = probe.sequence.saturating_sub(self.found.last_sequence);
-        if far || skipped > self.credit {
+        if far || skipped > self.credit || !numbers.take(skipped + count, count) {
             return false;
         }
+        self.not_captured.extend(not_captured);
         self.credit -= skipped;
         self.packets += count;
         for sequence in probe.sequence..=last {
@@ -258,6 +283,7 @@ impl UdpHalf {
         payload: u32,
         probe: Option<&Probe>,
         lost: Lost,
+        numbers: &mut Numbers,
     ) -> (Option<(i64, Millisecond)>, Option<i64>) {
         let segments = match (packet.gso_segs, packet.gso_size) {
             (0, 0) => 1,
@@ -278,7 +304,8 @@ impl UdpHalf {
             Some(probe) if probe.sequence >= FIRST_RESERVED => {}
             Some(probe) if self.other == 0 || self.probes.is_some() => {
                 let probes = self.probes.get_or_insert_with(|| Box::new(Probes::new(probe)));
-                self.other += if probes.take(probe, segments.into(), after_gap) { 0 } else { u64::from(segments) };
+                let is_taken = probes.take(probe, segments.into(), after_gap, numbers);
+                self.other += if is_taken { 0 } else { u64::from(segments) };
             }
             _ => self.other += u64::from(segments),
         }
@@ -333,11 +360,18 @@ mod tests {
 
     use super::*;
 
+    fn probe(sequence: u64) -> Probe {
+        Probe { cookie: Cookie(1), sequence, sent_ns: 0 }
+    }
+
+    fn take(probes: &mut Probes, sequence: u64, count: u64, after_gap: bool) -> bool {
+        probes.take(&probe(sequence), count, after_gap, &mut Numbers { left: u64::MAX, refused: 0 })
+    }
+
     fn take_all(sequences: &[u64]) -> ProbeSummary {
-        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         let mut probes = Probes::new(&probe(sequences[0]));
         for sequence in sequences {
-            assert!(probes.take(&probe(*sequence), 1, false));
+            assert!(take(&mut probes, *sequence, 1, false));
         }
         probes.settle(probes.found.last_sequence + 1);
         probes.found
@@ -354,17 +388,16 @@ mod tests {
     /// Numbers that are missing behind a gap of the capture are not lost, whether they come late or are too many to keep.
     #[test]
     fn numbers_that_were_not_captured() {
-        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         let mut probes = Probes::new(&probe(0));
         for sequence in [0, 1, 2, 4] {
-            assert!(probes.take(&probe(sequence), 1, false));
+            assert!(take(&mut probes, sequence, 1, false));
         }
-        assert!(probes.take(&probe(15), 1, true));
+        assert!(take(&mut probes, 15, 1, true));
         for sequence in [7, 20] {
-            assert!(probes.take(&probe(sequence), 1, false));
+            assert!(take(&mut probes, sequence, 1, false));
         }
-        assert!(probes.take(&probe(5_000_000), 1, true));
-        assert!(probes.take(&probe(5_000_002), 1, false));
+        assert!(take(&mut probes, 5_000_000, 1, true));
+        assert!(take(&mut probes, 5_000_002, 1, false));
         probes.settle(probes.found.last_sequence + 1);
         let found = probes.found;
         assert_eq!((found.unique_packets, found.reordered_packets, found.duplicate_packets), (9, 1, 0));
@@ -375,35 +408,49 @@ mod tests {
     /// A row of some bits can skip 130,000 numbers.
     #[test]
     fn a_flow_that_skips_nearly_all_numbers_is_none_of_probes() {
-        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         let mut probes = Probes::new(&probe(0));
-        let taken = |probes: &mut Probes| (0..10_000).filter(|n| probes.take(&probe(n * WINDOW / 2), 1, false)).count();
+        let taken = |probes: &mut Probes| (0..10_000).filter(|n| take(probes, n * WINDOW / 2, 1, false)).count();
         assert_eq!(taken(&mut probes), 3);
-        assert!(!probes.take(&probe(1), 65_535, false), "no datagram has so many segments");
-        assert!(probes.take(&probe(WINDOW), 64, false));
+        assert!(!take(&mut probes, 1, 65_535, false), "no datagram has so many segments");
+        assert!(take(&mut probes, WINDOW, 64, false));
     }
 
     /// Super-packets skip no number, and what the capture lost is not looked at.
     #[test]
     fn a_flow_of_super_packets_goes_on_as_one_of_probes() {
-        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         for (count, lost) in [(128, 0), (100, 0), (64, 64), (1, 30)] {
             let mut probes = Probes::new(&probe(0));
             let mut next = 0;
             for nth in 1..100_000 {
-                assert!(probes.take(&probe(next), count, false), "{count} {nth}");
+                assert!(take(&mut probes, next, count, false), "{count} {nth}");
                 next += count + if nth % 100 == 0 { lost } else { 0 };
             }
         }
         let mut probes = Probes::new(&probe(0));
-        assert!((0..1_000).all(|n| probes.take(&probe(n * 100_000), 1, true)));
+        assert!((0..1_000).all(|n| take(&mut probes, n * 100_000, 1, true)));
+    }
+
+    /// Super-packets that skip 8,192 numbers each: a million rows of them are some ten thousand bytes.
+    #[test]
+    fn numbers_that_are_looked_at_are_bounded() {
+        let mut probes = Probes::new(&probe(0));
+        let mut numbers = Numbers { left: 1 << 20, refused: 0 };
+        let mut taken = 0;
+        for n in 0..10_000 {
+            taken += u64::from(probes.take(&probe(n * 64 * SEGMENTS_MOST), SEGMENTS_MOST, false, &mut numbers));
+        }
+        probes.settle(probes.found.last_sequence + 1);
+        assert!((100..=(1 << 20) / (64 * SEGMENTS_MOST)).contains(&taken), "{taken}");
+        assert!(probes.settled <= 1 << 20 && numbers.left < 65 * SEGMENTS_MOST);
+        assert_eq!(probes.found.unique_packets, taken * SEGMENTS_MOST);
+        // Those that are too far by then are none of the flow's, whatever is left.
+        assert!(numbers.refused >= 10 * SEGMENTS_MOST, "{}", numbers.refused);
     }
 
     #[test]
     fn losses_that_nobody_takes_are_bounded() {
-        let probe = |sequence| Probe { cookie: Cookie(1), sequence, sent_ns: 0 };
         let mut probes = Probes::new(&probe(0));
-        assert!((0..100_000).all(|n| probes.take(&probe(2 * n), 1, false)));
+        assert!((0..100_000).all(|n| take(&mut probes, 2 * n, 1, false)));
         probes.settle(probes.found.last_sequence + 1);
         assert_eq!((probes.losses.len(), probes.found.lost_packets), (LOSSES_MOST, 99_999));
     }

@@ -280,6 +280,13 @@ fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
         );
         warn(caveats::FLOWS_EVICTED, message, "analyse a part: --flow or --port");
     }
+    let unread = result.totals.probes_left_out;
+    if unread > 0 {
+        let message = format!(
+            "{unread} packets with longhaul's probe header, or more, are in no account: those before skip more numbers than captures of this length can have"
+        );
+        warn(caveats::PROBES_LEFT_OUT, message, "analyse a part: --flow or --port");
+    }
     let asked = if top > 0 { result.flows_total.min(top as u64) } else { result.flows_total };
     let left_out = asked.saturating_sub(result.flows.len() as u64);
     if left_out > 0 {

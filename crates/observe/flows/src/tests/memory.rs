@@ -100,7 +100,8 @@ fn an_eviction_frees_a_sixteenth_of_the_memory() {
 /// What comes through a pipe gets longer while it is read, and so does what its flows may take.
 #[test]
 fn memory_follows_what_was_read_of_a_pipe() {
-    let mut flows = Flows::new(FlowOptions { most_bytes: 1 << 18, ..FlowOptions::for_bytes(0) }, Vec::new());
+    let options = FlowOptions { most_bytes: 1 << 18, ..FlowOptions::for_bytes(0) };
+    let mut flows = Flows::new(options, Vec::new());
     let begin = |flows: &mut Flows<_>, connections: std::ops::Range<u16>| {
         for n in connections {
             let mut talk = Talk::new();
@@ -111,10 +112,40 @@ fn memory_follows_what_was_read_of_a_pipe() {
         flows.held_bytes()
     };
     assert!(begin(&mut flows, 0..2_000) <= 1 << 18);
-    flows.allow_bytes(1 << 30);
+    flows.allow(FlowOptions { most_bytes: 1 << 30, ..options });
     assert!(begin(&mut flows, 2_000..6_000) > 1 << 20, "all of these are open");
     let (found, totals) = flows.finish();
     assert!(found.len() == 6_000 && (1_000..2_000).contains(&totals.evicted_flows), "{totals:?}");
+}
+
+/// Rows of a few bits can stand for super-packets of probes that skip thousands of numbers. All flows of a capture have one account of these, which
+/// grows with what is read of a pipe; what is beyond it is counted.
+#[test]
+fn numbers_of_probes_follow_the_length_of_the_files() {
+    let options = FlowOptions { most_numbers: 1_000, ..FlowOptions::default() };
+    let mut flows = Flows::new(options, Vec::new());
+    let probes = |flows: &mut Flows<Vec<FlowSummary>>, port: u16, numbers: std::ops::Range<u64>| {
+        for n in numbers {
+            let mut talk = Talk::new();
+            let packet = talk.say(n as i64 * MS, true, ACK, 1, 1, 100);
+            let probe = Some(Probe { cookie: Cookie(7), sequence: n * 10, sent_ns: 0 });
+            packet.transport = Transport::Udp { src_port: port, dst_port: 2, payload_len: 100, probe };
+            flows.packet(&talk.flows[0]);
+        }
+        flows.totals().probes_left_out
+    };
+    // The first takes one of them, and each other one ten and its own: 540 for each flow, and 1 + 34 * 11 of the 380 that are left.
+    assert_eq!(probes(&mut flows, 1, 0..50), 0);
+    flows.allow(FlowOptions { most_numbers: 2_000, ..options });
+    assert_eq!([2, 3, 4].map(|port| probes(&mut flows, port, 0..50)), [0, 0, 50 - 35]);
+    flows.allow(FlowOptions { most_numbers: 4_000, ..options });
+    assert_eq!(probes(&mut flows, 5, 0..50), 50 - 35 + 50, "what was refused is none that was lost");
+    let accounts = flows.finish().0.into_iter().map(|flow| flow.forward.probe.map(|probe| probe.unique_packets));
+    assert_eq!(accounts.collect::<Vec<_>>(), [Some(50), Some(50), Some(50), None, None]);
+    // Real ones: super-packets of 128 in 20 bytes each.
+    let real = FlowOptions::for_bytes(20 << 30).most_numbers;
+    assert!(real > 128 << 30 && FlowOptions::for_bytes(0).most_numbers == 1 << 26);
+    assert_eq!(FlowOptions::for_bytes(u64::MAX).most_numbers, u64::MAX);
 }
 
 /// Connections that end and begin at one time, between the same ports.
