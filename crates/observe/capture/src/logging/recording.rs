@@ -54,13 +54,8 @@ impl Recording {
         let pool = Arc::new(Pool::new(count, block_bytes + MARGIN_BYTES));
         let counters = Arc::new(Counters::default());
         let account: Arc<Mutex<Ledger>> = Arc::default();
-        let writer = Writer {
-            from_reader,
-            account: account.clone(),
-            pool: pool.clone(),
-            spool,
-            counters: counters.clone(),
-        };
+        let writer =
+            Writer { from_reader, account: account.clone(), pool: pool.clone(), spool, counters: counters.clone() };
         let writer = Builder::new().name("log-write".into()).spawn(move || writer.run())?;
         let blocks = (0..interfaces).map(|_| None).collect();
         Ok(Self { blocks, block_bytes, pool, to_writer, account, writer, counters, taken_bytes: 0 })
