@@ -267,12 +267,10 @@ fn destinations_select_it_while_the_command_runs() {
     let namespace = with_addresses();
     let default = control_of_new(&namespace, "198.51.100.1");
     for end in ["-INT", "-KILL"] {
-        let mut holder = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-            .args(["cc", "use", &name, "--to", "198.51.100.0/25", "--to", "2001:db8::/32"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["cc", "use", &name, "--to", "198.51.100.0/25", "--to", "2001:db8::/32"]);
+        let mut holder = Program(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(holder.0.stdout.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();
         assert!(said.contains(&name) && said.contains("198.51.100.0/25, 2001:db8::/32"), "{said}");
         for (address, control) in [
@@ -284,8 +282,8 @@ fn destinations_select_it_while_the_command_runs() {
         ] {
             assert_eq!(&control_of_new(&namespace, address), control, "{address}");
         }
-        assert!(Command::new("kill").args([end, &holder.id().to_string()]).status().unwrap().success());
-        let status = holder.wait().unwrap();
+        assert!(Command::new("kill").args([end, &holder.0.id().to_string()]).status().unwrap().success());
+        let status = holder.0.wait().unwrap();
         if end == "-INT" {
             // Each connection has two ends, and both have the address.
             assert_eq!(lines.next().unwrap().unwrap(), format!("4 connections used {name}"));
