@@ -28,8 +28,8 @@ pub struct Terms {
     pub persist: bool,
 }
 
-/// Changes settings, in their order, and returns those that are not changed: the kernel refused, or somebody else has set them since the plan was
-/// made. `step` is called before the first change and after each.
+/// Changes settings, in their order, and returns those that it did not change, because the kernel refused or somebody else has set them since the
+/// plan. `step` is called before the first change and after each.
 ///
 /// # Errors
 /// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where none is changed.

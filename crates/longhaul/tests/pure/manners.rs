@@ -209,7 +209,7 @@ fn shells_complete_what_longhaul_knows() {
     for words in [&["udp"][..], &["lab", "up", "--set"], &["lab", "exec", "client", "--"], &["no", "such"]] {
         assert!(!after(words).contains("nlr-small"), "{words:?}");
     }
-    // Pages are files: where the name of one is asked for, a shell offers those that are there.
+    // `--html` takes a file: the shell offers file names.
     let fish = printed(&["completion", "fish"]);
     let pages: Vec<&str> = fish.lines().filter(|line| line.contains(" -l html ")).collect();
     assert!(pages.len() >= 9 && pages.iter().all(|line| line.ends_with(" -r -F")), "{pages:#?}");

@@ -12,8 +12,8 @@ const MOST_WAITING: usize = 1 << 15;
 const MOST_STAMPS: usize = 1 << 12;
 /// Bytes that went by again, or late, whose times are remembered at most.
 const MOST_LATE: usize = 1 << 10;
-/// How many of these are looked at for each segment in the long run, and how many looks are saved up: enough for what is lost again of a
-/// whole window that was sent again.
+/// How many of these are looked at for each segment in the long run, and how many looks are saved up: enough for a whole window that is
+/// retransmitted and loses segments once more.
 const LOOKS_A_SEGMENT: u32 = 64;
 const MOST_LOOKS: u32 = 1 << 20;
 /// The most of either before the first answer: a capture of one direction never has one.
@@ -327,8 +327,8 @@ mod tests {
         assert_eq!((told(&mut trips, last - 100, last), told(&mut trips, last, last + 100)), (None, Some(1)));
     }
 
-    /// A window that is sent again in order needs no look, and what is lost of it again is found; who has each segment look at all of the
-    /// others does so for 64 of them a segment.
+    /// A window that is retransmitted in order needs no look, and segments of it that are lost once more are found. Hostile segments, which
+    /// each overlap all of the others, cost 64 looks each.
     #[test]
     fn looks_follow_segments() {
         let mut trips = RoundTrips::default();

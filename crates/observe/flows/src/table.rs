@@ -26,8 +26,8 @@ pub struct FlowOptions {
     pub most_flows: usize,
     /// Memory that they take at most, bytes; beyond, the same, and more of them until a sixteenth of it is free.
     pub most_bytes: u64,
-    /// Sequence numbers of longhaul's probes that are looked at in all flows, those that are missing among them. Probes beyond count as other
-    /// packets, and [`Totals::probes_left_out`] has their number.
+    /// Sequence numbers of longhaul's probes that all flows together may have, missing ones included. Later probes count as other packets;
+    /// [`Totals::probes_left_out`] has their number.
     pub most_numbers: u64,
 }
 

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use longhaul_bpf::filter::{Allow, Filter, FilterOptions, Mode};
 use longhaul_filter::{Following, obstacles};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::link::{Link, Netlink};
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Nanos;
 
@@ -171,19 +172,19 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     if args.pin {
         return Ok(ExitCode::SUCCESS);
     }
-    stay((name, link.index), filter, following, stop, &args.staying, (sample, metrics))
+    stay((name, netlink, link), filter, following, stop, &args.staying, (sample, metrics))
 }
 
 pub(crate) fn follow(args: FollowArgs) -> Outcome {
     let name = &args.interface;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let (_, link) = interface(name)?;
+    let (netlink, link) = interface(name)?;
     let filter = Filter::open(link.index).map_err(|error| failure(name, &error))?;
     let force = args.overwrite.allowed();
     let sample = args.staying.sample.as_deref().map(|file| SampleFile::create(file, name, force)).transpose()?;
     let metrics = args.staying.prometheus.open(args.overwrite)?;
     let following = Following::begin(name).map_err(|error| not_followed(name, &error))?;
-    stay((name, link.index), filter, following, stop, &args.staying, (sample, metrics))
+    stay((name, netlink, link), filter, following, stop, &args.staying, (sample, metrics))
 }
 
 /// Has the filter sample for as long as this process may be kept from its next look.
@@ -194,7 +195,7 @@ fn go_on_sampling(filter: &Filter, name: &str, staying: &Staying) -> Result<(), 
 
 /// Follows the host until the end, then prints the counters.
 fn stay(
-    (name, ifindex): (&str, u32),
+    (name, mut netlink, link): (&str, Netlink, Link),
     filter: Filter,
     mut following: Following,
     stop: Stop,
@@ -204,11 +205,10 @@ fn stay(
     let samples = sample.as_ref().map(|_| filter.samples()).transpose().map_err(|error| failure(name, &error))?;
     let mut sampling = sample.zip(samples);
     let end = staying.time.map_or(Nanos::MAX, |time| monotonic().saturating_add(time));
-    let (mut netlink, link) = interface(name)?;
     let mut due = monotonic();
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
-            if !interface(name).is_ok_and(|(_, link)| link.index == ifindex) {
+            if !interface(name).is_ok_and(|(_, now)| now.index == link.index) {
                 return Err(Failure::new("interface_gone", format!("{name} went away, and its filter with it"))
                     .remedy("attach it again when the interface is back"));
             }

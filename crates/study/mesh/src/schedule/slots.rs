@@ -35,7 +35,7 @@ pub(super) fn circle(pairs: &[(SiteId, SiteId)], sites: usize) -> Vec<(SiteId, S
 }
 
 /// Slots that are looked at for room on shared links: so many for any plan, and so many more for each of its pairs. Pairs that cross two links take
-/// seven each. Where that is not enough, those that are left and cross a link have a slot of their own each.
+/// seven each. Once all looks are used up, each remaining pair that crosses a link gets a slot of its own.
 const LOOKS_SURE: usize = 1 << 20;
 const LOOKS_A_PAIR: usize = 64;
 

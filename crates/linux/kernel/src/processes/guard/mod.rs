@@ -235,8 +235,8 @@ impl Drop for Shared {
     }
 }
 
-/// The right to change what goes by a name: one process of a network namespace has it at a time, of those that are root's or the caller's user's.
-/// What other users take does not count.
+/// The right to change a setting, known by a name. In a network namespace one process has it at a time. Only processes of root and of the caller's
+/// user count.
 #[derive(Debug)]
 pub struct Claim(UnixListener);
 
