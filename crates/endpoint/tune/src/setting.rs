@@ -8,7 +8,6 @@ use longhaul_kernel::ethtool::Ethtool;
 use longhaul_kernel::guard::Claim;
 use longhaul_kernel::link::{LinkError, Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
-use longhaul_kernel::wait::sleep_until;
 use longhaul_units::Nanos;
 
 use crate::place::{DEFAULT, Place, RoutePart, network_of};
@@ -17,7 +16,8 @@ use crate::reading::one_space;
 /// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
 const MAJOR: u16 = 0x4c48;
 
-/// While this is held, no test changes `place` or puts it back. `None` for what no test changes. Waits until `patience` is over.
+/// While this is held, no test changes `place` or puts it back. `None` for what no test changes. Waits until `patience` is over, and for the 100 ms
+/// of a [`Claim`].
 ///
 /// # Errors
 /// A test has it, in words.
@@ -38,12 +38,8 @@ pub(crate) fn claim(place: &Place, patience: Nanos) -> Result<Option<Claim>, Str
         if monotonic() >= until {
             return Err(format!("a test has changed {place} for its time: wait for its end"));
         }
-        sleep_until(monotonic().saturating_add(LOOK));
     }
 }
-
-/// How often a claim that somebody has is asked for.
-const LOOK: Nanos = Nanos::from_millis(50);
 
 /// The value of `place`.
 ///

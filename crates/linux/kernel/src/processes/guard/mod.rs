@@ -19,15 +19,18 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longhaul_units::Nanos;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::clock::monotonic;
 use crate::link::Netlink;
 use crate::link_ioctl::{Question, ask, name};
 use crate::stderr_text;
 use crate::sysfs::{Sysfs, shown};
 use crate::unix::listen_alone;
+use crate::wait::sleep_until;
 
 /// Something that shall change.
 #[derive(Debug)]
@@ -236,9 +239,14 @@ impl Drop for Shared {
 }
 
 /// The right to change a setting, known by a name. In a network namespace one process has it at a time. Only processes of root and of the caller's
-/// user count.
+/// user count. Who does not get it at once tries for 100 ms more.
 #[derive(Debug)]
 pub struct Claim(UnixListener);
+
+/// How long a claim is asked for. One that was let go may still be in a child that another thread has forked and that has not called exec yet.
+const CLAIM_PATIENCE: Nanos = Nanos::from_millis(100);
+/// How often.
+const CLAIM_LOOK: Nanos = Nanos::from_millis(5);
 
 impl Claim {
     /// The right to change the kernel parameter `key`.
@@ -268,7 +276,16 @@ impl Claim {
     }
 
     fn take(name: &str) -> io::Result<Self> {
-        listen_alone(&format!("longhaul/{name}")).map(Self)
+        let name = format!("longhaul/{name}");
+        let until = monotonic() + CLAIM_PATIENCE;
+        loop {
+            match listen_alone(&name) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && monotonic() < until => {
+                    sleep_until(monotonic() + CLAIM_LOOK);
+                }
+                taken => return taken.map(Self),
+            }
+        }
     }
 }
 

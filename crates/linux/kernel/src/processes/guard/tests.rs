@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
@@ -172,4 +174,18 @@ fn what_somebody_else_set_meanwhile_stays() {
     drop(changed);
     assert_eq!(read(), "3");
     fs::remove_file(&path).unwrap();
+}
+
+/// So a child holds it that another thread has forked and that has not called exec yet.
+#[test]
+fn a_claim_that_is_let_go_in_a_moment_is_taken() {
+    let name = format!("test/{}", std::process::id());
+    let held = Claim::take(&name).unwrap();
+    let lets_go = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(30));
+        drop(held);
+    });
+    let _taken = Claim::take(&name).unwrap();
+    lets_go.join().unwrap();
+    assert_eq!(Claim::take(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }
