@@ -363,3 +363,49 @@ impl Drop for TcpData {
         self.stop_receiving.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::IpAddr;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use longhaul_session::Caps;
+    use longhaul_tcp::proof::{TCP_HELLO_BYTES, TcpCookie};
+    use longhaul_wire::probe::Cookie;
+
+    use super::*;
+
+    /// One over which the server only sends keeps the small one.
+    #[test]
+    fn a_connection_of_the_test_gets_its_receive_buffer() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let place = Place::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
+        for (backward, window_bytes) in [(false, None), (true, Some(1 << 20))] {
+            let parameters = TcpParameters { window_bytes, collect: Collect::Off, ..TcpParameters::default() };
+            let plan = DataPlan {
+                parameters: parameters.clone().into(),
+                cookie: Cookie::new(0, false, 0),
+                tcp_cookie: TcpCookie::of_words(1, 2),
+                server_ports: Vec::new(),
+                sends: backward,
+                receives: !backward,
+            };
+            let (events, receiver) = channel();
+            let mut data = TcpData::open(Opening { plan, place, events: &events }, parameters).unwrap();
+            let mut client = TcpStream::connect((here, data.port)).unwrap();
+            client.write_all(&[0; TCP_HELLO_BYTES]).unwrap();
+            let connection = match receiver.recv_timeout(Duration::from_secs(5)) {
+                Ok(Event::Connection { connection, .. }) => connection,
+                other => panic!("{other:?}"),
+            };
+            let given = |connection: &TcpStream| receive_buffer(connection, None).unwrap().given_bytes;
+            let small = given(&connection);
+            let id = TcpStreamId { backward, stream: 0 };
+            data.admit(id, connection);
+            let now = given(data.flows[&id].socket());
+            assert!(if backward { now == small } else { now > small }, "{backward}: {now} bytes after {small}");
+        }
+    }
+}
