@@ -378,6 +378,14 @@ mod tests {
         assert_eq!((svg.matches("<polyline").count(), svg.contains("class=\"gap\"")), (2, true), "{svg}");
     }
 
+    /// 250.01 to 250.03: an axis from 0 would show a flat line.
+    #[test]
+    fn what_changes_little_is_seen() {
+        let svg = drawn(&[Some(250.01), Some(250.03), Some(250.02)]);
+        assert!(svg.contains(">250.010<") && svg.contains(">250.030<") && !svg.contains("end\">0<"), "{svg}");
+        assert!(drawn(&[Some(10.0), Some(250.0)]).contains("text-anchor=\"end\">0</text>"));
+    }
+
     /// The same across.
     #[test]
     fn numbers_that_lie_close_fill_the_width() {
@@ -395,11 +403,17 @@ mod tests {
         assert!(!far.contains("points=\"66.0,") && far.contains("middle\">0<"), "{far}");
     }
 
-    /// 250.01 to 250.03: an axis from 0 would show a flat line.
+    /// As between powers of ten.
     #[test]
-    fn what_changes_little_is_seen() {
-        let svg = drawn(&[Some(250.01), Some(250.03), Some(250.02)]);
-        assert!(svg.contains(">250.010<") && svg.contains(">250.030<") && !svg.contains("end\">0<"), "{svg}");
-        assert!(drawn(&[Some(10.0), Some(250.0)]).contains("text-anchor=\"end\">0</text>"));
+    fn a_number_without_a_label_has_no_line() {
+        let points = vec![Some((0.0, 1.0)), Some((4.0, 1.0))];
+        let lines = vec![Line { name: "one", colour: "--blue", points }];
+        let label = |value: f64| (value != 3.0).then(|| format!("n = {value}"));
+        let across = Some(Across { what: "one in <so many>", label });
+        let svg = Panel { title: "a", units: &[(1.0, "B")], lines, across, ..Panel::default() }.svg().unwrap();
+        let labels: Vec<&str> = svg.split(">n = ").skip(1).filter_map(|rest| rest.split('<').next()).collect();
+        assert_eq!(labels, ["0", "1", "2", "4"]);
+        assert_eq!(svg.matches("<line class=\"axis\"").count(), 1 + labels.len(), "the ground, and one each: {svg}");
+        assert!(svg.contains(">one in &lt;so many&gt;</text>") && !svg.contains("time from"), "{svg}");
     }
 }
