@@ -281,7 +281,11 @@ impl TcpSeries {
 mod tests {
     use std::path::Path;
 
+    use longhaul_path::spec::QueueLimit;
+    use longhaul_tcp::Transfers;
+
     use super::super::Experiment;
+    use super::*;
 
     const GOOD: &str = "title = 'x'\npath = 'lan'\n[[tcp]]\nname = 'both'\ncongestion = ['reno', 'scalable']\nflows = [1, 4]\n\
                         time = '5s'\nomit = '1s'\nmss = 1000\nbeside = { host = 'client', congestion = 'cubic', mss = 536 }\n";
@@ -313,6 +317,40 @@ mod tests {
         assert!(seen[0].0.starts_with("reno ") && seen[3].0.starts_with("scalable "), "{seen:?}");
         assert_eq!(series.tests[0].setting.words(), ["MTU 9000", "SACK off"]);
         assert_eq!(series.tests[1].beside.as_ref().unwrap().parameters.window_bytes, large);
+    }
+
+    /// What takes a time takes the same time, with fewer packets: rates, windows, transfers and queues shrink alike, the ring is polled as much more
+    /// seldom.
+    #[test]
+    fn a_series_is_scaled_as_a_whole() {
+        let with = "window = '1M'\nbytes = '8M'\npace = '2G'\npoll_interval = '4ms'\nchange = ['delay=10ms']";
+        let mut whole = Experiment::parse(&GOOD.replace("flows = [1, 4]", with), Path::new("")).unwrap();
+        // No key of a file sets these.
+        let own = &mut whole.tcp[0].tests[0].flows.parameters;
+        (own.write_rate_bps, own.read_rate_bps, own.rate_goal_bps) = (Some(400_000), Some(1_500), Some(800_000));
+        own.transfers = Some(Transfers { bytes: 3_000, every_ns: 5_000_000 });
+        let scaled = whole.scaled(0.5);
+        let (whole, half) = (&whole.tcp[0], &scaled.tcp[0]);
+        let test = &half.tests[0];
+        let own = &test.flows.parameters;
+        assert_eq!((own.window_bytes, own.amount), (Some(512 << 10), Amount::Bytes(4 << 20)));
+        // Not below 1 kb/s, which is the least that a test takes.
+        let rates = [own.pace_bps, own.write_rate_bps, own.read_rate_bps, own.rate_goal_bps];
+        assert_eq!(rates, [Some(1_000_000_000), Some(200_000), Some(1_000), Some(400_000)]);
+        assert_eq!(own.transfers, Some(Transfers { bytes: 1_500, every_ns: 5_000_000 }));
+        assert_eq!(test.setting.poll_interval, Some(Nanos::from_millis(8)));
+        let beside = &test.beside.as_ref().unwrap().parameters;
+        assert_eq!((beside.window_bytes, beside.pace_bps), (Some(512 << 10), Some(1_000_000_000)));
+        assert_eq!((beside.amount, own.streams, own.omit_ns), (Amount::DurationNs(5_000_000_000), 1, 1_000_000_000));
+        for path in [&half.path, &scaled.path] {
+            assert_eq!(path.forward[0].rate, Some(BitRate::from_gbit(5)));
+            assert_eq!(path.backward[0].queue, QueueLimit::Bytes(Bytes(1 << 20)));
+        }
+        assert_eq!((half.path.round_trip(), &half.repeats), (whole.path.round_trip(), &whole.repeats));
+        assert_eq!(half.changes, ["delay=10ms", "and 0.5 times all rates and queues"]);
+        // A socket buffer cannot be as small as that.
+        let least = scaled.scaled(1e-6);
+        assert_eq!(least.tcp[0].tests[0].flows.parameters.window_bytes, Some(SOCKBUF_LEAST.0));
     }
 
     /// Each key with several values is an axis; those with one say nothing in a label.
