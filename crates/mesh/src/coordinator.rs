@@ -387,41 +387,9 @@ impl Answering for Coordinator {
 mod tests {
     use super::*;
 
-    /// Two sites at one end of a link that has room for one test, a third at the other.
-    const MESH: &str = "\
-name = 'three'
-[[site]]
-name = 'ithaca'
-address = '127.0.0.1'
-rate = '1Gbit'
-tags = ['here']
-[[site]]
-name = 'geneva'
-address = '127.0.0.1'
-rate = '1Gbit'
-tags = ['here']
-[[site]]
-name = 'chicago'
-address = '127.0.0.1'
-rate = '1Gbit'
-[[link]]
-name = 'cable'
-between = ['@here', 'chicago']
-rate = '100Mbit'
-share = '10%'
-[[test]]
-name = 'probes'
-kind = 'udp'
-every = '1h'
-time = '1s'
-rate = '5M'
-length = 1000
-";
-
     #[test]
     fn a_lease_that_is_given_back_is_that_of_who_waits() {
         let mesh = crate::stolen::Mesh::make("coordinator-leases");
-        mesh.folder.write("mesh.toml", MESH).unwrap();
         // As if it had run for long: it may have forgotten no lease.
         let made = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
         let coordinator = Coordinator { started: Nanos::ZERO, ..made };
