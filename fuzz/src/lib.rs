@@ -432,7 +432,7 @@ pub fn mix_file(input: &[u8]) {
 /// A capture, pcap or pcapng. Snippets are no longer than their frames, and what is written of them as pcapng reads back.
 pub fn capture(input: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(input) else { return };
-    let mut flows = Flows::new(FlowOptions::default(), Vec::new());
+    let mut flows = Flows::new(FlowOptions::for_bytes(input.len() as u64), Vec::new());
     let mut packets = 0;
     while let Ok(Some(record)) = reader.next() {
         assert!(record.snippet.len() <= record.frame_len as usize, "{record:?}");
