@@ -62,8 +62,7 @@ fn hosts_of_a_dumbbell_have_names_too() {
 #[test]
 fn hosts_receive_on_other_cpus_than_the_emulator() {
     let cpus = longhaul_kernel::schedule::allowed_cpus().unwrap();
-    let online = longhaul_kernel::schedule::online_cpus().unwrap();
-    if online.len() < 2 {
+    if cpus.len() < 2 {
         longhaul_testing::skipped!("needs two CPUs");
         return;
     }
@@ -73,7 +72,7 @@ fn hosts_receive_on_other_cpus_than_the_emulator() {
         longhaul_testing::no_judge!("needs root to write to /sys");
         return;
     }
-    let wanted = online.iter().filter(|cpu| **cpu != own && **cpu < 32).fold(0_u32, |mask, cpu| mask | 1 << cpu);
+    let wanted = cpus.iter().filter(|cpu| **cpu != own && **cpu < 32).fold(0_u32, |mask, cpu| mask | 1 << cpu);
     for host in ["client", "server"] {
         let read = exec(&lab.name, host, &["cat", "/sys/class/net/eth0/queues/rx-0/rps_cpus"]);
         let mask = text(&read).trim().rsplit(',').next().map(str::to_owned).unwrap_or_default();

@@ -134,6 +134,9 @@ fn flags_with_values_that_are_not_allowed() {
     refused(&["lab", "up", "lan", "--name", "a/b"], 2, &["a/b", "letters"]);
     refused(&["lab", "up", "lan", "--name", ""], 2, &["letters"]);
     refused(&["lab", "up"], 2, &["<PATH>"]);
+    refused(&["lab", "run", "nlr-tcp", "--share-cpus", "--cpu", "1"], 2, &["--share-cpus", "--cpu"]);
+    refused(&["lab", "run", "faults", "--share-cpus"], 2, &["--share-cpus is not for `lab run faults`"]);
+    refused(&["lab", "run", "nima", "--share-cpus"], 2, &["--share-cpus is not for experiments with a mix"]);
     refused(&["lab", "upp", "lan"], 2, &["upp", "up"]);
     refused(&["labb"], 2, &["labb", "lab"]);
 }

@@ -143,7 +143,7 @@ impl Status {
                     "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
                     Nanos(self.lateness.p99_ns).rounded()
                 ),
-                "give the emulator its own CPU (`cpus`, `spin`, `realtime`), or send less",
+                "give the emulator its own CPU (`cpus`, `spin`, `realtime`), end other programs, or send less",
             );
         }
         if self.clock_stood_ns > 0 {
@@ -155,7 +155,7 @@ impl Status {
                     Nanos(self.clock_stood_ns),
                     Nanos(self.uptime_ns)
                 ),
-                "give the emulator its own CPU (`cpus`, `realtime`), or send less",
+                "give the emulator its own CPU (`cpus`, `realtime`), end other programs, or send less",
             );
         }
         let own = self.own_fault;
@@ -164,7 +164,7 @@ impl Status {
             warn(
                 caveats::EMULATOR_OVERRUN,
                 format!("{overrun} frames arrived faster than the emulator could receive them"),
-                "give the emulator its own CPU (`cpus`), or send less",
+                "give the emulator its own CPU (`cpus`), end other programs, or send less",
             );
         }
         if own.memory_full_frames > 0 {

@@ -72,13 +72,13 @@ impl LabSpec {
         !self.offload && !self.wire
     }
 
-    /// CPUs for the hosts where the emulator has some of its own: all others. Empty: any.
+    /// CPUs for the hosts where the emulator has some of its own: all others on which the calling thread may run (taskset, cpuset). Empty: any.
     pub fn host_cpus(&self) -> Vec<usize> {
         if self.cpus.is_empty() {
             return Vec::new();
         }
-        let online = longhaul_kernel::schedule::online_cpus().unwrap_or_default();
-        online.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect()
+        let allowed = longhaul_kernel::schedule::allowed_cpus().unwrap_or_default();
+        allowed.into_iter().filter(|cpu| !self.cpus.contains(cpu)).collect()
     }
 
     /// Keeps the calling thread and the threads that it starts later on the hosts' CPUs, if they may run there.
@@ -92,5 +92,27 @@ impl LabSpec {
     /// What of it is for the emulating thread.
     pub fn schedule(&self) -> Schedule {
         Schedule { cpus: self.cpus.clone(), realtime: self.realtime }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_kernel::schedule::{allowed_cpus, pin_to};
+
+    use super::*;
+
+    /// `taskset` and a cpuset hold for the hosts of a lab, too.
+    #[test]
+    fn hosts_have_no_cpu_that_is_not_allowed() {
+        std::thread::spawn(|| {
+            let allowed = allowed_cpus().unwrap();
+            let of_emulator = |cpu: usize| LabSpec { cpus: vec![cpu], ..LabSpec::default() };
+            assert_eq!(of_emulator(allowed[0]).host_cpus(), allowed[1..]);
+            pin_to(&allowed[..1]).unwrap();
+            assert!(of_emulator(allowed[0]).host_cpus().is_empty(), "of {allowed:?}");
+            assert!(LabSpec::default().host_cpus().is_empty());
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -123,6 +123,13 @@ pub fn set_fifo(priority: u8) -> Result<(), ScheduleError> {
     })
 }
 
+/// Whether threads of this process may have [`set_fifo`] with `priority` 1 to 99. A thread tries it and ends, so that nothing is left of it.
+/// Not right before `unshare(2)` of a user namespace, which is refused as long as the kernel counts a second thread.
+pub fn may_set_fifo(priority: u8) -> bool {
+    let tried = std::thread::Builder::new().name("try-fifo".into()).spawn(move || set_fifo(priority).is_ok());
+    tried.is_ok_and(|thread| thread.join().unwrap_or(false))
+}
+
 /// The share of a CPU's time that the kernel lets real-time threads have, 0 to 1: `sched_rt_runtime_us` of each
 /// `sched_rt_period_us` (sched(7), "Limiting the CPU usage of real-time and deadline processes"). 1 where it is all of it, or not
 /// to be learnt.
@@ -256,10 +263,16 @@ mod tests {
 
     #[test]
     fn real_time_is_given_or_explained() {
-        std::thread::spawn(|| match set_fifo(1) {
-            // SAFETY: no pointers.
-            Ok(()) => assert_eq!(unsafe { libc::sched_getscheduler(0) } & 0xff, libc::SCHED_FIFO),
-            Err(error) => assert!(error.to_string().contains("CAP_SYS_NICE"), "{error}"),
+        // SAFETY: no pointers.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        std::thread::spawn(move || {
+            let before = policy();
+            let may = may_set_fifo(1);
+            assert_eq!(policy(), before, "nothing is left of the trial");
+            match set_fifo(1) {
+                Ok(()) => assert_eq!((policy() & 0xff, may), (libc::SCHED_FIFO, true)),
+                Err(error) => assert!(!may && error.to_string().contains("CAP_SYS_NICE"), "{error}"),
+            }
         })
         .join()
         .unwrap();

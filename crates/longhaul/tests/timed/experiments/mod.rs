@@ -12,6 +12,7 @@ use crate::common::browser::Browser;
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::schedule::allowed_cpus;
 use longhaul_lab::orphans;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -156,6 +157,10 @@ fn tcp_has_its_table_and_its_page() {
         assert!(text.contains(said), "{said}: {text}");
     }
     let result = object(&fs::read(folder.file("result.json")).unwrap());
+    let cpus = allowed_cpus().unwrap();
+    let own = if cpus.len() > 1 { &cpus[cpus.len() - 1..] } else { &[] };
+    assert_eq!(result["parameters"]["lab"]["cpus"], json!(own), "{text}");
+    assert_eq!(text.contains("to itself"), !own.is_empty(), "{text}");
     let series = result["result"]["tcp"].as_array().unwrap();
     let alone = &only_runs(&series[0])[0];
     // A window of some 17 packets, each 10 ms; by how much it is met is for the tests of the controls to say.
@@ -281,6 +286,22 @@ fn a_plan_can_be_read_by_programs() {
     let sum: u64 = series.iter().map(|series| series["points"].as_array().unwrap().len() as u64 * 3).sum();
     assert_eq!(plan["result"]["runs"], sum);
     assert!(plan["result"]["time_ns"].as_u64() > Some(30_000_000_000), "{plan:#}");
+}
+
+/// A plan says where the emulator would run.
+#[test]
+fn a_plan_has_the_emulators_cpu() {
+    let plan = |words: &[&str]| {
+        let output = longhaul(&[&["lab", "run", "--plan"][..], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = format!("the emulator has CPU {} to itself", allowed_cpus().unwrap().last().unwrap());
+    assert_eq!(plan(&["nlr-tcp"]).contains(&said), allowed_cpus().unwrap().len() > 1, "{said}");
+    for words in [&["nlr-tcp", "--share-cpus"][..], &["nlr-tcp", "--cpu", "0"], &["nlr-udp-loss"]] {
+        let plan = plan(words);
+        assert!(!plan.contains("to itself"), "{words:?}: {plan}");
+    }
 }
 
 /// The same tests between two hosts that are no lab of the command: nothing is set, nothing is emulated, and the page says so.

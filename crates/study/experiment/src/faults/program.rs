@@ -11,6 +11,7 @@ use std::thread;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
 use longhaul_units::Nanos;
@@ -25,6 +26,8 @@ const LOOK: Nanos = Nanos::from_millis(20);
 pub struct Programs {
     /// The program that has `lab within`: longhaul itself.
     pub longhaul: PathBuf,
+    /// CPUs that they run on; empty: any.
+    pub cpus: Vec<usize>,
 }
 
 /// A program that runs.
@@ -77,7 +80,14 @@ impl Programs {
         let mut command = Command::new(&self.longhaul);
         command.args(["lab", "within", "--"]).args(words);
         command.stdin(Stdio::piped()).stdout(output()).stderr(output());
-        let mut child = network.enter(move || command.spawn()).map_err(io::Error::other)??;
+        let spawn = || {
+            if !self.cpus.is_empty() {
+                // They may have been taken away since; then it runs where this process may.
+                let _ = pin_to(&self.cpus);
+            }
+            command.spawn()
+        };
+        let mut child = network.enter(spawn).map_err(io::Error::other)??;
         let line = child.stdin.take();
         Ok(Program { child, line })
     }

@@ -162,7 +162,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
             Event::Diagnosed(cell) => say(&text::row(cell)),
             Event::Measured(price) => say(&text::price(price)),
         };
-        let programs = Programs { longhaul };
+        let programs = Programs { longhaul, cpus: spec.host_cpus() };
         let keep = folder.as_ref().map(|_| &keep as _);
         let tune = asked.tune;
         let runner = run::Runner { programs: &programs, spec: &spec, stop, time, seeds, tune, keep, tell: &tell };

@@ -64,6 +64,27 @@ fn not_resumed(path: &Path, why: impl Display) -> Failure {
         .remedy("give the experiment, the options and the folder of the run that was ended")
 }
 
+/// The emulator of the runs that are there had other CPUs, or another priority: both may have been chosen by `lab run` (`own_cpu.rs`).
+fn placed_otherwise(path: &Path, there: &LabSpec) -> Failure {
+    let cpus: Vec<String> = there.cpus.iter().map(usize::to_string).collect();
+    let cpus = cpus.join(",");
+    let (was, remedy) = match (cpus.as_str(), there.realtime) {
+        ("", None) => {
+            ("on the hosts' CPUs".to_owned(), "give --share-cpus, and leave out --cpu and --realtime".to_owned())
+        }
+        ("", Some(priority)) => (
+            format!("on the hosts' CPUs, at SCHED_FIFO priority {priority}"),
+            format!("give --share-cpus --realtime {priority}, and leave out --cpu"),
+        ),
+        (cpus, None) => (format!("on CPU {cpus}"), format!("give --cpu {cpus}, and leave out --realtime")),
+        (cpus, Some(priority)) => (
+            format!("on CPU {cpus}, at SCHED_FIFO priority {priority}"),
+            format!("give --cpu {cpus} --realtime {priority}"),
+        ),
+    };
+    not_resumed(path, format!("the emulator of its runs was {was}")).remedy(remedy)
+}
+
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -146,6 +167,11 @@ impl Journal {
                 let Header { started_at, factor, .. } = there.clone();
                 let same = Header { started_at, factor, ..header.clone() };
                 if same != there {
+                    let LabSpec { cpus, realtime, .. } = there.lab.clone();
+                    let lab = LabSpec { cpus, realtime, ..same.lab.clone() };
+                    if (Header { lab, ..same }) == there {
+                        return Err(placed_otherwise(&kept.path, &there.lab));
+                    }
                     let title = &there.title;
                     let why = format!("its runs are of “{title}” as it was then, or of other options of the emulator");
                     return Err(not_resumed(&kept.path, why));
@@ -174,5 +200,42 @@ impl Journal {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         self.file.write_all(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(cpus: &[usize], realtime: Option<u8>, seed: u64) -> Header {
+        let lab = LabSpec { name: String::new(), cpus: cpus.into(), realtime, seed, ..LabSpec::default() };
+        let (title, experiment) = ("some".to_owned(), "all of it".to_owned());
+        Header { title, experiment, factor: 1.0, lab, server: None, started_at: "now".to_owned() }
+    }
+
+    /// Runs that were begun with the emulator elsewhere go on with it there, and not without a word where it is by default now.
+    #[test]
+    fn runs_with_the_emulator_elsewhere_are_not_mixed() {
+        let folder = std::env::temp_dir().join(format!("longhaul-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let own = header(&[1], Some(50), 1);
+        let mut failures = Vec::new();
+        for there in [header(&[], None, 1), header(&[0, 2], None, 1), header(&[], Some(10), 1), header(&[], None, 2)] {
+            drop(Journal::begin(&folder, there.clone()).unwrap());
+            assert!(Journal::open(&folder, &folder, &there).is_ok());
+            failures.push(Journal::open(&folder, &folder, &own).unwrap_err());
+            std::fs::remove_file(folder.join(RUNS)).unwrap();
+        }
+        std::fs::remove_dir(&folder).unwrap();
+        for (failure, said) in failures.iter().zip([
+            "was on the hosts' CPUs",
+            "was on CPU 0,2",
+            "was on the hosts' CPUs, at SCHED_FIFO priority 10",
+            "or of other options of the emulator",
+        ]) {
+            assert!(failure.message().ends_with(said), "{}", failure.message());
+        }
+        let remedy = format!("{:?}", failures[1]);
+        assert!(remedy.contains("give --cpu 0,2, and leave out --realtime"), "{remedy}");
     }
 }

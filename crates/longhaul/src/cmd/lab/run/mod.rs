@@ -3,6 +3,7 @@
 mod command;
 pub(crate) mod faults;
 mod journal;
+mod own_cpu;
 pub(crate) mod planned;
 mod progress;
 mod real;
@@ -55,7 +56,7 @@ use crate::output::{
   longhaul lab run nlr-udp-loss --plan              # what would be run, and how long it takes
   longhaul lab run nlr-tcp --server far --key my.key -o real   # the same tests between real hosts
   longhaul lab run nlr-udp-loss -o results --resume # go on after an end
-  longhaul lab run datatag-loss --realtime 50       # one packet in 30,000 is lost
+  longhaul lab run datatag-loss                     # one packet in 30,000 is lost
   longhaul lab run nima --mix ours.toml             # under the traffic of your own network
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?
 
@@ -99,6 +100,9 @@ pub(crate) struct Args {
     /// Go on with the runs in the folder of -o
     #[arg(long, requires = "output", conflicts_with = "force")]
     resume: bool,
+    /// Let the emulator of TCP tests run on the hosts' CPUs, not on the last CPU alone and at SCHED_FIFO priority 50
+    #[arg(long, conflicts_with = "cpu")]
+    share_cpus: bool,
     /// Print JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -121,6 +125,19 @@ impl Args {
         Choice { repeat, quick, only: self.only.clone(), real: self.real.server().is_some(), without_netem: false }
     }
 
+    /// How the labs of `experiment` are made, but for their name, and what there is to say of it.
+    fn spec(&self, experiment: &Experiment) -> (LabSpec, Option<String>) {
+        let given = self.engine.spec();
+        let shares = self.share_cpus || self.real.server().is_some();
+        match (!shares).then(|| own_cpu::with_own_cpu(&given, experiment)).flatten() {
+            Some(spec) => {
+                let said = own_cpu::said(&spec);
+                (spec, Some(said))
+            }
+            None => (given, None),
+        }
+    }
+
     /// The first option that is for experiments with repeated runs, if one was given that is not among `allowed`.
     fn repeated(&self, allowed: &[&str]) -> Option<&'static str> {
         let given = [
@@ -133,6 +150,7 @@ impl Args {
             ("--resume", self.resume),
             ("--prometheus", self.prometheus.is_given()),
             ("--commands", self.commands),
+            ("--share-cpus", self.share_cpus),
             ("--server", self.real.server().is_some()),
         ];
         given.into_iter().find_map(|(name, given)| (given && !allowed.contains(&name)).then_some(name))
@@ -259,6 +277,9 @@ fn print_plan(args: &Args, experiment: &Experiment, plan: &Plan) {
         return;
     }
     print_text(&progress::plan(&experiment.title, plan));
+    if let (_, Some(said)) = args.spec(experiment) {
+        print_text(&format!("{said}\n"));
+    }
     match args.real.server() {
         Some(host) => print_text(&format!("{}\n", real::differs(experiment, plan, host))),
         None if experiment.calibrate && !args.full => print_text(
@@ -270,13 +291,14 @@ fn print_plan(args: &Args, experiment: &Experiment, plan: &Plan) {
 
 /// Makes the runs of `experiment` that `args` ask for.
 fn measure(args: &Args, experiment: &Experiment) -> Outcome {
-    let spec = LabSpec { name: format!("run-{}", std::process::id()), ..args.engine.spec() };
+    let (spec, placed) = args.spec(experiment);
+    let spec = LabSpec { name: format!("run-{}", std::process::id()), ..spec };
     let tries = args.tries.unwrap_or(DEFAULT_TRIES);
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut header = Header::new(experiment, 1.0, &spec, args.real.server(), &now);
     let target = args.real.target()?;
     let longhaul = std::env::current_exe().map_err(|error| Failure::new("exec", error))?;
-    let programs = &Programs { longhaul };
+    let programs = &Programs { longhaul, cpus: spec.host_cpus() };
     let (kept, folder) = match &args.output {
         Some(output) if args.resume => {
             let folder = Folder::open(output.clone())?;
@@ -298,6 +320,9 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     if kept.is_some() {
         say(&format!("going on with the runs that began at {}", header.started_at));
+    }
+    if let Some(placed) = placed {
+        say(&placed);
     }
     let netem_missing = if experiment.needs_netem() && target.is_none() { netem_missing() } else { None };
     let choice = Choice { without_netem: netem_missing.is_some(), ..args.choice() };
