@@ -4,7 +4,7 @@ use std::fmt;
 
 use longhaul_units::{BitRate, Nanos};
 
-use super::{DelaySteps, Direction, HopSpec, HostSpec, PathSpec, Side};
+use super::{DelaySteps, Direction, ETHERNET_HEADER_BYTES, HopSpec, HostSpec, PathSpec, Side};
 
 /// Speeds of Ethernet links (IEEE 802.3) at and above what long fat networks have, in Gbit/s.
 const ETHERNET_GBIT: [u64; 6] = [10, 25, 40, 100, 200, 400];
@@ -53,6 +53,16 @@ impl PathSpec {
     /// The lowest rate of the shared hops of a direction, at the layer that its hop says; `None` where none has a rate.
     pub fn bottleneck(&self, direction: Direction) -> Option<BitRate> {
         self.hops(direction).iter().filter_map(|hop| hop.rate).min()
+    }
+
+    /// The rate of payload that the shared hops of a direction carry at most, in IP packets of `packet_bytes` with `payload_bytes` each; `None`
+    /// where none has a rate.
+    pub fn payload_rate(&self, direction: Direction, packet_bytes: u32, payload_bytes: u32) -> Option<BitRate> {
+        let of_hop = |hop: &HopSpec| {
+            let bytes = hop.layer.bytes_of(packet_bytes.saturating_add(ETHERNET_HEADER_BYTES));
+            Some(BitRate(hop.rate?.0.saturating_mul(payload_bytes.into()) / u64::from(bytes)))
+        };
+        self.hops(direction).iter().filter_map(of_hop).min()
     }
 
     /// What the hops of a direction are called: their names, else `hop1`, `hop2`, ….

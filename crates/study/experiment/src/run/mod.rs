@@ -296,7 +296,10 @@ fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u3
     let point = place.and_then(|(place, point)| series.get_mut(place)?.points.get_mut(point));
     match (point, made.rejected) {
         (None, _) => {}
-        (Some(point), None) => point.add(made.run),
+        (Some(point), None) => {
+            point.doubtful |= made.run.run.caveats().iter().any(|caveat| caveat.is(caveats::MORE_THAN_CARRIED));
+            point.add(made.run);
+        }
         (Some(point), Some(why)) => {
             let before = point.rejected.iter().filter(|rejected| rejected.run.repeat == made.run.repeat).count();
             point.doubtful |= before + 1 >= tries as usize;

@@ -2,7 +2,7 @@
 
 use longhaul_congestion::aimd::Model;
 use longhaul_lab::Lab;
-use longhaul_path::spec::{LossSpec, PathSpec};
+use longhaul_path::spec::{Direction, LossSpec, PathSpec};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::tcp_goodput::{Flows, Run};
 use longhaul_result::Caveat;
@@ -11,7 +11,11 @@ use longhaul_units::Nanos;
 
 use super::captured::Capturing;
 use super::{Ground, Hosts, Runner, hosts, no_report, steps, test};
-use crate::spec::{TcpFlows, TcpSeries, TcpTest};
+use crate::caveats;
+use crate::spec::{Emulator, Setting, TcpFlows, TcpSeries, TcpTest};
+
+/// Goodput in parts of what the path carries, above which it has a caveat: what is read at the ends of the counted time makes less.
+const CARRIED_TIMES_MOST: f64 = 1.01;
 
 /// `series` without a point.
 pub(super) fn empty(series: &TcpSeries) -> Series<Run> {
@@ -91,6 +95,9 @@ impl Runner<'_> {
         };
         let flows = flows_of(&wanted.flows, own);
         let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
+        if matches!(ground, Ground::Lab(_)) {
+            caveats.extend(more_than_carried(path, &wanted.setting, &flows));
+        }
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
         let packets = match capturing.map(|capturing: Capturing| capturing.end(omit)) {
@@ -151,11 +158,76 @@ fn expected(path: &PathSpec, flows: &Flows) -> Option<u64> {
     Some((packets * stream.mss_bytes as f64 * 8.0 / rtt.as_secs_f64()) as u64)
 }
 
+/// That the flows have more goodput than the slowest hop carries, if they have: packets that came behind a lost one are read once it came again, those of
+/// the omitted time as well. Of netem it is not known which bytes it counts.
+fn more_than_carried(path: &PathSpec, setting: &Setting, flows: &Flows) -> Option<Caveat> {
+    let result = flows.result.as_ref()?;
+    if flows.parameters.omit_ns == 0 || setting.emulator == Emulator::Netem {
+        return None;
+    }
+    let largest = result.streams.iter().map(|stream| stream.mss_bytes).max()?;
+    let payload_bytes = u32::try_from(largest).ok().filter(|bytes| *bytes > 0)?;
+    let time_stamps = if setting.hosts.timestamps == Some(false) { 0 } else { 12 };
+    let headers = time_stamps + if setting.ipv6 { 60 } else { 40 };
+    let carried = path.payload_rate(Direction::Forward, payload_bytes.saturating_add(headers), payload_bytes)?;
+    let [goodput, most] = [result.goodput_bps, carried.0].map(|bps| bps as f64);
+    (goodput > most * CARRIED_TIMES_MOST).then(|| {
+        let why = format!(
+            "delivered more than the path carries: {:.1} Mb/s of {:.1}; data that had waited since before the counted seconds was among it",
+            goodput / 1e6,
+            most / 1e6
+        );
+        Caveat::new(caveats::MORE_THAN_CARRIED, why, "give the test a longer `time`, or another `omit`")
+    })
+}
+
 /// Share of the packets that are lost by themselves; 0 where losses come in bursts, which no response function knows.
 fn rate_of(loss: &LossSpec) -> f64 {
     match loss {
         LossSpec::Random(probability) => probability.0,
         LossSpec::Every(each) => 1.0 / each.get() as f64,
         LossSpec::None | LossSpec::GilbertElliott { .. } | LossSpec::Bursts(_) | LossSpec::List(_) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longhaul_tcp::{TcpEndReport, TcpParameters, TcpResult, TcpStreamReport};
+
+    use super::*;
+    use crate::spec::Experiment;
+
+    /// Flows of a goodput in segments of `mss_bytes`.
+    fn flows(goodput_mbit: u64, mss_bytes: u64) -> Flows {
+        let parameters = TcpParameters { omit_ns: 1_000_000_000, ..TcpParameters::default() };
+        let end = |sends| TcpEndReport {
+            streams: vec![TcpStreamReport { sends, ..TcpStreamReport::default() }],
+            ..TcpEndReport::default()
+        };
+        let mut result = TcpResult::assemble(&parameters, false, false, &end(true), &end(false)).unwrap().result;
+        (result.goodput_bps, result.streams[0].mss_bytes) = (goodput_mbit * 1_000_000, mss_bytes);
+        Flows { host: "client".into(), command: String::new(), parameters, result: Some(result) }
+    }
+
+    /// Of 1875 Mb/s at L1 full packets of 9000 bytes carry 8948 in 9038 bytes: 1856.3 Mb/s; those of 1500 carry 1448 in 1538: 1765.3.
+    #[test]
+    fn more_goodput_than_the_path_carries_is_doubted() {
+        let text = "title = 'x'\npath = 'amsterdam-sandiego'\nchange = ['rate=1875Mbit']\n\
+                    [[tcp]]\nname = 'x'\ncongestion = ['reno']\n";
+        let path = &Experiment::parse(text, Path::new("")).unwrap().path;
+        let usual = Setting::default();
+        for (goodput_mbit, mss_bytes) in [(1856, 8948), (1870, 8948), (1765, 1448), (1782, 1448)] {
+            assert_eq!(more_than_carried(path, &usual, &flows(goodput_mbit, mss_bytes)), None, "{goodput_mbit}");
+        }
+        let doubt = more_than_carried(path, &usual, &flows(1945, 8948)).unwrap();
+        assert!(doubt.message.starts_with("delivered more than the path carries: 1945.0 Mb/s of 1856.3;"), "{doubt:?}");
+        assert!(more_than_carried(path, &usual, &flows(1784, 1448)).is_some());
+        let mut whole = flows(1945, 8948);
+        whole.parameters.omit_ns = 0;
+        assert_eq!(more_than_carried(path, &usual, &whole), None, "nothing was before");
+        let netem = Setting { emulator: Emulator::Netem, ..Setting::default() };
+        assert_eq!(more_than_carried(path, &netem, &flows(1945, 8948)), None);
     }
 }

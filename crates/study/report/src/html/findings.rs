@@ -54,7 +54,7 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Whether the 95 % intervals of the means leave no other verdict; `false` also where a point is doubtful or has one run.
     pub sure: bool,
-    /// A point is doubtful: this machine spoiled its runs, so the verdict proves nothing.
+    /// A point is doubtful, so the verdict proves nothing.
     #[serde(default)]
     pub doubtful: bool,
     /// The means, and what stood in the way.

@@ -21,7 +21,7 @@ pub struct Point<R> {
     pub runs: Vec<Repeat<R>>,
     /// The runs that this machine spoiled, in the order in which they were made. Each was repeated, up to the number of tries.
     pub rejected: Vec<Rejected<R>>,
-    /// A run was spoiled in each of its tries, so the point has fewer runs than were asked for, or none.
+    /// A run was spoiled in each of its tries, so the point has fewer runs than were asked for, or none; or a run has more goodput than its path carries.
     pub doubtful: bool,
     /// Each quantity over the runs that count; over the rejected runs where none counts. Empty without a result.
     pub means: BTreeMap<String, Mean>,

@@ -148,7 +148,7 @@ impl<R: Run> Report<R> {
         let are = if doubtful.len() == 1 { "point is doubtful and pale" } else { "points are doubtful and pale" };
         (!doubtful.is_empty()).then(|| {
             format!(
-                "{} {are} in the figures, as this machine spoiled each try of a run: {}.",
+                "{} {are} in the figures, as this machine spoiled each try of a run, or as a caveat of a run says: {}.",
                 doubtful.len(),
                 doubtful.join("; ")
             )
