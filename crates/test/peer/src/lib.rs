@@ -16,7 +16,7 @@
 //!            ╱     ╲           │
 //!       rtt, udp   tcp         │
 //!            ╲     ╱           │
-//!    data, counters, cpu_use   │
+//! data, counters, cpu_use, waking
 //!               │              │
 //!             event ────── control
 //! ```
@@ -37,3 +37,4 @@ pub mod rtt;
 pub mod server;
 mod tcp;
 mod udp;
+mod waking;

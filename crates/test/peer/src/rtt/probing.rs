@@ -16,11 +16,9 @@ use longhaul_units::Nanos;
 use super::own_clock::read_clocks;
 use super::own_route::WayWatch;
 use super::reading::Reading;
+use crate::waking::{EARLY_MOST, Waking};
 
-/// The thread wakes up this long before a probe is due and watches the clock, as waking up takes tens of microseconds; where probes are far
-/// apart it need not, and a measurement of weeks costs little of a CPU.
-const RISE_EARLY: Nanos = Nanos::from_micros(80);
-/// Probes are far apart from this interval on.
+/// Probes are far apart from this interval on: there the thread does not watch the clock, so that a measurement of weeks costs little of a CPU.
 const FAR_APART: Nanos = Nanos::from_millis(5);
 /// How often to look whether the measurement was stopped.
 const STOP_LOOK: Nanos = Nanos::from_millis(20);
@@ -256,12 +254,12 @@ fn send_all(
         _ => Nanos::MAX,
     };
     let most = asked.probes().unwrap_or(u64::MAX);
-    let early = if asked.interval_ns < FAR_APART.0 { RISE_EARLY } else { Nanos::ZERO };
+    let mut waking = Waking::new(if asked.interval_ns < FAR_APART.0 { EARLY_MOST } else { Nanos::ZERO });
     let mut sent = 0;
     while sent < most && schedule.due() < end {
         // It sleeps in between.
         while !ending.stop.load(Ordering::Relaxed) {
-            if wait(schedule.due(), early) {
+            if waking.wait(schedule.due()) {
                 break;
             }
         }
@@ -290,18 +288,4 @@ fn send_all(
         sleep_until((monotonic() + COPIES_COME).min(over));
     }
     schedule.skipped()
-}
-
-/// Waits towards `due`, not longer than until the next look at whether to stop. Whether it is due.
-fn wait(due: Nanos, early: Nanos) -> bool {
-    let now = monotonic();
-    let rise = due.saturating_sub(early);
-    if rise > now {
-        sleep_until(rise.min(now + STOP_LOOK));
-        return false;
-    }
-    while monotonic() < due {
-        std::hint::spin_loop();
-    }
-    true
 }

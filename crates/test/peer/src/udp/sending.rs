@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{SendBatch, UdpSendError, UdpSender, Unsent};
-use longhaul_kernel::wait::sleep_until;
 use longhaul_result::Location;
 use longhaul_terms::{Amount, StreamSent, ThreadCpu};
 use longhaul_udp::account::SpacingRecorder;
@@ -16,13 +15,10 @@ use longhaul_units::{Nanos, TimeHistogram};
 use longhaul_wire::probe::{Cookie, Probe};
 
 use crate::cpu_use::ThreadWatch;
+use crate::waking::{EARLY_MOST, Waking};
 
 /// Datagrams in one call at most.
 const BATCH_MOST: usize = 128;
-/// The thread wakes up this long before a packet is due and watches the clock: waking up takes tens of microseconds.
-const RISE_EARLY: Nanos = Nanos::from_micros(80);
-/// How often to look whether the test was stopped.
-const STOP_LOOK: Nanos = Nanos::from_millis(50);
 
 /// What the sender of a stream did.
 #[derive(Debug, Default)]
@@ -71,6 +67,7 @@ pub(super) fn send_stream(
     let mut out = StreamOut::default();
     // Until the kernel refuses to cut what is sent together, if at all.
     let mut singly = parameters.wire;
+    let mut waking = Waking::new(EARLY_MOST);
     let mut sequence = 0;
     while sequence < total && !stop.load(Ordering::Relaxed) {
         let now = monotonic();
@@ -79,7 +76,7 @@ pub(super) fn send_stream(
         }
         let count = match pacer.poll(now) {
             Pace::Wait(until) => {
-                wait(until.min(end));
+                waking.wait(until.min(end));
                 continue;
             }
             Pace::Send(count) => u64::from(count).min(total - sequence) as usize,
@@ -178,16 +175,4 @@ fn send_batch(
         done += unit;
     }
     done
-}
-
-fn wait(until: Nanos) {
-    let now = monotonic();
-    let early = until.saturating_sub(RISE_EARLY);
-    if early > now {
-        sleep_until(early.min(now + STOP_LOOK));
-        return;
-    }
-    while monotonic() < until {
-        std::hint::spin_loop();
-    }
 }
