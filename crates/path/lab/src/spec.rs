@@ -29,6 +29,8 @@ pub struct LabSpec {
     pub memory: Option<Bytes>,
     /// The emulator never sleeps.
     pub spin: bool,
+    /// The emulator wakes up at most once in this time, and packets leave up to so much late; 0: as exactly as it can.
+    pub coalesce: Nanos,
     /// CPUs that the emulator may run on; empty: any.
     pub cpus: Vec<usize>,
     /// Its SCHED_FIFO priority; `None`: none.
@@ -49,6 +51,7 @@ impl Default for LabSpec {
             batch_time: DEFAULT_BATCH_TIME,
             memory: None,
             spin: false,
+            coalesce: Nanos::ZERO,
             cpus: Vec::new(),
             realtime: None,
             lateness_bound: longhaul_emulator::DEFAULT_LATENESS_BOUND,
@@ -64,6 +67,7 @@ impl LabSpec {
             network: Options { seed: self.seed, batch_time: self.batch_time, segmentation },
             memory_bound: self.memory,
             spin: self.spin,
+            coalesce: self.coalesce,
         }
     }
 

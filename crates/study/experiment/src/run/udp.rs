@@ -5,8 +5,10 @@ use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
 use longhaul_session::kind;
+use longhaul_udp::UdpParameters;
 use longhaul_udp::caveats::ARRIVALS_IN_BATCHES;
 use longhaul_udp::locate::Loss;
+use longhaul_units::Nanos;
 
 use super::exact::Passed;
 use super::{Ground, Hosts, Runner, hosts, no_report, test};
@@ -37,6 +39,9 @@ impl Runner<'_> {
         hosts: &mut Option<Hosts>,
     ) -> Run {
         let UdpTest { setting, parameters, .. } = wanted;
+        // Where the emulator sleeps as long as it may, so does the sender.
+        let no_spin = parameters.no_spin || self.spec.coalesce > Nanos::ZERO;
+        let parameters = &UdpParameters { no_spin, ..parameters.clone() };
         let mut run = Run {
             rate_bps: wanted.rate().0,
             command: (self.command)(&parameters.clone().into(), setting.ipv6),

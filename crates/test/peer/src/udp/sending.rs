@@ -67,7 +67,7 @@ pub(super) fn send_stream(
     let mut out = StreamOut::default();
     // Until the kernel refuses to cut what is sent together, if at all.
     let mut singly = parameters.wire;
-    let mut waking = Waking::new(EARLY_MOST);
+    let mut waking = Waking::new(if parameters.no_spin { Nanos::ZERO } else { EARLY_MOST });
     let mut sequence = 0;
     while sequence < total && !stop.load(Ordering::Relaxed) {
         let now = monotonic();

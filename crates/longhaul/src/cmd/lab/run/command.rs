@@ -30,6 +30,7 @@ fn udp(parameters: &UdpParameters, family: &str) -> String {
     words.push(format!("-l {}", parameters.payload_bytes));
     words.extend(parameters.sockbuf_bytes.map(|bytes| format!("-w {}", Bytes(bytes))));
     words.extend(parameters.wire.then(|| "--wire".to_owned()));
+    words.extend(parameters.no_spin.then(|| "--no-spin".to_owned()));
     words.extend(parameters.affinity.softirq.map(|placement| match placement {
         SoftirqPlacement::Same => "--softirq same".to_owned(),
         SoftirqPlacement::Split => "--softirq split".to_owned(),

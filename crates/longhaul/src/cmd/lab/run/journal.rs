@@ -10,6 +10,7 @@ use longhaul_experiment::{Experiment, FACTORS, Hosts, Made, Plan, Ran};
 use longhaul_kernel::links::followed;
 use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_lab::LabSpec;
+use longhaul_units::Nanos;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,7 @@ fn not_resumed(path: &Path, why: impl Display) -> Failure {
         .remedy("give the experiment, the options and the folder of the run that was ended")
 }
 
-/// The emulator of the runs that are there had other CPUs, or another priority: both may have been chosen by `lab run` (`own_cpu.rs`).
+/// The emulator of the runs that are there had other CPUs, another priority, or slept for another time: these may have been chosen by `lab run` (`own_cpu.rs`).
 fn placed_otherwise(path: &Path, there: &LabSpec) -> Failure {
     let cpus: Vec<String> = there.cpus.iter().map(usize::to_string).collect();
     let cpus = cpus.join(",");
@@ -82,7 +83,10 @@ fn placed_otherwise(path: &Path, there: &LabSpec) -> Failure {
             format!("give --cpu {cpus} --realtime {priority}"),
         ),
     };
-    not_resumed(path, format!("the emulator of its runs was {was}")).remedy(remedy)
+    let late = there.coalesce;
+    let coalesced = if late > Nanos::ZERO { format!(", with --coalesce {late}") } else { String::new() };
+    not_resumed(path, format!("the emulator of its runs was {was}{coalesced}"))
+        .remedy(format!("{remedy}; and --coalesce {late}"))
 }
 
 /// One line.
@@ -167,8 +171,8 @@ impl Journal {
                 let Header { started_at, factor, .. } = there.clone();
                 let same = Header { started_at, factor, ..header.clone() };
                 if same != there {
-                    let LabSpec { cpus, realtime, .. } = there.lab.clone();
-                    let lab = LabSpec { cpus, realtime, ..same.lab.clone() };
+                    let LabSpec { cpus, realtime, coalesce, .. } = there.lab.clone();
+                    let lab = LabSpec { cpus, realtime, coalesce, ..same.lab.clone() };
                     if (Header { lab, ..same }) == there {
                         return Err(placed_otherwise(&kept.path, &there.lab));
                     }
@@ -220,7 +224,11 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let own = header(&[1], Some(50), 1);
         let mut failures = Vec::new();
-        for there in [header(&[], None, 1), header(&[0, 2], None, 1), header(&[], Some(10), 1), header(&[], None, 2)] {
+        let mut late = header(&[], None, 1);
+        late.lab.coalesce = Nanos::from_micros(100);
+        for there in
+            [header(&[], None, 1), header(&[0, 2], None, 1), header(&[], Some(10), 1), late, header(&[], None, 2)]
+        {
             drop(Journal::begin(&folder, there.clone()).unwrap());
             assert!(Journal::open(&folder, &folder, &there).is_ok());
             failures.push(Journal::open(&folder, &folder, &own).unwrap_err());
@@ -231,6 +239,7 @@ mod tests {
             "was on the hosts' CPUs",
             "was on CPU 0,2",
             "was on the hosts' CPUs, at SCHED_FIFO priority 10",
+            "was on the hosts' CPUs, with --coalesce 100us",
             "or of other options of the emulator",
         ]) {
             assert!(failure.message().ends_with(said), "{}", failure.message());

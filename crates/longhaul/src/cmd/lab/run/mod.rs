@@ -128,14 +128,20 @@ impl Args {
     /// How the labs of `experiment` are made, but for their name, and what there is to say of it.
     fn spec(&self, experiment: &Experiment) -> (LabSpec, Option<String>) {
         let given = self.engine.spec();
-        let shares = self.share_cpus || self.real.server().is_some();
-        match (!shares).then(|| own_cpu::with_own_cpu(&given, experiment)).flatten() {
-            Some(spec) => {
-                let said = own_cpu::said(&spec);
-                (spec, Some(said))
-            }
-            None => (given, None),
+        if self.real.server().is_some() {
+            return (given, None);
         }
+        if let Some(spec) = (!self.share_cpus).then(|| own_cpu::with_own_cpu(&given, experiment)).flatten() {
+            let said = own_cpu::said(&spec);
+            return (spec, Some(said));
+        }
+        if let Some(spec) =
+            (!self.engine.says_coalesce()).then(|| own_cpu::with_coalescing(&given, experiment)).flatten()
+        {
+            let said = own_cpu::said_of_coalescing(&spec);
+            return (spec, Some(said));
+        }
+        (given, None)
     }
 
     /// The first option that is for experiments with repeated runs, if one was given that is not among `allowed`.
