@@ -16,13 +16,15 @@ use crate::spec::{Emulator, Experiment, TcpTest};
 const CALIBRATING: Nanos = Nanos::from_millis(700);
 /// How often others may disturb the calibration at one rate.
 const DISTURBED_MOST: u32 = 4;
+/// How often the machine may fail at one rate that it keeps up with twice: a run that it fails is made again, too.
+const FAILED_MOST: u32 = 1;
 /// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before. The journals of experiments have these.
 pub const FACTORS: [f64; 12] =
     [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
 
 impl Runner<'_> {
-    /// The factor by which this machine can do `experiment`: the largest of some factors at which it twice made the hardest test for a moment
-    /// without spoiling it or, by UDP, taking the receiver's CPUs whole; and then one less, as it has to do so each time.
+    /// The factor by which this machine can do `experiment`: the largest of some factors at which it made the hardest test for a moment twice of
+    /// three times without spoiling it or, by UDP, taking the receiver's CPUs whole; and then one less, as it has to do so each time.
     ///
     /// # Errors
     /// A lab cannot be set up.
@@ -33,11 +35,12 @@ impl Runner<'_> {
         );
         let keeps_up = |factor: f64| -> Result<bool, Caveat> {
             let scaled = experiment.scaled(factor);
-            let (mut kept, mut disturbed) = (0, 0);
+            let (mut kept, mut failed, mut disturbed) = (0, 0, 0);
             while kept < 2 && self.stop.requested().is_none() {
-                match self.try_once(&scaled, kept + 1)? {
+                match self.try_once(&scaled, kept + failed + 1)? {
                     Trial::Kept => kept += 1,
                     Trial::Disturbed if disturbed < DISTURBED_MOST => disturbed += 1,
+                    Trial::Failed if failed < FAILED_MOST => failed += 1,
                     Trial::Disturbed | Trial::Failed => return Ok(false),
                 }
             }
