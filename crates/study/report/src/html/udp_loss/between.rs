@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_result::Location;
+use longhaul_terms::bounded_name;
 use serde::{Deserialize, Serialize};
 
 use super::{Run, named};
@@ -18,6 +19,11 @@ use crate::html::table::Table;
 const BOUNDS: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0, 100.0];
 /// A host that loses less, in percent of the packets that it sends or gets, is not named.
 const NAMED_PERCENT: f64 = 0.01;
+/// The longest name of a host that is read, bytes: that of a path file.
+const HOST_BYTES_MOST: usize = 32;
+/// The most cells of the table of hosts: a series of an experiment has at most 64 tests, and so senders and receivers. Each of `n` probes
+/// between other hosts adds `2 n` cells, so that a file of 1 MB could have a page of gigabytes.
+const CELLS_MOST: usize = 64 * 64;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 270.0;
@@ -32,9 +38,11 @@ const OTHERS: &str = "#e69f00";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// The host that sends.
+    #[serde(deserialize_with = "bounded_name::<_, HOST_BYTES_MOST>")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub from: String,
     /// The host that receives.
+    #[serde(deserialize_with = "bounded_name::<_, HOST_BYTES_MOST>")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub to: String,
 }
@@ -176,7 +184,7 @@ impl Report<Run> {
     }
 }
 
-/// Who lost how much to whom.
+/// Who lost how much to whom; a line in its place where there are more hosts than an experiment has.
 fn matrix(series: &Series<Run>, probes: &[Probe<'_>]) -> String {
     let mut percent: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for probe in probes {
@@ -190,6 +198,13 @@ fn matrix(series: &Series<Run>, probes: &[Probe<'_>]) -> String {
         names
     };
     let (senders, receivers) = (distinct(|pair| &pair.from), distinct(|pair| &pair.to));
+    if senders.len() * receivers.len() > CELLS_MOST {
+        return format!(
+            "<p class=\"quiet\">{} senders and {} receivers are too many for a table of who lost how much to whom.</p>\n",
+            senders.len(),
+            receivers.len()
+        );
+    }
     let columns: Vec<String> =
         std::iter::once("from, to".to_owned()).chain(receivers.iter().map(|to| (*to).to_owned())).collect();
     let mut table = Table::new("Packets lost between hosts, %", "numbers", &columns);
@@ -289,5 +304,30 @@ mod tests {
         for seen in ["without those of c", "≤ 0.1 %: 25 % of the probes", "Packets lost between hosts", ">0.400<"] {
             assert!(html.contains(seen), "{seen}: {html}");
         }
+    }
+
+    /// A table of hosts grows as the square of a file's probes, and each cell has the name of its column.
+    #[test]
+    fn more_hosts_than_an_experiment_has_make_no_table() {
+        let page = |count: usize| {
+            let names: Vec<[String; 2]> =
+                (0..count).map(|number| [format!("a{number}"), format!("b{number}")]).collect();
+            let runs = names.iter().map(|[from, to]| (from.as_str(), probe(from, to, &[]))).collect();
+            report(vec![series("probes", runs)]).to_html()
+        };
+        let table = "Packets lost between hosts";
+        assert!(page(64).contains(table));
+        let many = page(65);
+        assert!(!many.contains(table) && many.contains("65 senders and 65 receivers are too many"), "{many}");
+    }
+
+    /// Wherever a pair is read: in a result, and in the journal of an experiment that goes on.
+    #[test]
+    fn a_host_has_no_longer_name_than_in_a_path() {
+        let read = |letters: usize| {
+            serde_json::from_value::<Pair>(serde_json::json!({ "from": "a", "to": "'".repeat(letters) }))
+        };
+        assert!(read(HOST_BYTES_MOST).is_ok());
+        assert!(read(HOST_BYTES_MOST + 1).unwrap_err().to_string().contains("a name of at most 32 bytes"));
     }
 }
