@@ -4,22 +4,26 @@
 //! that it started as soon as nobody holds the other end of its standard input: when a [`Program`] is dropped, or this process is killed.
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::thread;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::schedule::pin_to;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::wait::sleep_until;
+use longhaul_kernel::wait::Poller;
 use longhaul_units::Nanos;
 
 /// What a program may say at most; the rest is read and forgotten.
-const SAID_BYTES_MOST: u64 = 64 << 20;
+const SAID_BYTES_MOST: usize = 64 << 20;
 /// How often it is looked whether a program has ended.
 const LOOK: Nanos = Nanos::from_millis(20);
+/// How long a program that another one left may keep that one's output open. Most write nothing there, such as a server in the
+/// background: it ends with the lab.
+const LEFT: Nanos = Nanos::from_secs(1);
 
 /// Starts programs.
 #[derive(Debug, Clone)]
@@ -47,6 +51,8 @@ pub struct Ended {
     pub output: String,
     /// What it said beside that.
     pub errors: String,
+    /// How long it ran, from when it was waited for.
+    pub took: Nanos,
 }
 
 impl Ended {
@@ -113,24 +119,25 @@ impl Program {
     /// # Errors
     /// Does not fail in practice.
     pub(crate) fn ended(mut self, time: Nanos, stop: Option<Stop>) -> io::Result<Ended> {
-        let (output, errors) = (self.child.stdout.take(), self.child.stderr.take());
-        let deadline = monotonic() + time;
-        thread::scope(|scope| {
-            let output = scope.spawn(|| read(output));
-            let errors = scope.spawn(|| read(errors));
-            let status = loop {
-                if let Some(status) = self.child.try_wait()? {
-                    break Some(status);
-                }
-                if monotonic() >= deadline || stop.is_some_and(|stop| stop.requested().is_some()) {
-                    self.end();
-                    break None;
-                }
-                sleep_until(monotonic() + LOOK);
-            };
-            let said = |thread: thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
-            Ok(Ended { status, output: said(output), errors: said(errors) })
-        })
+        let began = monotonic();
+        let mut said = Said::of(&mut self.child)?;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break Some(status);
+            }
+            if monotonic() >= began + time || stop.is_some_and(|stop| stop.requested().is_some()) {
+                self.end();
+                break None;
+            }
+            said.read(monotonic() + LOOK)?;
+        };
+        let took = monotonic() - began;
+        let deadline = monotonic() + LEFT;
+        while said.is_open() && monotonic() < deadline {
+            said.read(deadline)?;
+        }
+        let [output, errors] = said.bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(Ended { status, output, errors, took })
     }
 
     /// The process that started it; the program is a child of that one.
@@ -156,10 +163,83 @@ impl Drop for Program {
     }
 }
 
-fn read(from: Option<impl Read>) -> String {
-    let Some(mut from) = from else { return String::new() };
-    let mut said = Vec::new();
-    let _ = from.by_ref().take(SAID_BYTES_MOST).read_to_end(&mut said);
-    let _ = io::copy(&mut from, &mut io::sink());
-    String::from_utf8_lossy(&said).into_owned()
+/// What a program prints, and what it says beside that.
+struct Said {
+    poller: Poller,
+    /// `None` once it has ended, or where there is none.
+    pipes: [Option<File>; 2],
+    bytes: [Vec<u8>; 2],
+}
+
+impl Said {
+    fn of(child: &mut Child) -> io::Result<Self> {
+        let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        let said = Self {
+            poller: Poller::new()?,
+            pipes: pipes.map(|pipe| pipe.map(File::from)),
+            bytes: [Vec::new(), Vec::new()],
+        };
+        for (key, pipe) in (0..).zip(&said.pipes) {
+            if let Some(pipe) = pipe {
+                said.poller.add(pipe, key)?;
+            }
+        }
+        Ok(said)
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipes.iter().any(Option::is_some)
+    }
+
+    /// Waits for something to read, or until `deadline`, and reads it.
+    fn read(&mut self, deadline: Nanos) -> io::Result<()> {
+        for key in self.poller.wait(Some(deadline))? {
+            let Some((pipe, bytes)) = self.pipes.iter_mut().zip(&mut self.bytes).nth(key as usize) else { continue };
+            let Some(file) = pipe else { continue };
+            let mut piece = [0; 16 << 10];
+            match file.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => {
+                    self.poller.remove(&*file)?;
+                    *pipe = None;
+                }
+                Ok(length) => bytes.extend_from_slice(&piece[..length.min(SAID_BYTES_MOST - bytes.len())]),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_kernel::process::{Process, Signal};
+
+    use super::*;
+
+    /// As a server does that goes into the background.
+    #[test]
+    fn what_a_program_leaves_behind_is_not_waited_for() {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "sleep 20 & echo $!; echo done >&2"]).stdin(Stdio::piped());
+        let mut child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let line = child.stdin.take();
+        let begin = monotonic();
+        let ended = Program { child, line }.ended(Nanos::from_secs(30), None).unwrap();
+        let waited = monotonic() - begin;
+        // It has the pipes still.
+        let left = Process::open(ended.output.trim().parse().unwrap()).unwrap();
+        left.expect("it runs").signal(Signal::KILL).unwrap();
+        assert!(ended.status.is_some_and(|status| status.success()));
+        assert_eq!(ended.errors, "done\n");
+        assert!(ended.took <= waited && waited < Nanos::from_secs(10), "{ended:?}, {waited}");
+    }
+
+    #[test]
+    fn all_that_a_program_prints_is_read() {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero"]).stdin(Stdio::null());
+        let child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ended = Program { child, line: None }.ended(Nanos::from_secs(30), None).unwrap();
+        assert_eq!((ended.output.len(), ended.errors.len()), (200_000, 300_000));
+    }
 }

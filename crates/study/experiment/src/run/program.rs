@@ -54,13 +54,13 @@ impl Runner<'_> {
                 sleep_until(monotonic() + LOOK);
             }
         }
-        let began = monotonic();
         let words = of_shell(&program.client);
         let ended = self.programs.run(&client.namespace, &words, program.time, Some(self.stop));
-        let took = monotonic() - began;
         drop(serving);
         let of_client = |why: String| failed(format!("{}: {why}", program.client));
-        let output = ended.map_err(|error| of_client(error.to_string()))?.success().map_err(of_client)?;
+        let ended = ended.map_err(|error| of_client(error.to_string()))?;
+        let took = ended.took;
+        let output = ended.success().map_err(of_client)?;
         let said = program.parser.read(&output, took).map_err(of_client)?;
         Ok(ProgramRun {
             command: program.client.clone(),
