@@ -105,10 +105,16 @@ fn pipes_in_the_way_are_replaced_and_those_of_another_user_refused() {
 /// Nobody writes into these either.
 #[test]
 fn pipes_in_a_folder_that_is_read_are_refused() {
-    for (name, expected) in [("samples.parquet", "not a regular file"), ("probes-00000.parquet", "no capture")] {
+    let profile = &["profile"][..];
+    let replay = &["lab", "run", "faults", "--replay"][..];
+    for (command, name, expected) in [
+        (profile, "samples.parquet", "not a regular file"),
+        (profile, "probes-00000.parquet", "no capture"),
+        (replay, "receive-buffer-80ms-1.json", "not a regular file"),
+    ] {
         let folder = Folder::new(&format!("planted-read-{name}"));
         mkfifoat(CWD, folder.file(name), Mode::from_bits_truncate(0o600)).unwrap();
-        let output = longhaul(&["profile", &folder.file("")]);
+        let output = longhaul(&[command, &[folder.file("").as_str()]].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(expected), "{name}: {said}");
     }

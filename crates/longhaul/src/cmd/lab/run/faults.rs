@@ -4,7 +4,6 @@ mod text;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +15,7 @@ use longhaul_kernel::capability;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::stderr_line;
 use longhaul_kernel::user_namespace;
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, read_text};
 use serde::Serialize;
 
 use crate::output::saved::{FAULTS_SCHEMA, Folder};
@@ -205,9 +204,9 @@ fn replay(folder: &Path, asked: &FaultArgs, only: &[String]) -> Result<Vec<Cell>
         let wanted =
             (only.is_empty() || only.contains(&fault.name)) && (asked.rtt.is_empty() || asked.rtt.contains(&rtt));
         if wanted {
-            let mut said = String::new();
-            let file = fs::File::open(folder.join(name)).map_err(unreadable)?;
-            file.take(EVIDENCE_BYTES_MOST).read_to_string(&mut said).map_err(unreadable)?;
+            // A pipe there would be waited for without end.
+            let unreadable = |error| Failure::new("unreadable", format!("{}: {error}", folder.join(name).display()));
+            let said = read_text(&folder.join(name), EVIDENCE_BYTES_MOST).map_err(unreadable)?;
             cells.push(run::replay(&fault, rtt, seed, form, &said));
         }
     }
