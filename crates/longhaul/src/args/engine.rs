@@ -34,7 +34,7 @@ pub(crate) struct EngineArgs {
     /// Let release times of packets that travel together differ by up to this, at most 1s
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_BATCH_TIME, value_parser = batch_time, allow_hyphen_values = true)]
     batch_time: Nanos,
-    /// Limit payload memory [default: what the path needs, if the machine has it]
+    /// Limit payload memory [default: half of what is available]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<Bytes>,
     /// Never sleep: more exact, uses a whole CPU

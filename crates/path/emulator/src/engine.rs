@@ -11,7 +11,7 @@
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset, thread_cpu_time};
-use longhaul_kernel::memory::MemoryError;
+use longhaul_kernel::memory::{Available, MemoryError, available};
 use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
 use longhaul_path::spec::{Direction, PathSpec, Side};
@@ -60,7 +60,7 @@ const WAKER_KEY: u64 = u64::MAX;
 pub struct EngineOptions {
     /// For the model.
     pub network: Options,
-    /// Payload memory for both sides at most; `None`: what the machine has available.
+    /// Payload memory for both sides at most; `None`: half of what is available.
     pub memory_bound: Option<Bytes>,
     /// Never sleep.
     pub spin: bool,
@@ -103,6 +103,20 @@ pub enum EngineError {
         /// What is allowed.
         bound: Bytes,
     },
+    /// A few lines of a path file are no reason to take the memory that other programs of the machine will need.
+    #[error(
+        "the path needs {needed} of payload memory (rate × delay and queues, both directions), more than half of the \
+         {available} that it may take ({limit}); start it with --memory {needed} to allow that, or make it shorter or \
+         slower, or its queues smaller"
+    )]
+    MostOfMemory {
+        /// What it takes.
+        needed: Bytes,
+        /// What is available, with what the path has already.
+        available: Bytes,
+        /// What sets the limit: the machine's memory or a control group.
+        limit: &'static str,
+    },
     /// The machine has too little.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -119,8 +133,8 @@ pub enum EngineError {
 pub enum Command {
     /// How it does.
     Status(Sender<Box<Status>>),
-    /// Bytes of payload memory that it lacks for this path, for frames from clients and from servers.
-    Lacks(Box<PathSpec>, Sender<Result<[usize; 2], EngineError>>),
+    /// Bytes of payload memory that it lacks for this path, for frames from clients and from servers, where so much may still be taken.
+    Lacks(Box<PathSpec>, Available, Sender<Result<[usize; 2], EngineError>>),
     /// To become what this path says with this memory besides, losing nothing in flight. [`Command::Lacks`] has said that it
     /// can.
     Update(Box<PathSpec>, [Option<Block>; 2], Sender<()>),
@@ -196,7 +210,7 @@ impl Engine {
         if network.ports() != attachments.len() {
             return Err(EngineError::Hosts { hosts: network.ports(), interfaces: attachments.len() });
         }
-        let [clients, servers] = required(&path, &options)?;
+        let [clients, servers] = required(&path, &options, available(), 0)?;
         let stores = [Store::new(clients)?, Store::new(servers)?];
         let ports = attachments
             .iter()
@@ -256,7 +270,7 @@ impl Engine {
                 loop {
                     match commands.try_recv() {
                         Ok(Command::Status(reply)) => drop(reply.send(Box::new(self.status()))),
-                        Ok(Command::Lacks(path, reply)) => drop(reply.send(self.lacks(&path))),
+                        Ok(Command::Lacks(path, free, reply)) => drop(reply.send(self.lacks(&path, free))),
                         Ok(Command::Update(path, memory, reply)) => {
                             self.update(*path, memory);
                             let _ = reply.send(());
@@ -475,7 +489,7 @@ impl Engine {
         Ok(())
     }
 
-    fn lacks(&self, path: &PathSpec) -> Result<[usize; 2], EngineError> {
+    fn lacks(&self, path: &PathSpec, free: Available) -> Result<[usize; 2], EngineError> {
         let same = |a: &PathSpec, b: &PathSpec| {
             // A side without hosts has one by default, and a change of that one's access puts it into the path.
             let layout =
@@ -485,7 +499,8 @@ impl Engine {
         if !same(&self.path, path) {
             return Err(EngineError::Layout);
         }
-        let [clients, servers] = required(path, &self.options)?;
+        let held = self.stores.iter().map(Store::capacity_bytes).sum();
+        let [clients, servers] = required(path, &self.options, free, held)?;
         let lacks = |side: Side, bytes: usize| bytes.saturating_sub(self.stores[side as usize].capacity_bytes());
         Ok([lacks(Side::Client, clients), lacks(Side::Server, servers)])
     }
@@ -561,14 +576,25 @@ impl Engine {
     }
 }
 
-/// Payload memory for frames from clients and from servers.
-fn required(path: &PathSpec, options: &EngineOptions) -> Result<[usize; 2], EngineError> {
+/// Payload memory for frames from clients and from servers, where `free` may still be taken and `held_bytes` were taken before.
+fn required(
+    path: &PathSpec,
+    options: &EngineOptions,
+    free: Available,
+    held_bytes: usize,
+) -> Result<[usize; 2], EngineError> {
     let bytes = [Side::Client, Side::Server].map(|side| payload_bytes(path, side));
     let needed = Bytes(bytes[0].saturating_add(bytes[1]));
-    if let Some(bound) = options.memory_bound
-        && needed > bound
-    {
-        return Err(EngineError::MemoryBound { needed, bound });
+    if let Some(bound) = options.memory_bound {
+        if needed > bound {
+            return Err(EngineError::MemoryBound { needed, bound });
+        }
+    } else {
+        let held = Bytes(held_bytes as u64);
+        let available = Bytes(free.bytes.0.saturating_add(held.0));
+        if needed > held && needed.0 > available.0 / 2 {
+            return Err(EngineError::MostOfMemory { needed, available, limit: free.limit });
+        }
     }
     Ok(bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)))
 }

@@ -4,6 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use longhaul_kernel::memory::available;
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::schedule::{self, CpuDmaLatency, ScheduleError};
 use longhaul_path::spec::PathSpec;
@@ -112,7 +113,9 @@ impl Running {
     /// As [`EngineError`] says for a change, and [`RunningError::Ended`].
     pub fn update(&self, path: PathSpec) -> Result<(), RunningError> {
         let path = Box::new(path);
-        let lacks = self.ask(|reply| Command::Lacks(path.clone(), reply))??;
+        // Read here: the emulator's thread has packets to send.
+        let free = available();
+        let lacks = self.ask(|reply| Command::Lacks(path.clone(), free, reply))??;
         let take = |bytes: usize| (bytes > 0).then(|| Block::new(bytes)).transpose().map_err(EngineError::from);
         let memory = [take(lacks[0])?, take(lacks[1])?];
         self.ask(|reply| Command::Update(path, memory, reply))

@@ -25,7 +25,7 @@ pub struct LabSpec {
     pub wire: bool,
     /// Maximum difference of the release times of packets that travel together.
     pub batch_time: Nanos,
-    /// Limit of payload memory; `None`: what the path needs.
+    /// Limit of payload memory; `None`: half of what is available.
     pub memory: Option<Bytes>,
     /// The emulator never sleeps.
     pub spin: bool,

@@ -3,6 +3,7 @@
 use crate::common::datagrams::{SEGMENTS_MOST, Sink, Source};
 use crate::common::{SERVER_V4, alone, assert_faithful, lab_with, path, settled, unprivileged};
 use longhaul_emulator::{EngineError, RunningError};
+use longhaul_kernel::memory::available;
 use longhaul_lab::{Lab, LabError, LabSpec};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
@@ -29,6 +30,24 @@ fn too_little_memory_is_refused_with_what_is_needed() {
     // The figure is right: one byte less is refused, it is not.
     assert!(bounded(Bytes(needed.0 - 1)).is_err());
     bounded(needed).unwrap().down().unwrap();
+}
+
+/// A few lines of a path file leave the machine's memory to its other programs.
+#[test]
+fn most_of_the_memory_is_taken_only_where_that_is_asked_for() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    // Six tenths of it, as packets that are on the way for 10 s in both directions.
+    let rate = BitRate(available().bytes.0 / 10 * 6 / 2 / 10 * 8);
+    let huge = path(&format!("[[both]]\nrate = '{rate}'\ndelay = '10s'"));
+    let error = Lab::up(LabSpec::default(), huge).unwrap_err();
+    let LabError::Emulator(RunningError::Engine(EngineError::MostOfMemory { needed, available, .. })) = error else {
+        panic!("{error}")
+    };
+    assert!(needed.0 > available.0 / 2 && needed < available, "{needed} of {available}");
+    assert!(error.to_string().contains(&format!("start it with --memory {needed}")), "{error}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
         return;
     }
     // So long a path that they are there before the client's own connections.
-    let lab = tcp_lab("strange", "[[both]]\ndelay = '150ms'\n");
+    let lab = tcp_lab("strange", "[[both]]\nrate = '1Gbit'\ndelay = '150ms'\n");
     let server = lab.host("server").unwrap();
     let (address, thread) = serve(&lab, server.plan.ipv4.into(), None);
     let asked = TcpParameters { direction: TestDirection::Reverse, streams: 2, ..bytes(100_000) };

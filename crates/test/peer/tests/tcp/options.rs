@@ -107,7 +107,7 @@ fn killed_while_it_connects_it_leaves_sack_as_it_was() {
         return;
     }
     // It connects for 600 ms.
-    let lab = tcp_lab("opts-killed", "[[both]]\ndelay = '300ms'\n");
+    let lab = tcp_lab("opts-killed", "[[both]]\nrate = '1Gbit'\ndelay = '300ms'\n");
     let (_server, address) = serving_process(&lab, &[]);
     let now = || crate::support::said(&lab, "client", "sysctl -n net.ipv4.tcp_sack net.ipv4.tcp_timestamps");
     let asked = TcpParameters { no_sack: true, no_timestamps: true, ..bytes(1_000) };
