@@ -357,6 +357,7 @@ pub fn on_one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_terms::{Latency, RoundTrips};
     use serde_json::{Value, json};
 
     use super::*;
@@ -414,6 +415,23 @@ mod tests {
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/compare"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/rtt"));
         no_value_panics(include_str!("../../../../fuzz/corpus/saved_result/sweep"));
+    }
+
+    /// Two counters at their end at a time.
+    #[test]
+    fn no_sum_of_counters_panics() {
+        let shown = |good: &str, changes: &[(&str, Value)]| {
+            let mut all: Value = serde_json::from_str(good).unwrap();
+            changes.iter().for_each(|(key, value)| all["result"][*key] = value.clone());
+            Saved::parse(&all.to_string()).unwrap().text()
+        };
+        let rtt = include_str!("../../../../fuzz/corpus/saved_result/rtt");
+        let text = shown(rtt, &[("duplicates", json!(u64::MAX)), ("reordered", json!(u64::MAX))]);
+        assert!(text.contains("18446744073709551615 duplicates, 18446744073709551615 reordered"), "{text}");
+        let silent = RoundTrips { probes: u64::MAX, ..RoundTrips::default() };
+        let latency = serde_json::to_value(Latency { idle: silent, loaded: silent }).unwrap();
+        let text = shown(include_str!("../../../longhaul/tests/udp-result.json"), &[("latency", latency)]);
+        assert!(text.contains("0 of 18446744073709551615 ICMP echoes were answered"), "{text}");
     }
 
     #[test]

@@ -87,8 +87,8 @@ fn latency(latency: &Latency) -> String {
     if idle.answered == 0 || loaded.answered == 0 {
         return format!(
             "not known: {} of {} ICMP echoes were answered",
-            idle.answered + loaded.answered,
-            idle.probes + loaded.probes
+            idle.answered.saturating_add(loaded.answered),
+            idle.probes.saturating_add(loaded.probes)
         );
     }
     let lost = match loaded.probes - loaded.answered.min(loaded.probes) {

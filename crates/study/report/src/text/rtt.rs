@@ -13,7 +13,7 @@ pub fn report(result: &RttResult) -> String {
     let percent = if *sent > 0 { *lost as f64 * 100.0 / *sent as f64 } else { 0.0 };
     let mut text =
         format!("{sent} probes in {}, {received} answered, {lost} lost ({percent:.3} %)\n", short(result.duration_ns));
-    if duplicates + reordered > 0 {
+    if *duplicates > 0 || *reordered > 0 {
         text += &format!("{duplicates} duplicates, {reordered} reordered\n");
     }
     if *lost > 0 {

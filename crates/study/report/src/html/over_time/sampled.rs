@@ -259,8 +259,8 @@ impl<'a> Sampled<'a> {
         let cwnd = |sample: &Sample| bytes(sample, sample.info.value(fields::SND_CWND));
         let window = |sample: &Sample| sample.info.value(fields::SND_WND);
         // A window that is far away would leave no room for the other.
-        let near =
-            self.flows.iter().flat_map(|flow| flow.series.samples()).any(|sample| window(sample) < 2 * cwnd(sample));
+        let is_near = |sample: &Sample| window(sample) < cwnd(sample).saturating_mul(2);
+        let near = self.flows.iter().flat_map(|flow| flow.series.samples()).any(is_near);
         match self.flows {
             [flow] => vec![
                 self.line(flow, "in flight", "--pale", |sample| bytes(sample, sample.info.value(fields::UNACKED))),
@@ -339,5 +339,25 @@ impl<'a> Sampled<'a> {
     fn switches(&self) -> Vec<(f64, String)> {
         let first = self.flows.first().map_or(&[][..], |flow| flow.congestion);
         first.iter().skip(1).map(|since| (self.at(since.at_ns), since.name.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_tcp::{Series, TcpInfo};
+
+    use super::*;
+
+    /// The other end of a test says what its samples are.
+    #[test]
+    fn windows_at_the_end_of_numbers_are_drawn() {
+        let mut series = Series::new(2);
+        for at_ns in [0, 1_000_000_000] {
+            series.push(Sample { at_ns, congestion: 0, info: TcpInfo::parse(&[0xff; 512]) });
+        }
+        let flow = FlowSamples { end: "sender", direction: "forward", stream: 0, congestion: &[], series };
+        let flows = [&flow];
+        let sampled = Sampled::of(&flows, vec!["flow".into()]).unwrap();
+        assert_eq!(sampled.windows_in_bytes().len(), 3);
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn quantities(result: &TcpResult) -> Vec<(&'static str, f64)> {
     let at = |place: &str| percent.get(place).copied().unwrap_or_default();
     let packets = |place: &str| {
         let of_place = result.loss_reasons.iter().filter(|reason| reason.location == place);
-        of_place.map(|reason| reason.packets).sum::<u64>() as f64
+        of_place.map(|reason| reason.packets).fold(0, u64::saturating_add) as f64
     };
     let mut all = vec![
         (DATA_PERCENT, at(DATA)),
@@ -162,6 +162,11 @@ mod tests {
         for (name, expected) in [(DATA_PERCENT, 10.0), (ACKS_PERCENT, 1.0), (RINGS_PERCENT, 11.0), (ACKS_AMONG, 75.0)] {
             assert!((quantities[name] - expected).abs() < 1e-9, "{name}: {quantities:?}");
         }
+        // In a file of others.
+        let mut more = lossy.clone();
+        more.flows.result.as_mut().unwrap().loss_reasons =
+            vec![reason("rcv_rxloss", u64::MAX), reason("rcv_rxloss", 1)];
+        assert!(more.quantities().contains(&(ACKS_AMONG, 0.0)));
         // As many again were read in the time that was left out, in which 10 more packets were retransmitted.
         let mut whole = lossy.clone();
         let result = whole.flows.result.as_mut().unwrap();
