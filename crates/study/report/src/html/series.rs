@@ -103,10 +103,10 @@ impl<R: Run> Report<R> {
         if let Some(doubts) = &doubts {
             let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(doubts));
         }
-        let placed: Vec<Caveat> = self.series.iter().flat_map(Series::placed_caveats).collect();
+        let mut placed = self.series.iter().flat_map(Series::placed_caveats).peekable();
         // Without any it says that nothing speaks against the figures.
-        if doubts.is_none() || !placed.is_empty() {
-            *body += &caveats(&placed);
+        if doubts.is_none() || placed.peek().is_some() {
+            *body += &caveats(placed);
         }
         section(body, &self.findings);
     }

@@ -1,5 +1,6 @@
 //! What the pages of tests share: a verdict at the top, its figures as tiles, doubts on one line that unfolds.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -9,6 +10,11 @@ use longhaul_units::Nanos;
 use crate::html::axis::RATES;
 use crate::html::lines::{trimmed, unit_of};
 use crate::html::page::{charts, escape, heading, page_with};
+
+/// Caveats of a kind, and of all kinds, that a page tells: each is told with its place, so that a file of thousands would make a page that is a
+/// hundred times as long.
+const TOLD_OF_A_KIND: usize = 100;
+const TOLD: usize = 1_000;
 
 /// A test, without its figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,23 +74,36 @@ pub(super) fn share(part: u64, all: u64) -> String {
 }
 
 /// What speaks against trusting a result, on one line: how much and of what kinds. It unfolds.
-pub(crate) fn caveats(caveats: &[Caveat]) -> String {
-    if caveats.is_empty() {
+pub(crate) fn caveats<C: Borrow<Caveat>>(caveats: impl IntoIterator<Item = C>) -> String {
+    let mut kinds: BTreeMap<String, Vec<C>> = BTreeMap::new();
+    let (mut all, mut told) = (0_usize, 0_usize);
+    for caveat in caveats {
+        all += 1;
+        let of: &Caveat = caveat.borrow();
+        let kind = kinds.entry(of.code.clone()).or_default();
+        if kind.len() < TOLD_OF_A_KIND && told < TOLD {
+            kind.push(caveat);
+            told += 1;
+        }
+    }
+    if all == 0 {
         return "<p class=\"quiet\">Nothing is known that speaks against these figures.</p>\n".into();
     }
-    let mut kinds: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
-    caveats.iter().for_each(|caveat| kinds.entry(&caveat.code).or_default().push(caveat));
     let names: Vec<String> = kinds.keys().map(|code| code.replace('_', " ")).collect();
-    let count = match caveats.len() {
+    let count = match all {
         1 => "1 caveat applies".to_owned(),
         many => format!("{many} caveats apply"),
     };
     let mut html =
         format!("<details class=\"caveats\"><summary>{count}: {}</summary>\n<ul>", escape(&names.join("; ")));
     for caveat in kinds.values().flatten() {
+        let caveat: &Caveat = caveat.borrow();
         let remedy = if caveat.remedy.is_empty() { String::new() } else { format!(" — {}", escape(&caveat.remedy)) };
         // Writing to a string cannot fail.
         let _ = write!(html, "<li>{}{remedy}</li>", escape(&caveat.message));
+    }
+    if all > told {
+        let _ = write!(html, "<li>and {} more, which the result has</li>", all - told);
     }
     html + "</ul></details>\n"
 }
@@ -118,7 +137,18 @@ mod tests {
         let html = caveats(&[caveat(LATE, "by 3 ms"), caveat(LATE, "by <8> ms")]);
         assert!(html.contains("<summary>2 caveats apply: emulator late</summary>"), "{html}");
         assert!(html.contains("<li>by &lt;8&gt; ms</li>"), "{html}");
-        assert!(!caveats(&[]).contains("details"));
+        assert!(!caveats(&[] as &[Caveat]).contains("details"));
+    }
+
+    /// Of as many as a file of others may have.
+    #[test]
+    fn a_page_tells_the_first_caveats_and_counts_the_others() {
+        let caveat = |code: &str| Caveat::of_error(code, "late", "");
+        let html = caveats(vec![caveat("emulator_late"); 26_000]);
+        assert!(html.contains("26000 caveats apply") && html.contains("<li>and 25900 more, which the result has</li>"));
+        assert_eq!(html.matches("<li>").count(), 101);
+        let html = caveats((0..26_000).map(|number| caveat(&format!("code_{number}"))));
+        assert_eq!(html.matches("<li>").count(), 1_001);
     }
 
     #[test]
