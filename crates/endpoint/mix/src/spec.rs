@@ -12,6 +12,7 @@
 //! ```
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use longhaul_units::{TOML_CROWDED, toml_crowded_at};
@@ -31,8 +32,8 @@ const FILE_BYTES_MOST: u64 = 1 << 20;
 const CLASSES_MOST: usize = 64;
 const SPANS_MOST: usize = 16;
 const NAME_LETTERS_MOST: usize = 100;
-/// The largest weight: beyond it the shares of other classes would be too small to draw.
-const WEIGHT_MOST: f64 = 1e9;
+/// Weights above 0: beyond them shares would be too small to draw, and products of weights 0.
+const WEIGHTS: RangeInclusive<f64> = 1e-9..=1e9;
 
 /// Mixes that come with longhaul: name and text.
 const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../mixes/nima.toml"))];
@@ -265,10 +266,11 @@ fn size(key: &str, bytes: i64) -> Result<u16, MixError> {
 
 fn weight(key: &str, weight: f64) -> Result<f64, MixError> {
     // No range contains NaN.
-    if (0.0..=WEIGHT_MOST).contains(&weight) {
+    if weight == 0.0 || WEIGHTS.contains(&weight) {
         return Ok(weight.abs());
     }
-    Err(MixError::at(key, format!("{weight}: a number from 0 to {WEIGHT_MOST:e}")))
+    let (least, most) = WEIGHTS.into_inner();
+    Err(MixError::at(key, format!("{weight:?}: 0, or a number from {least:e} to {most:e}")))
 }
 
 fn check_name(key: &str, name: &str) -> Result<(), MixError> {
@@ -320,8 +322,9 @@ mod tests {
             ("size = 300", "sizes = [{ from = 99, weight = 0 }]", "sizes: one weight at least is above 0"),
             ("\"arp\"", "\"arq\"", "class[1].kind: `arq` is no kind; use one of stream, udp, tcp"),
             ("\"arp\"", "\"stream\"", "class[1].name: `stream` is another's name already"),
-            ("weight = 50", "weight = -1", "class[0].weight: -1: a number from 0 to 1e9"),
-            ("weight = 50", "weight = nan", "class[0].weight: NaN: a number from 0 to 1e9"),
+            ("weight = 50", "weight = -1", "class[0].weight: -1.0: 0, or a number from 1e-9 to 1e9"),
+            ("weight = 50", "weight = nan", "class[0].weight: NaN: 0, or a number from 1e-9 to 1e9"),
+            ("weight = 50", "weight = 5e-324", "class[0].weight: 5e-324: 0, or a number from 1e-9 to 1e9"),
             ("weight = 50", "wait = 50", "5:1: unknown field `wait`, expected one of `name`, `kind`, `weight`"),
             ("name = \"x\"", "name = \"\"", "name: 1 to 100 letters in a line"),
         ] {
