@@ -15,6 +15,8 @@ caveat_codes! {
     PROMISCUOUS = "promiscuous";
     /// Addresses or routes changed after the filter read them.
     ADDRESSES_OLD = "addresses_old";
+    /// The host has more local addresses or networks of a family than the filter holds.
+    TOO_MANY_ADDRESSES = "too_many_addresses";
     /// Nobody confirmed the filter in time, so it only counts.
     TIME_IS_OVER = "time_is_over";
     /// Some samples of rejected frames were dropped before they were read.

@@ -12,4 +12,6 @@ mod status;
 
 pub use following::{FollowError, Following};
 pub use obstacle::{Obstacle, obstacles};
-pub use status::{FilterStatus, Judges, ProtocolCount, ReasonCount, SizeCount, StatusError, Tables};
+pub use status::{
+    FilterStatus, Judges, ProtocolCount, ReasonCount, SizeCount, StatusError, Tables, too_many_addresses,
+};

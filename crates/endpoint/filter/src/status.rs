@@ -2,14 +2,15 @@
 
 use crate::caveats;
 use longhaul_bpf::filter::{
-    Cast, Class, Filter, FilterCounters, FilterError, Generations, Reason, SizeRange, Tally, Verdicts,
+    Cast, Class, Filter, FilterCounters, FilterError, Generations, LocalNetwork, MOST_ADDRESSES, MOST_NETWORKS, Reason,
+    SizeRange, Tally, Verdicts, holds,
 };
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Link, LinkError, Netlink};
 use longhaul_result::Caveat;
 use serde::Serialize;
 
-use crate::obstacles;
+use crate::obstacle::{forwards_ipv4, forwards_ipv6, obstacles};
 
 /// Why a filter's status could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -195,6 +196,8 @@ impl FilterStatus {
                 "addresses or routes changed since the filter got them: it passes frames that may be for a new address",
                 format!("longhaul filter follow {name}"),
             ));
+        } else {
+            caveats.extend(too_many_addresses(netlink, link, filter)?);
         }
         if settings.enforce && !enforces {
             caveats.push(Caveat::new(
@@ -233,5 +236,50 @@ impl FilterStatus {
             counters,
         };
         Ok((status, caveats))
+    }
+}
+
+/// A caveat for each family that `filter` does not judge because the host at `link` has too many addresses of it. `netlink` is of the link's
+/// network namespace.
+///
+/// # Errors
+/// Any [`StatusError`].
+pub fn too_many_addresses(netlink: &mut Netlink, link: &Link, filter: &Filter) -> Result<Vec<Caveat>, StatusError> {
+    let (judgement, _) = filter.followed()?;
+    let ipv4 = !judgement.ipv4 && !forwards_ipv4(&link.name);
+    let ipv6 = !judgement.ipv6 && !forwards_ipv6(&link.name);
+    let local = if ipv4 || ipv6 { netlink.local_networks()? } else { Vec::new() };
+    Ok([(ipv4, true), (ipv6, false)]
+        .into_iter()
+        .filter_map(|(asked, is_ipv4)| too_many(&local, is_ipv4).filter(|_| asked))
+        .collect())
+}
+
+fn too_many(local: &[LocalNetwork], is_ipv4: bool) -> Option<Caveat> {
+    let (family, asks) = if is_ipv4 { ("IPv4", "ARP") } else { ("IPv6", "neighbour solicitations") };
+    (!holds(local, is_ipv4)).then(|| {
+        Caveat::new(
+            caveats::TOO_MANY_ADDRESSES,
+            format!(
+                "the host has more than {MOST_ADDRESSES} local addresses of {family}, or more than {MOST_NETWORKS} local networks: the filter \
+                 passes {family} and {asks} for all addresses"
+            ),
+            "replace addresses by local routes to networks, or these by wider ones",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_with_too_many_networks_is_told() {
+        let local: Vec<LocalNetwork> =
+            (0..=MOST_NETWORKS as u32).map(|n| ((n << 8).to_be_bytes().into(), 24)).collect();
+        let caveat = too_many(&local, true).unwrap();
+        assert!(caveat.is(caveats::TOO_MANY_ADDRESSES) && caveat.message.contains("passes IPv4 and ARP"), "{caveat:?}");
+        assert_eq!(too_many(&local, false), None);
+        assert_eq!(too_many(&local[1..], true), None);
     }
 }

@@ -197,6 +197,24 @@ fn changes_under_load_lose_nothing_of_ours() {
     until("the filter to follow", || hosts.status()["addresses_current"] == true);
 }
 
+/// More local networks of IPv4 than the filter holds: it judges IPv6 as before, and says so.
+#[test]
+fn a_family_with_too_many_networks_is_not_judged() {
+    let Some(hosts) = Hosts::new() else { return };
+    let _filter = hosts.attach(&[]);
+    let routes = (0..1_025).map(|n| format!("route add local 172.{}.{}.0/24 dev lo\n", 16 + n / 250, n % 250));
+    let file = format!("{}/local-routes-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    std::fs::write(&file, routes.collect::<String>()).unwrap();
+    hosts.ip("link set lo up");
+    hosts.ip(&format!("-batch {file}"));
+    std::fs::remove_file(&file).unwrap();
+    let shown = || object(&hosts.run(&["filter", "status", "lf0", "--json"]).stdout);
+    until("a caveat", || shown()["caveats"].to_string().contains("too_many_addresses"));
+    let judges = shown()["result"]["judges"].clone();
+    let judged = ["ipv4_addresses", "arp", "ipv6_addresses", "solicitations"].map(|what| judges[what] == true);
+    assert_eq!(judged, [false, false, true, true], "{judges:#}");
+}
+
 #[test]
 fn neighbours_are_found_again_after_both_caches_are_flushed() {
     let Some(hosts) = Hosts::new() else { return };

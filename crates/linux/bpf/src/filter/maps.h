@@ -52,11 +52,11 @@ struct {
 	__type(value, __u8);
 } local_v6 SEC(".maps");
 
-/* Local networks: 127.0.0.0/8, and those of `ip route add local`. */
+/* Local networks: 127.0.0.0/8, and those of `ip route add local`; 1024 of each family. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 2048);
 	__type(key, struct network_key);
 	__type(value, __u8);
 } local_prefixes SEC(".maps");

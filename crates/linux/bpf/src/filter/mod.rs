@@ -19,6 +19,7 @@ mod disabled;
 #[cfg(bpf_programs)]
 mod enabled;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use longhaul_units::Nanos;
@@ -39,7 +40,7 @@ pub const KEPT: &str = "/sys/fs/bpf/longhaul/filter";
 pub const PROGRAM_NAME: &str = "longhaul_filter";
 /// The most local addresses of a family; with more the program judges no address of that family.
 pub const MOST_ADDRESSES: usize = 4096;
-/// The most local networks, and the most allowed ones.
+/// The most local networks of a family, as [`MOST_ADDRESSES`], and the most allowed ones.
 pub const MOST_NETWORKS: usize = 1024;
 
 /// Where the program runs.
@@ -133,3 +134,26 @@ pub struct RoutingGenerations {
 
 /// A local address or network: address and prefix length in bits.
 pub type LocalNetwork = (IpAddr, u8);
+
+/// Whether the program can hold the local addresses and networks of a family. It judges no address of a family of which `local` has more.
+pub fn holds(local: &[LocalNetwork], is_ipv4: bool) -> bool {
+    let whole_bits = if is_ipv4 { 32 } else { 128 };
+    let of_family = local.iter().filter(|(ip, _)| ip.is_ipv4() == is_ipv4);
+    let (addresses, networks): (BTreeSet<_>, BTreeSet<_>) = of_family.partition(|(_, bits)| *bits >= whole_bits);
+    addresses.len() <= MOST_ADDRESSES && networks.len() <= MOST_NETWORKS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_its_own_bounds() {
+        let v4 = |count: usize, bits| (0..count as u32).map(move |n| (IpAddr::from((n << 8).to_be_bytes()), bits));
+        let v6 = |count: usize, bits| (0..count as u128).map(move |n| (IpAddr::from((n << 64).to_be_bytes()), bits));
+        let judged = |local: Vec<LocalNetwork>| [true, false].map(|is_ipv4| holds(&local, is_ipv4));
+        assert_eq!(judged(v4(MOST_NETWORKS, 24).chain(v6(MOST_NETWORKS, 64)).collect()), [true, true]);
+        assert_eq!(judged(v4(MOST_NETWORKS + 1, 24).chain(v6(1, 64)).collect()), [false, true]);
+        assert_eq!(judged(v4(MOST_ADDRESSES, 32).chain(v6(MOST_ADDRESSES + 1, 128)).collect()), [true, false]);
+    }
+}

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use longhaul_bpf::filter::{Allow, Filter, FilterOptions, Mode};
-use longhaul_filter::{Following, obstacles};
+use longhaul_filter::{Following, obstacles, too_many_addresses};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Link, Netlink};
 use longhaul_kernel::signals::Stop;
@@ -15,11 +15,11 @@ use longhaul_units::Nanos;
 
 use crate::args::quantity::seconds;
 use crate::cmd::filter::sample::SampleFile;
-use crate::cmd::filter::status::{mode_in_words, report};
+use crate::cmd::filter::status::{mode_in_words, not_read, report};
 use crate::cmd::filter::{failure, interface, no_link, not_followed, prometheus};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::{PrometheusArgs, Textfile};
-use crate::output::{Failure, Outcome, say};
+use crate::output::{Failure, Outcome, print_caveats, say};
 
 /// How often `--prometheus` is written.
 const METRICS_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -169,6 +169,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
         (true, Some(time)) => format!("drops what it rejects for {time}, then only counts unless confirmed"),
     };
     say(format_args!("{name}: {}; {does}", mode_in_words(&filter)));
+    print_caveats(&too_many_addresses(&mut netlink, &link, &filter).map_err(|error| not_read(name, error))?);
     if args.pin {
         return Ok(ExitCode::SUCCESS);
     }

@@ -115,11 +115,16 @@ pub(crate) struct Parameters<'a> {
 /// Asks the kernel.
 pub(crate) fn report(netlink: &mut Netlink, link: &Link, filter: &Filter) -> Result<Report, Failure> {
     let started_at = jiff::Timestamp::now().to_string();
-    let (status, caveats) = FilterStatus::read(netlink, link, filter).map_err(|error| match error {
-        StatusError::Filter(error) => failure(&link.name, &error),
-        StatusError::Link(error) => no_link(&link.name, &error),
-    })?;
+    let (status, caveats) = FilterStatus::read(netlink, link, filter).map_err(|error| not_read(&link.name, error))?;
     Ok(Report { status, started_at, caveats })
+}
+
+/// Why the status of the filter at interface `name` could not be read.
+pub(crate) fn not_read(name: &str, error: StatusError) -> Failure {
+    match error {
+        StatusError::Filter(error) => failure(name, &error),
+        StatusError::Link(error) => no_link(name, &error),
+    }
 }
 
 impl Report {

@@ -30,8 +30,8 @@ pub use samples::Samples;
 
 use super::counters::COUNTERS_BYTES;
 use super::{
-    FilterCounters, FilterError, FilterOptions, FilterSettings, Judgement, KEPT, LocalNetwork, MOST_ADDRESSES,
-    MOST_NETWORKS, Mode, PROGRAM_NAME, RoutingGenerations,
+    FilterCounters, FilterError, FilterOptions, FilterSettings, Judgement, KEPT, LocalNetwork, Mode, PROGRAM_NAME,
+    RoutingGenerations, holds,
 };
 use crate::BpfError;
 use crate::program::LoadedProgram;
@@ -274,7 +274,7 @@ impl Filter {
     }
 
     /// Gives it the local addresses, which must be read after `generations`. It rejects by address as long as the kernel's generations
-    /// are the same. It does not judge a family with more addresses than [`MOST_ADDRESSES`].
+    /// are the same. It does not judge a family that it cannot hold ([`holds`]).
     ///
     /// # Errors
     /// Those of bpf(2).
@@ -285,23 +285,20 @@ impl Filter {
         generations: RoutingGenerations,
     ) -> Result<(), FilterError> {
         let (mut v4, mut v6, mut wide) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for (ip, bits) in local {
+        let (fits_v4, fits_v6) = (holds(local, true), holds(local, false));
+        for (ip, bits) in local.iter().filter(|(ip, _)| if ip.is_ipv4() { fits_v4 } else { fits_v6 }) {
             match ip {
                 IpAddr::V4(ip) if *bits >= 32 => _ = v4.insert(ip.octets().to_vec()),
                 IpAddr::V6(ip) if *bits >= 128 => _ = v6.insert(ip.octets().to_vec()),
                 _ => _ = wide.insert(network_key(*ip, *bits)),
             }
         }
-        let fits = wide.len() <= MOST_NETWORKS;
-        let (fits_v4, fits_v6) = (fits && v4.len() <= MOST_ADDRESSES, fits && v6.len() <= MOST_ADDRESSES);
         judgement.ipv4 &= fits_v4;
         judgement.arp &= fits_v4;
         judgement.ipv6 &= fits_v6;
         judgement.solicitations &= fits_v6;
         // The generations come last: until they are written they differ, and nothing is rejected by address.
-        let changes =
-            [(fits_v4, &self.local_v4, &v4), (fits_v6, &self.local_v6, &v6), (fits, &self.local_prefixes, &wide)];
-        for (_, map, wanted) in changes.into_iter().filter(|(fits, ..)| *fits) {
+        for (map, wanted) in [(&self.local_v4, &v4), (&self.local_v6, &v6), (&self.local_prefixes, &wide)] {
             let there: BTreeSet<Vec<u8>> = map.keys().collect();
             for key in there.difference(wanted) {
                 map.delete(key).map_err(|error| step("forget an address", &error))?;
