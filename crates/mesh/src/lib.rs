@@ -25,6 +25,7 @@ mod files;
 mod folder;
 mod judging;
 mod link;
+mod shares;
 mod shown;
 #[cfg(test)]
 mod stolen;

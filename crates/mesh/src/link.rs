@@ -1,8 +1,7 @@
 //! Connections between sites and their coordinator: a question and its answer over an encrypted channel.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,19 +13,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Failure;
 use crate::folder::{SiteTokens, random};
+use crate::shares::Shares;
 use longhaul_mesh_model::message::Message;
 
 /// Whoever says nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections at the same time. A further one closes that of a stranger, or is closed where all are of members.
+/// Connections at the same time. A further one closes that of a stranger.
 const CONNECTIONS_MOST: usize = 128;
+/// Those of members ([`Shares`]). The others are for who has not proven yet who he is.
+const CONNECTIONS_OF_MEMBERS: usize = 96;
 /// How long the next one waits for connections that were replaced and have not ended yet, and how often it looks; then it is closed.
 const CROWD_PATIENCE: Duration = Duration::from_secs(1);
 const CROWD_LOOK: Duration = Duration::from_millis(1);
-/// Those of one member: a site has a thread or two for each partner. A further one closes its oldest, so that a stolen key keeps nobody out.
-const CONNECTIONS_OF_MEMBER: usize = 8;
-/// A closed one is answered to its end all the same, in its thread. With so many of one member no further one is taken.
-const THREADS_OF_MEMBER: usize = 2 * CONNECTIONS_OF_MEMBER;
 /// A connection is for one question, which may have many results.
 const CONNECTION_LASTS: Duration = Duration::from_secs(30);
 /// What comes of somebody who is no member, at most: room for a first part of the channel's (64 KiB) and a short question.
@@ -217,7 +215,7 @@ pub(crate) trait Answering: Send + Sync + 'static {
 
 /// Answers connections in threads, for ever.
 pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Arc<impl Answering>) {
-    let places = Arc::new(Mutex::new(Connected { places: Places::new(CONNECTIONS_MOST), members: BTreeMap::new() }));
+    let places = Connected::none();
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors: others end soon.
@@ -241,17 +239,15 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
 
 /// All connections.
 struct Connected {
-    places: Places<TcpStream>,
-    /// Those of members, the oldest first.
-    members: BTreeMap<PublicKey, VecDeque<OfMember>>,
+    places: Places<Arc<TcpStream>>,
+    members: Shares<Arc<TcpStream>>,
 }
 
-/// A connection of a member, until its thread ends.
-struct OfMember {
-    /// Of its place.
-    number: u64,
-    /// `None` where it was closed.
-    open: Option<TcpStream>,
+impl Connected {
+    fn none() -> Connections {
+        let (places, members) = (Places::new(CONNECTIONS_MOST), Shares::new(CONNECTIONS_OF_MEMBERS));
+        Arc::new(Mutex::new(Self { places, members }))
+    }
 }
 
 type Connections = Arc<Mutex<Connected>>;
@@ -261,19 +257,21 @@ struct Place {
     places: Connections,
     number: u64,
     standing: Arc<Standing>,
+    /// What closes it.
+    handle: Arc<TcpStream>,
     taken: Instant,
 }
 
 impl Place {
     /// `None` where there is none, or the connection has ended.
     fn take(places: &Connections, stream: &TcpStream) -> Option<Self> {
-        let (address, handle): (IpAddr, TcpStream) = (stream.peer_addr().ok()?.ip(), stream.try_clone().ok()?);
-        let Taken { number, standing, displaced } = locked(places).places.take(address, handle)?;
+        let (address, handle) = (stream.peer_addr().ok()?.ip(), Arc::new(stream.try_clone().ok()?));
+        let Taken { number, standing, displaced } = locked(places).places.take(address, Arc::clone(&handle))?;
         if let Some(stranger) = displaced {
             // Its thread wakes up, and ends.
             let _ = stranger.shutdown(Shutdown::Both);
         }
-        Some(Self { places: Arc::clone(places), number, standing, taken: Instant::now() })
+        Some(Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() })
     }
 
     /// The question of who has proven who he is, and is one that `is_member` knows.
@@ -293,7 +291,7 @@ impl Place {
         }
         if known.unwrap_or_else(|| is_member(link)) {
             if let Some(member) = link.channel.peer() {
-                self.close_oldest_of(member, link.stream.try_clone().map_err(failure)?)?;
+                self.is_of(member)?;
             }
             self.standing.keep();
             link.ends = self.taken + CONNECTION_LASTS;
@@ -302,17 +300,10 @@ impl Place {
         link.receive()
     }
 
-    /// This is a connection of `member`, with what closes it: of too many its oldest one is closed.
-    fn close_oldest_of(&self, member: PublicKey, own: TcpStream) -> Result<(), Failure> {
+    /// This is a connection of `member`; one is closed where there are too many.
+    fn is_of(&self, member: PublicKey) -> Result<(), Failure> {
         let mut connected = locked(&self.places);
-        let all = connected.members.entry(member).or_default();
-        if all.len() >= THREADS_OF_MEMBER {
-            return Err(Failure::new("too many questions of this member at once"));
-        }
-        all.push_back(OfMember { number: self.number, open: Some(own) });
-        if all.iter().filter(|one| one.open.is_some()).count() > CONNECTIONS_OF_MEMBER
-            && let Some((number, oldest)) = all.iter_mut().find_map(|one| Some((one.number, one.open.take()?)))
-        {
+        if let Some((number, oldest)) = connected.members.add(member, self.number, Arc::clone(&self.handle))? {
             let _ = oldest.shutdown(Shutdown::Both);
             connected.places.leave(number);
         }
@@ -324,10 +315,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut connected = locked(&self.places);
         connected.places.leave(self.number);
-        connected.members.retain(|_, all| {
-            all.retain(|one| one.number != self.number);
-            !all.is_empty()
-        });
+        connected.members.remove(self.number);
     }
 }
 
@@ -451,7 +439,7 @@ mod tests {
     #[test]
     fn no_token_is_tried_for_a_connection_that_was_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let places = Arc::new(Mutex::new(Connected { places: Places::new(2), members: BTreeMap::new() }));
+        let places = Connected::none();
         let (identity, answering) = (Identity::from_random(random().unwrap()).unwrap(), Tokens::default());
         for (closes, why) in [(false, "no such token"), (true, "closed meanwhile")] {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -308,6 +308,35 @@ fn a_member_keeps_no_other_out() {
     drop(silent);
 }
 
+/// As many members as fill all places, with as many connections as each may have, leave room for another one.
+#[test]
+fn members_together_keep_no_other_out() {
+    struct Open;
+    impl Answering for Open {
+        fn is_member(&self, _peer: PublicKey) -> bool {
+            true
+        }
+        fn answer(&self, _peer: PublicKey, _question: Message) -> Message {
+            Message::Released
+        }
+    }
+    let mesh = Mesh::make("stolen-together");
+    let (identity, listener) = (mesh.folder.identity().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (public, address) = (identity.public(), listener.local_addr().unwrap());
+    thread::spawn(move || link::listen(&listener, &identity, &Arc::new(Open)));
+    let others: Vec<Identity> = (0..16).map(|_| Identity::from_random(random().unwrap()).unwrap()).collect();
+    let silent: Vec<_> = others
+        .iter()
+        .flat_map(|own| (0..8).map(move |_| silent(address, Channel::to_known(own, &public, random().unwrap()))))
+        .collect();
+    let known = As::Known(&mesh.identities["chicago"], public);
+    for _ in 0..5 {
+        let answer = link::ask(&address.to_string(), &known, &Message::Leased);
+        assert!(matches!(answer, Ok(Message::Released)), "{answer:?}");
+    }
+    drop(silent);
+}
+
 /// Whoever has a token that nobody used opens more connections than there are places, proves the token by each, and then says no more.
 #[test]
 fn a_token_keeps_no_member_out() {
