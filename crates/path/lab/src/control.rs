@@ -3,8 +3,8 @@
 //! namespace. Sockets of other users are no labs, whatever their names.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::thread;
@@ -22,13 +22,12 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Host, Lab};
+use crate::lines::{read_until, write_until};
 use crate::plan::HostPlan;
 use crate::spec::LabSpec;
 
-/// The longest line that is read: a request with many changes, a path with long lists of losses.
-const LINE_BYTES_MOST: u64 = 64 << 20;
-/// How long the other end may take for a line.
-const LINE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a peer may take to send a request, and to take the answer: each time in all, as the lab does nothing else meanwhile.
+const LINE_PATIENCE: Nanos = Nanos::from_secs(5);
 /// How long an answer may take: a lab that goes down waits for its programs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a change may take: memory for a longer path comes at 4 s a GiB where the machine never had it before.
@@ -217,12 +216,15 @@ impl Listener {
                     return give_up();
                 }
                 let Some(mut stream) = accept_known(&self.socket, own) else { continue };
-                match read_line::<Request>(&mut stream) {
+                match read_until(&mut stream, monotonic() + LINE_PATIENCE, Some(stop.as_fd())) {
                     Ok(Request::Down) => {
-                        let _ = write_line(&mut stream, &Answer::Done);
+                        let _ = write_until(&mut stream, &Answer::Done, monotonic() + LINE_PATIENCE);
                         return give_up();
                     }
-                    Ok(_) => drop(write_line(&mut stream, &Answer::ComingUp(std::process::id()))),
+                    Ok(_) => {
+                        let answer = Answer::ComingUp(std::process::id());
+                        let _ = write_until(&mut stream, &answer, monotonic() + LINE_PATIENCE);
+                    }
                     Err(_) => {}
                 }
             }
@@ -251,12 +253,15 @@ impl Listener {
         // Of a process in a user namespace of its own: root there, and nobody else has a number.
         let own = own_uid().map_err(io::Error::other)?;
         let on_hosts = self.listen_on_hosts(&lab, own);
+        // What ends the lab, also while a request comes.
+        let end = Poller::new()?;
+        end.add(stop, AT_STOP)?;
+        if let Some(tied_to) = tied_to {
+            end.add(tied_to, AT_END)?;
+        }
         let poller = Poller::new()?;
         poller.add(&self.socket, AT_OWN_SOCKET)?;
-        poller.add(stop, AT_STOP)?;
-        if let Some(tied_to) = tied_to {
-            poller.add(tied_to, AT_END)?;
-        }
+        poller.add(&end, AT_END)?;
         for (socket, key) in on_hosts.iter().zip(AT_HOST_0..) {
             poller.add(socket, key)?;
         }
@@ -267,31 +272,32 @@ impl Listener {
                 let _ = lab.down();
                 return Ok(());
             }
-            let Some(&first) = events.first() else { continue };
-            let on_host = first.checked_sub(AT_HOST_0).and_then(|host| on_hosts.get(host as usize));
-            let Some(mut stream) = accept_known(on_host.unwrap_or(&self.socket), own) else { continue };
-            let answer = match read_line::<Request>(&mut stream) {
-                Err(_) => continue,
-                Ok(Request::Down) => {
-                    let answer = match lab.down() {
+            for event in events {
+                let on_host = event.checked_sub(AT_HOST_0).and_then(|host| on_hosts.get(host as usize));
+                let Some(mut stream) = accept_known(on_host.unwrap_or(&self.socket), own) else { continue };
+                let answer = match read_until(&mut stream, monotonic() + LINE_PATIENCE, Some(end.as_fd())) {
+                    Err(_) => continue,
+                    Ok(Request::Down) => {
+                        let answer = match lab.down() {
+                            Ok(status) => Answer::Status(Box::new(status)),
+                            Err(error) => Answer::Refused(error.to_string()),
+                        };
+                        let _ = write_until(&mut stream, &answer, monotonic() + LINE_PATIENCE);
+                        return Ok(());
+                    }
+                    Ok(Request::Info) => Answer::Info(Box::new(info(&lab, user_namespace, &started_at))),
+                    Ok(Request::Status) => match lab.status() {
                         Ok(status) => Answer::Status(Box::new(status)),
                         Err(error) => Answer::Refused(error.to_string()),
-                    };
-                    let _ = write_line(&mut stream, &answer);
-                    return Ok(());
-                }
-                Ok(Request::Info) => Answer::Info(Box::new(info(&lab, user_namespace, &started_at))),
-                Ok(Request::Status) => match lab.status() {
-                    Ok(status) => Answer::Status(Box::new(status)),
-                    Err(error) => Answer::Refused(error.to_string()),
-                },
-                Ok(Request::Set(changes)) => match set(&mut lab, &changes) {
-                    Ok(()) => Answer::Done,
-                    Err(error) => Answer::Refused(error),
-                },
-            };
-            // A client that went away misses its answer.
-            let _ = write_line(&mut stream, &answer);
+                    },
+                    Ok(Request::Set(changes)) => match set(&mut lab, &changes) {
+                        Ok(()) => Answer::Done,
+                        Err(error) => Answer::Refused(error),
+                    },
+                };
+                // A client that went away misses its answer.
+                let _ = write_until(&mut stream, &answer, monotonic() + LINE_PATIENCE);
+            }
         }
     }
 
@@ -320,7 +326,7 @@ fn set(lab: &mut Lab, changes: &[String]) -> Result<(), String> {
 fn info(lab: &Lab, user_namespace: bool, started_at: &str) -> Info {
     let pid = std::process::id();
     let place = |namespace: &NetNamespace| {
-        let fd = std::os::fd::AsFd::as_fd(namespace).as_raw_fd();
+        let fd = namespace.as_fd().as_raw_fd();
         PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
     };
     Info {
@@ -441,10 +447,10 @@ impl Client {
         if peer_credentials(&stream).map_err(silent)?.uid != Some(self.uid) {
             return Err(none());
         }
-        write_line(&mut stream, request).map_err(silent)?;
         let patience = if matches!(request, Request::Set(_)) { CHANGE_PATIENCE } else { ANSWER_PATIENCE };
-        stream.set_read_timeout(Some(patience)).map_err(silent)?;
-        match parse_line(&mut stream).map_err(silent)? {
+        let deadline = monotonic() + Nanos::from(patience);
+        write_until(&mut stream, request, deadline).map_err(silent)?;
+        match read_until(&mut stream, deadline, None).map_err(silent)? {
             Answer::Refused(why) => Err(ControlError::Refused(why)),
             Answer::ComingUp(pid) => Err(ControlError::ComingUp { name: self.name.clone(), pid }),
             answer => Ok(answer),
@@ -455,25 +461,4 @@ impl Client {
         let source = io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
         ControlError::Silent { name: self.name.clone(), source }
     }
-}
-
-fn read_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
-    stream.set_read_timeout(Some(LINE_PATIENCE))?;
-    stream.set_write_timeout(Some(LINE_PATIENCE))?;
-    parse_line(stream)
-}
-
-fn parse_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MOST)).read_line(&mut line)?;
-    if line.is_empty() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(serde_json::from_str(&line)?)
-}
-
-fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_string(value)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes())
 }

@@ -7,6 +7,7 @@
 pub mod control;
 pub mod enter;
 mod lab;
+mod lines;
 pub mod orphans;
 pub mod plan;
 mod programs;
