@@ -15,7 +15,9 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::Process;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::unix::{connect_abstract, list_own, listen_abstract, listen_alone, own_names, peer_credentials};
+use longhaul_kernel::unix::{
+    connect_abstract, is_peer_one_of, list_own, listen_abstract, listen_alone, own_names, peer_credentials,
+};
 use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::spec::Change;
 use longhaul_units::Nanos;
@@ -28,6 +30,10 @@ use crate::spec::LabSpec;
 
 /// How long a peer may take to send a request, and to take the answer: each time in all, as the lab does nothing else meanwhile.
 const LINE_PATIENCE: Nanos = Nanos::from_secs(5);
+/// How long a client waits for a place among those that wait already: longer than one of them has for its request.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// So many peers that may not talk to the lab are let go between two looks for signals.
+const STRANGERS_AT_ONCE: usize = 64;
 /// How long an answer may take: a lab that goes down waits for its programs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a change may take: memory for a longer path comes at 4 s a GiB where the machine never had it before.
@@ -180,7 +186,8 @@ impl Listener {
     /// # Errors
     /// [`ControlError::Name`], [`ControlError::InUse`], [`ControlError::Nobody`], [`ControlError::Silent`].
     pub fn claim(name: &str) -> Result<Self, ControlError> {
-        let socket = listen_alone(&socket_name(own_uid()?, name)?).map_err(|source| match source.kind() {
+        let listening = listen_alone(&socket_name(own_uid()?, name)?).and_then(without_waiting);
+        let socket = listening.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => ControlError::InUse(name.to_owned()),
             _ => ControlError::Silent { name: name.to_owned(), source },
         })?;
@@ -215,7 +222,8 @@ impl Listener {
                 if stop.requested().is_some() {
                     return give_up();
                 }
-                let Some(mut stream) = accept_known(&self.socket, own) else { continue };
+                let is_known = |peer: &UnixStream| is_peer_one_of(peer, &[own, 0]);
+                let Some(mut stream) = accept_known(&self.socket, is_known) else { continue };
                 match read_until(&mut stream, monotonic() + LINE_PATIENCE, Some(stop.as_fd())) {
                     Ok(Request::Down) => {
                         let _ = write_until(&mut stream, &Answer::Done, monotonic() + LINE_PATIENCE);
@@ -252,6 +260,7 @@ impl Listener {
         let started_at = jiff::Timestamp::now().to_string();
         // Of a process in a user namespace of its own: root there, and nobody else has a number.
         let own = own_uid().map_err(io::Error::other)?;
+        let is_known = |peer: &UnixStream| is_peer_one_of(peer, &[own, 0]);
         let on_hosts = self.listen_on_hosts(&lab, own);
         // What ends the lab, also while a request comes.
         let end = Poller::new()?;
@@ -272,9 +281,10 @@ impl Listener {
                 let _ = lab.down();
                 return Ok(());
             }
+            // One of each socket that is ready: who floods one of them keeps no others waiting.
             for event in events {
                 let on_host = event.checked_sub(AT_HOST_0).and_then(|host| on_hosts.get(host as usize));
-                let Some(mut stream) = accept_known(on_host.unwrap_or(&self.socket), own) else { continue };
+                let Some(mut stream) = accept_known(on_host.unwrap_or(&self.socket), is_known) else { continue };
                 let answer = match read_until(&mut stream, monotonic() + LINE_PATIENCE, Some(end.as_fd())) {
                     Err(_) => continue,
                     Ok(Request::Down) => {
@@ -305,16 +315,20 @@ impl Listener {
     fn listen_on_hosts(&self, lab: &Lab, own: u32) -> Vec<UnixListener> {
         // Nobody else can have the name: the namespace is new.
         let Ok(name) = socket_name(own, &self.name) else { return Vec::new() };
-        let listen = |host: &Host| host.namespace.enter(|| listen_abstract(&name)).ok()?.ok();
+        let listen = |host: &Host| host.namespace.enter(|| listen_abstract(&name).and_then(without_waiting)).ok()?.ok();
         lab.hosts().iter().filter_map(listen).collect()
     }
 }
 
-/// The next connection, if it is of user `own` or of root.
-fn accept_known(socket: &UnixListener, own: u32) -> Option<UnixStream> {
-    let (stream, _) = socket.accept().ok()?;
-    let known = peer_credentials(&stream).is_ok_and(|peer| peer.uid == Some(own) || peer.uid == Some(0));
-    known.then_some(stream)
+/// A listener that accepts who is there.
+fn without_waiting(socket: UnixListener) -> io::Result<UnixListener> {
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The next connection of one who `is_known`, if there is one. Others before it are let go, but no more than [`STRANGERS_AT_ONCE`] at a time.
+fn accept_known(socket: &UnixListener, is_known: impl FnMut(&UnixStream) -> bool) -> Option<UnixStream> {
+    (0..STRANGERS_AT_ONCE).map_while(|_| Some(socket.accept().ok()?.0)).find(is_known)
 }
 
 fn set(lab: &mut Lab, changes: &[String]) -> Result<(), String> {
@@ -439,7 +453,8 @@ impl Client {
         let silent = |source| ControlError::Silent { name: self.name.clone(), source };
         let none = || ControlError::NoLab(self.name.clone());
         let sockets = own_names(&self.socket).map_err(ControlError::Unlisted)?;
-        let mut stream = connect_abstract(sockets.first().ok_or_else(none)?).map_err(|error| match error.kind() {
+        let connected = connect_abstract(sockets.first().ok_or_else(none)?, CONNECT_PATIENCE);
+        let mut stream = connected.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => none(),
             _ => silent(error),
         })?;
@@ -460,5 +475,30 @@ impl Client {
     fn confused(&self) -> ControlError {
         let source = io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
         ControlError::Silent { name: self.name.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Peers that may not talk to the lab are let go at once, so many at a time that a signal has its turn.
+    #[test]
+    fn strangers_keep_nobody_from_a_lab() {
+        let name = format!("lab-strangers-{}", std::process::id());
+        let socket = without_waiting(listen_abstract(&name).unwrap()).unwrap();
+        // They wait to be accepted also where the other end is closed.
+        let knock = |times: usize| (0..times).for_each(|_| drop(connect_abstract(&name, Duration::ZERO).unwrap()));
+        knock(STRANGERS_AT_ONCE);
+        let mut strangers = 0;
+        let last = |_: &UnixStream| {
+            strangers += 1;
+            strangers == STRANGERS_AT_ONCE
+        };
+        assert!(accept_known(&socket, last).is_some());
+        assert!(accept_known(&socket, |_| true).is_none(), "nobody is there any more");
+        knock(STRANGERS_AT_ONCE + 1);
+        assert!(accept_known(&socket, |_| false).is_none());
+        assert!(accept_known(&socket, |_| true).is_some());
     }
 }

@@ -15,7 +15,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustix::process::geteuid;
 
@@ -54,16 +56,23 @@ pub fn listen_abstract(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Connects to the abstract name `name`, at once or not at all: whoever listens there may never accept.
+/// Connects to the abstract name `name`. Where too many others wait there already, it waits for a place among them for `patience`, in the kernel's
+/// order; with a `patience` of zero not at all. Whoever listens there may never accept.
 ///
 /// # Errors
 /// `ConnectionRefused` where nobody listens, `WouldBlock` where too many others wait.
-pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    let stream = UnixStream::from(socket);
+pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let stream = UnixStream::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
+    if patience.is_zero() {
+        stream.set_nonblocking(true)?;
+    } else {
+        // It bounds connect(2), too (socket(7)).
+        stream.set_write_timeout(Some(patience))?;
+    }
+    retry_on_intr(|| connect(&stream, &address))?;
     stream.set_nonblocking(false)?;
+    stream.set_write_timeout(None)?;
     Ok(stream)
 }
 
@@ -76,8 +85,20 @@ pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
     let uid = credentials.uid.as_raw();
     Ok(PeerCredentials {
         pid: credentials.pid.as_raw_nonzero().get() as u32,
-        uid: (uid != overflow_uid() || all_users_have_numbers()).then_some(uid),
+        uid: is_number_of_user(uid).then_some(uid),
     })
+}
+
+/// Whether one of `users` is at the other end of a connected stream. Of anybody else it asks the kernel one question and reads no file, as strangers
+/// may come in thousands.
+pub fn is_peer_one_of(socket: impl AsFd, users: &[u32]) -> bool {
+    let uid = sockopt::socket_peercred(socket).map(|credentials| credentials.uid.as_raw());
+    uid.is_ok_and(|uid| users.contains(&uid) && is_number_of_user(uid))
+}
+
+/// Whether this number is that of one user, and not of all who have none.
+fn is_number_of_user(uid: u32) -> bool {
+    uid != overflow_uid() || all_users_have_numbers()
 }
 
 /// The user that the kernel names in place of one without a number (user_namespaces(7), "Unmapped user and group IDs").
@@ -141,7 +162,7 @@ pub fn list_own(prefix: &str) -> io::Result<Vec<String>> {
 /// Abstract names that start with `prefix` and that somebody listens on, each with the user who does. That is asked by a connection. `None` where
 /// too many wait to be accepted, as nobody accepts those of [`listen_alone`]: such a name counts as own, as two owners of one are worse than none.
 fn listed(prefix: &str) -> io::Result<Vec<(String, Option<u32>)>> {
-    let listener = |name: &str| match connect_abstract(name) {
+    let listener = |name: &str| match connect_abstract(name, Duration::ZERO) {
         Ok(stream) => peer_credentials(&stream).ok()?.uid.map(Some),
         Err(error) => (error.kind() == io::ErrorKind::WouldBlock).then_some(None),
     };
@@ -196,6 +217,8 @@ fn parse_names(table: &str, prefix: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use rustix::thread::{Uid, set_thread_res_uid};
 
     use super::*;
@@ -206,13 +229,15 @@ mod tests {
         let listener = listen_abstract(&name).unwrap();
         assert_eq!(list_own(&name).unwrap(), std::slice::from_ref(&name));
         assert_eq!(listen_abstract(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        let near = connect_abstract(&name).unwrap();
+        let near = connect_abstract(&name, Duration::ZERO).unwrap();
         let (far, _) = listener.accept().unwrap();
         let who = peer_credentials(&far).unwrap();
         assert_eq!(who.pid, std::process::id());
         assert_eq!(peer_credentials(&near).unwrap(), who);
+        let own = who.uid.unwrap();
+        assert!(is_peer_one_of(&far, &[own + 1, own]) && !is_peer_one_of(&far, &[own + 1]));
         drop(listener);
-        assert_eq!(connect_abstract(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connect_abstract(&name, Duration::ZERO).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(list_own(&name).unwrap(), [""; 0]);
     }
 
@@ -224,10 +249,28 @@ mod tests {
         rustix::net::listen(&listener, 1).unwrap();
         let own = Some(geteuid().as_raw());
         assert_eq!(listed(&name).unwrap(), [(name.clone(), own)]);
-        while connect_abstract(&name).is_ok() {}
+        while connect_abstract(&name, Duration::ZERO).is_ok() {}
         assert_eq!(listed(&name).unwrap(), [(name.clone(), None)]);
         drop(listener);
         assert!(listed(&name).unwrap().is_empty());
+    }
+
+    #[test]
+    fn waits_for_a_place_where_many_wait() {
+        let name = format!("lhk-wait-{}", std::process::id());
+        let listener = listen_abstract(&name).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        while connect_abstract(&name, Duration::ZERO).is_ok() {}
+        let (begun, patience) = (Instant::now(), Duration::from_millis(50));
+        assert_eq!(connect_abstract(&name, patience).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // The kernel counts in jiffies.
+        assert!(begun.elapsed() >= patience / 2, "{:?}", begun.elapsed());
+        std::thread::scope(|scope| {
+            let connecting = scope.spawn(|| connect_abstract(&name, Duration::from_secs(60)));
+            listener.accept().unwrap();
+            let stream = connecting.join().unwrap().unwrap();
+            assert_eq!(stream.write_timeout().unwrap(), None);
+        });
     }
 
     /// Listens as another user, whom a thread can be alone.

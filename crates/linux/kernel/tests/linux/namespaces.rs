@@ -1,6 +1,7 @@
 //! Network namespaces are apart, and nobody is left in one by accident.
 
 use std::process::Command;
+use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::Netlink;
@@ -80,8 +81,8 @@ fn abstract_names_are_the_namespaces_own() {
     }
     let (one, other) = (NetNamespace::create().unwrap(), NetNamespace::create().unwrap());
     let _listener = one.enter(|| listen_abstract("lhk-name")).unwrap().unwrap();
-    assert!(one.enter(|| connect_abstract("lhk-name")).unwrap().is_ok());
-    assert!(other.enter(|| connect_abstract("lhk-name")).unwrap().is_err());
+    assert!(one.enter(|| connect_abstract("lhk-name", Duration::ZERO)).unwrap().is_ok());
+    assert!(other.enter(|| connect_abstract("lhk-name", Duration::ZERO)).unwrap().is_err());
 }
 
 #[test]

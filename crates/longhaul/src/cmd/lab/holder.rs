@@ -10,6 +10,7 @@ use longhaul_kernel::user_namespace;
 use longhaul_lab::control::{ControlError, Listener};
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{PathSpec, no_files};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::output::{Failure, Outcome, print_json};
@@ -59,6 +60,18 @@ impl Holder {
             Err(_) => {
                 let status = child.wait().map_err(failed)?;
                 Err(Failure::new("lab", format!("the lab's process ended before the lab was up: {status}")))
+            }
+        }
+    }
+
+    /// The lab, with what it has `answered`. One that does not answer is taken down again: who asked for it hears that there is none.
+    pub(super) fn or_down<T>(self, answered: Result<T, Failure>) -> Result<(Self, T), Failure> {
+        match answered {
+            Ok(answer) => Ok((self, answer)),
+            Err(failure) => {
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+                self.wait();
+                Err(failure)
             }
         }
     }
@@ -137,4 +150,31 @@ fn make(order: Order) -> Result<(Listener, Lab, bool, Stop), Refusal> {
     let lab = listener.while_coming_up(stop, || Lab::up(order.spec, path), give_up);
     let lab = lab.map_err(|error| refuse(error.to_string()))?.map_err(|error| refuse(error.to_string()))?;
     Ok((listener, lab, user_namespace, stop))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::test_kill_process;
+
+    use super::*;
+
+    /// A program in place of a lab's process.
+    fn program() -> (Holder, Pid) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        (Holder { child, _tie: None }, pid)
+    }
+
+    #[test]
+    fn a_lab_that_does_not_answer_is_taken_down() {
+        let (lab, pid) = program();
+        assert!(lab.or_down::<()>(Err(Failure::new("lab", "it does not answer"))).is_err());
+        assert!(test_kill_process(pid).is_err(), "its process is there");
+
+        let (lab, pid) = program();
+        let Ok((mut lab, 7)) = lab.or_down(Ok(7)) else { panic!("it has answered") };
+        assert!(test_kill_process(pid).is_ok());
+        lab.child.kill().unwrap();
+        lab.wait();
+    }
 }

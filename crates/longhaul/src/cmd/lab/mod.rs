@@ -252,8 +252,8 @@ fn up(args: UpArgs) -> Outcome {
     // Names are checked here, so that a wrong one costs nothing.
     let client = Client::new(&name).map_err(control_failure)?;
     clear_orphans(std::slice::from_ref(&name))?;
-    Holder::start(&Order { spec: args.making.spec(name), path: path.to_toml(), tied: false })?;
-    let info = client.info().map_err(control_failure)?;
+    let holder = Holder::start(&Order { spec: args.making.spec(name), path: path.to_toml(), tied: false })?;
+    let (_, info) = holder.or_down(client.info().map_err(control_failure))?;
     say(format_args!("{}; longhaul lab exec {} COMMAND", came_up(&info, &path), info.hosts[0].plan.name));
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ impl TiedLab {
         let client = Client::new(&name).map_err(control_failure)?;
         super::clear_orphans(std::slice::from_ref(&name))?;
         let holder = Holder::start(&Order { spec, path: path.to_toml(), tied: true })?;
-        let info = client.info().map_err(control_failure)?;
+        let (holder, info) = holder.or_down(client.info().map_err(control_failure))?;
         Ok(Self { holder, client, name, info })
     }
 
