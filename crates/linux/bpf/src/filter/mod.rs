@@ -139,8 +139,9 @@ pub type LocalNetwork = (IpAddr, u8);
 pub fn holds(local: &[LocalNetwork], is_ipv4: bool) -> bool {
     let whole_bits = if is_ipv4 { 32 } else { 128 };
     let of_family = local.iter().filter(|(ip, _)| ip.is_ipv4() == is_ipv4);
-    let (addresses, networks): (BTreeSet<_>, BTreeSet<_>) = of_family.partition(|(_, bits)| *bits >= whole_bits);
-    addresses.len() <= MOST_ADDRESSES && networks.len() <= MOST_NETWORKS
+    let of_family = of_family.collect::<BTreeSet<&LocalNetwork>>();
+    let networks = of_family.iter().filter(|(_, bits)| *bits < whole_bits).count();
+    of_family.len() - networks <= MOST_ADDRESSES && networks <= MOST_NETWORKS
 }
 
 #[cfg(test)]
