@@ -6,9 +6,6 @@ cd "$(dirname "$0")/.."
 
 longhaul=${CARGO_TARGET_DIR:-target}/debug/longhaul
 results=${DEMO_RESULTS:-target/demo}
-# As root the emulator may go before everything else, so that a busy machine does not blur what is seen.
-realtime=()
-if ((EUID == 0)); then realtime=(--realtime 50); fi
 
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
@@ -19,9 +16,9 @@ say() {
 run() { printf '$ longhaul %s\n' "$*"; "$longhaul" "$@"; }
 
 say "Where is UDP lost? Figure 5 of the NLR Rings paper: rate, socket buffer, interrupts; and a ring and a hop that are too slow"
-run lab run nlr-udp-loss --quick --force -o "$results" "${realtime[@]}"
+run lab run nlr-udp-loss --quick --force -o "$results"
 
 say "And what does a lost packet do to TCP? DataTAG's question, by congestion control, with one packet lost in 5,000"
-run lab run experiments/demo-tcp.toml --quick --force -o "$results/tcp" "${realtime[@]}"
+run lab run experiments/demo-tcp.toml --quick --force -o "$results/tcp"
 
 say "The reports with their figures, for any browser: $results/report.html, $results/tcp/report.html"

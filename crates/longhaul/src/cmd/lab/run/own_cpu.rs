@@ -17,9 +17,12 @@ const PRIORITY: u8 = 50;
 /// `given` with a CPU for the emulator alone and a priority there; `None` where the emulator stays as it was `given`.
 pub(super) fn with_own_cpu(given: &LabSpec, experiment: &Experiment) -> Option<LabSpec> {
     let allowed = schedule::allowed_cpus().unwrap_or_default();
-    // Who is not root gets a user namespace before the labs, in which the right to a priority is lost.
-    let may_have_priority = || capability::is_root_in_namespace() && schedule::may_set_fifo(PRIORITY);
     decide(given, host_cpus_needed(experiment), &allowed, may_have_priority)
+}
+
+/// Who is not root gets a user namespace before the labs, in which the right to a priority is lost.
+fn may_have_priority() -> bool {
+    capability::is_root_in_namespace() && schedule::may_set_fifo(PRIORITY)
 }
 
 /// What there are CPUs for where none is shared: sender, emulator, softirq and receiver of a UDP test.
@@ -30,21 +33,31 @@ const COALESCE: Nanos = Nanos::from_micros(100);
 /// `given` with packets that leave a little late, for UDP tests that are to be as fast as this machine can; `None` where it has CPUs enough, or
 /// the tests look at the time of each packet.
 pub(super) fn with_coalescing(given: &LabSpec, experiment: &Experiment) -> Option<LabSpec> {
-    coalesced(given, experiment, schedule::allowed_cpus().unwrap_or_default().len())
+    coalesced(given, experiment, schedule::allowed_cpus().unwrap_or_default().len(), may_have_priority)
 }
 
-fn coalesced(given: &LabSpec, experiment: &Experiment, allowed_cpus: usize) -> Option<LabSpec> {
+fn coalesced(
+    given: &LabSpec,
+    experiment: &Experiment,
+    allowed_cpus: usize,
+    may_have_priority: impl FnOnce() -> bool,
+) -> Option<LabSpec> {
     let mut tests = experiment.udp.iter().flat_map(|series| &series.tests);
     let wanted = experiment.calibrate && !experiment.udp.is_empty() && !tests.any(|test| test.parameters.each_packet);
     let has_few = allowed_cpus < UDP_CPUS && given.cpus.is_empty() && !given.spin;
-    (wanted && has_few).then(|| LabSpec { coalesce: COALESCE, ..given.clone() })
+    (wanted && has_few).then(|| {
+        let realtime = given.realtime.or_else(|| may_have_priority().then_some(PRIORITY));
+        LabSpec { coalesce: COALESCE, realtime, ..given.clone() }
+    })
 }
 
 /// What `lab run` says of that.
 pub(super) fn said_of_coalescing(spec: &LabSpec) -> String {
     let late = spec.coalesce;
+    let priority =
+        spec.realtime.map_or_else(String::new, |priority| format!(", the emulator at SCHED_FIFO priority {priority}"));
     format!(
-        "sender and emulator sleep as long as they may, as CPUs are few: packets leave up to {late} late (--coalesce 0ns: exact)"
+        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late (--coalesce 0ns: exact)"
     )
 }
 
@@ -124,14 +137,19 @@ mod tests {
         let calibrated =
             |key: &str| experiment(&format!("calibrate = true\n[[udp]]\nname = 'u'\nrates = ['1M']\n{key}"));
         let (none, udp) = (LabSpec::default(), calibrated(""));
-        let late = coalesced(&none, &udp, 2).unwrap();
+        let late = coalesced(&none, &udp, 2, || false).unwrap();
         assert_eq!(late, LabSpec { coalesce: COALESCE, ..none.clone() });
+        assert_eq!(coalesced(&none, &udp, 2, || true).unwrap().realtime, Some(50));
         assert!(said_of_coalescing(&late).contains("packets leave up to 100us late (--coalesce 0ns: exact)"));
-        assert_eq!(coalesced(&none, &udp, 4), None, "CPUs enough");
-        assert_eq!(coalesced(&none, &experiment("[[udp]]\nname = 'u'\nrates = ['1M']\n"), 2), None, "rates as given");
-        assert_eq!(coalesced(&none, &calibrated("exact = true\n"), 2), None, "each packet is looked at");
-        assert_eq!(coalesced(&LabSpec { spin: true, ..none.clone() }, &udp, 2), None, "--spin");
-        assert_eq!(coalesced(&LabSpec { cpus: vec![1], ..none }, &udp, 2), None, "--cpu 1");
+        assert_eq!(coalesced(&none, &udp, 4, || true), None, "CPUs enough");
+        assert_eq!(
+            coalesced(&none, &experiment("[[udp]]\nname = 'u'\nrates = ['1M']\n"), 2, || true),
+            None,
+            "rates as given"
+        );
+        assert_eq!(coalesced(&none, &calibrated("exact = true\n"), 2, || true), None, "each packet is looked at");
+        assert_eq!(coalesced(&LabSpec { spin: true, ..none.clone() }, &udp, 2, || true), None, "--spin");
+        assert_eq!(coalesced(&LabSpec { cpus: vec![1], ..none }, &udp, 2, || true), None, "--cpu 1");
     }
 
     #[test]
