@@ -1,14 +1,15 @@
 //! Datagrams arrive as they were sent, in batches and one by one, over IPv4 and IPv6.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::udp::{
-    ReceiveSlots, ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver,
+    ReceiveSlots, ReceiverOptions, SendBatch, SenderOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver,
     UdpSendError, UdpSender, Unsent,
 };
 use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with};
 
 use crate::cable::{Cable, unprivileged};
 use crate::pair::{LEFT_IP6, Pair, RIGHT_IP6, address_v6, receive_numbered, roomy, send_numbered};
@@ -168,24 +169,77 @@ fn empty_and_cut_datagrams_are_told() {
     assert_eq!(next(&[1; 100]), (Some(100), 100, false));
 }
 
+/// Has the right host send the left one an ICMP message about what its sender sends, and waits until it is there.
+fn forge_icmp(pair: &Pair, kind: u8, code: u8) {
+    let (SocketAddr::V4(own), SocketAddr::V4(peer)) = (pair.sender.local_address(), pair.sender.peer_address()) else {
+        panic!("IPv4 alone")
+    };
+    let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 60, 0, 1, 0, 0, 60, 17, 0, 0];
+    message.extend(own.ip().octets());
+    message.extend(peer.ip().octets());
+    message.extend(own.port().to_be_bytes());
+    message.extend(peer.port().to_be_bytes());
+    message.extend([0, 40, 0, 0]);
+    // RFC 1071.
+    let sum: u32 = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let send = || {
+        let protocol = Some(ipproto::ICMP);
+        let socket = socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).unwrap();
+        sendto(&socket, &message, SendFlags::empty(), &SocketAddr::new(IpAddr::V4(*own.ip()), 0)).unwrap();
+    };
+    pair.cable.right.enter(send).unwrap();
+    assert!(readable_until(&pair.sender, Some(monotonic() + PATIENCE)).unwrap(), "{kind}/{code}: no error came");
+}
+
+/// Anybody can forge it who knows the addresses and ports.
 #[test]
-fn closed_ports_and_missing_routes_are_typed() {
+fn what_icmp_says_of_earlier_datagrams_keeps_none_from_going() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let there = pair.sender.receiver(&roomy()).unwrap();
+    let (mut slots, mut batch) = (ReceiveSlots::new(16, 65_536, false), SendBatch::new(3, 100));
+    // What cannot be reached (network, host, protocol, port, too long, ...), a time that was exceeded, a parameter that is wrong.
+    for (kind, code) in [(3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 7), (3, 8), (3, 13), (11, 0), (12, 0)] {
+        forge_icmp(&pair, kind, code);
+        pair.sender.send(&[1; 100], true).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
+        forge_icmp(&pair, kind, code);
+        let sent = pair.sender.send_segments(&[1; 300], 100, true);
+        assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
+        forge_icmp(&pair, kind, code);
+        let sent = pair.sender.send_singly(&mut batch, 0..3, true);
+        assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
+        assert!(!readable_until(&pair.sender, Some(monotonic())).unwrap(), "{kind}/{code}: the error queue has more");
+        let mut got = 0;
+        while got < 7 {
+            let came = pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap();
+            assert!(came > 0, "{kind}/{code}: {got}");
+            got += slots.datagrams().count();
+        }
+        forge_icmp(&pair, kind, code);
+        pair.receiver.send_to(b"back", pair.sender.local_address()).unwrap();
+        let came = there.receive_until(&mut slots, monotonic() + PATIENCE);
+        assert!(matches!(came, Ok(1)), "{kind}/{code}: {came:?}");
+        // A socket whose error queue has more than errors keeps them for who reads it.
+        forge_icmp(&pair, kind, code);
+        there.send_to(b"on", pair.sender.peer_address()).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
+        assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+        pair.sender.send(b"and on", true).unwrap();
+        assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+        while there.receive_until(&mut slots, monotonic()).unwrap() > 0 {}
+    }
+}
+
+#[test]
+fn missing_routes_and_addresses_are_typed() {
     if unprivileged() {
         return;
     }
     let pair = Pair::v4(SenderOptions::default(), roomy());
     let nobody = SocketAddr::new(pair.sender.peer_address().ip(), 9);
-    let alone = pair.cable.left.enter(|| UdpSender::connect(None, nobody, &SenderOptions::default())).unwrap().unwrap();
-    alone.send(b"hello", true).unwrap();
-    let deadline = monotonic() + PATIENCE;
-    let refused = loop {
-        match alone.send(b"hello", true) {
-            Ok(()) => assert!(monotonic() < deadline, "no refusal came"),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refused, UdpSendError::ConnectionRefused) && refused.may_retry(), "{refused}");
-
     let open =
         |local, peer| pair.cable.left.enter(|| UdpSender::connect(local, peer, &SenderOptions::default())).unwrap();
     let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();

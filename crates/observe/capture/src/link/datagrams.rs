@@ -141,14 +141,12 @@ impl Datagrams {
     /// Passes datagrams of `step` bytes to the kernel; the last may be shorter. Waiting until the kernel takes them adapts to the speed of
     /// this host's link. The other end misses what the kernel refuses.
     fn give(&mut self, mut rest: &[u8], step: usize) {
-        let (mut together, mut retry, mut narrower) = (!self.singly, true, true);
+        let (mut together, mut narrower) = (!self.singly, true);
         while !rest.is_empty() {
             let piece = if together { rest.len() } else { rest.len().min(step) };
             let sent = self.socket.send_segments(&rest[..piece], step, true);
             match sent.unsent {
                 None => rest = &rest[(sent.datagrams * step).min(rest.len())..],
-                // The error belongs to an earlier datagram.
-                Some(Unsent::Because(UdpSendError::ConnectionRefused)) if retry => retry = false,
                 Some(Unsent::Because(UdpSendError::NotSegmentable)) if together => {
                     (self.singly, together) = (true, false)
                 }

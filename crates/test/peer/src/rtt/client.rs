@@ -219,10 +219,8 @@ impl Probes for UdpProbes {
     fn send(&self, sequence: u64, program_ns: i64) {
         let mut payload = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(payload) = payload.get_mut(..self.asked.payload_of(sequence) as usize) else { return };
-        // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
-        if question(payload, self.cookie, sequence, program_ns as u64).is_some()
-            && self.socket.send_to(payload, self.peer).is_err()
-        {
+        if question(payload, self.cookie, sequence, program_ns as u64).is_some() {
+            // What the kernel refuses is lost.
             let _ = self.socket.send_to(payload, self.peer);
         }
     }

@@ -84,11 +84,7 @@ impl Probes for ClosedPortProbes {
         let mut payload = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(payload) = payload.get_mut(..self.asked.payload_of(sequence) as usize) else { return };
         Content { sequence, program_ns: program_ns as u64 }.emit(self.magic, 0, payload);
-        // The first try meets the error that the probe before caused.
-        let socket = self.socket();
-        if socket.send_to(payload, self.peer).is_err() {
-            let _ = socket.send_to(payload, self.peer);
-        }
+        let _ = self.socket().send_to(payload, self.peer);
     }
 
     fn peer(&self) -> IpAddr {

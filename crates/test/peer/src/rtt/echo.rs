@@ -112,11 +112,8 @@ impl Probes for EchoProbes {
         let length = HEADER_LEN + self.asked.payload_of(sequence) as usize;
         let Some(packet) = packet.get_mut(..length) else { return };
         content.emit(self.magic, sequence as u16, packet.get_mut(HEADER_LEN..).unwrap_or_default());
-        // What the kernel refuses is lost; a second try meets an error that an earlier probe caused.
-        let socket = self.socket();
-        if socket.send(packet, sequence as u16).is_err() {
-            let _ = socket.send(packet, sequence as u16);
-        }
+        // What the kernel refuses is lost.
+        let _ = self.socket().send(packet, sequence as u16);
     }
 
     fn peer(&self) -> IpAddr {

@@ -131,17 +131,12 @@ impl HopProbes {
         let beside = if matches!(self.socket, Socket::Echo(_)) { sequence as u16 } else { 0 };
         let Some(payload) = self.packet.get_mut(HEADER_LEN..).filter(|_| told) else { return };
         content.emit(self.magic, beside, payload);
-        // The first try meets the error that the probe before caused.
-        for _ in 0..2 {
-            let sent = match &self.socket {
-                Socket::Echo(socket) => socket.send(&mut self.packet, sequence as u16),
-                Socket::Udp(socket) => socket.send_to(&self.packet[HEADER_LEN..], self.peer),
-                Socket::Syn(socket, first) => socket.send(first.wrapping_add(sequence as u32)),
-            };
-            if sent.is_ok() {
-                break;
-            }
-        }
+        // What the kernel refuses is lost.
+        let _ = match &self.socket {
+            Socket::Echo(socket) => socket.send(&mut self.packet, sequence as u16),
+            Socket::Udp(socket) => socket.send_to(&self.packet[HEADER_LEN..], self.peer),
+            Socket::Syn(socket, first) => socket.send(first.wrapping_add(sequence as u32)),
+        };
     }
 
     /// Receives what is there, waiting until `deadline` for something.

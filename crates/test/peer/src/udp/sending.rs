@@ -19,6 +19,8 @@ use crate::waking::{EARLY_MOST, Waking};
 
 /// Datagrams in one call at most.
 const BATCH_MOST: usize = 128;
+/// Sends in a row that must find a datagram too long until it is so: who forges ICMP messages does not end a stream.
+const TOO_LONG_MOST: u32 = 100;
 
 /// What the sender of a stream did.
 #[derive(Debug, Default)]
@@ -138,7 +140,7 @@ fn send_batch(
     sequence: u64,
     out: &mut StreamOut,
 ) -> usize {
-    let mut done = 0;
+    let (mut done, mut too_long) = (0, 0);
     while done < count {
         let single = *singly || count == 1;
         let sent = if single {
@@ -164,7 +166,12 @@ fn send_batch(
                 *singly = true;
                 continue;
             }
-            // The buffer stayed full for as long as a send may wait, or an earlier datagram met a closed port.
+            // ICMP may have said so of an earlier datagram, and of more than one.
+            Some(Unsent::Because(UdpSendError::MessageTooLong)) if too_long < TOO_LONG_MOST => {
+                too_long += 1;
+                continue;
+            }
+            // The buffer stayed full for as long as a send may wait, or earlier datagrams met a closed port.
             Some(Unsent::Because(error)) if error.may_retry() => return done,
             Some(Unsent::Because(error)) => {
                 out.failure = Some(error.to_string());

@@ -8,6 +8,7 @@ mod capture;
 mod counters;
 mod demanding;
 mod disturbances;
+mod forged;
 mod fragments;
 mod hostile;
 mod hosts;

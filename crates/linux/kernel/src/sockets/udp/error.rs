@@ -94,10 +94,11 @@ pub enum UdpSendError {
     /// `EMSGSIZE`: too long for one datagram, or for the path with fragmentation forbidden.
     #[error("the datagram is too long")]
     MessageTooLong,
-    /// `ECONNREFUSED`: an earlier datagram met a closed port. This one was not sent; the next will be.
+    /// `ECONNREFUSED`: earlier datagrams met a closed port, as ICMP says again and again. This one was not sent.
     #[error("the port at the far end is closed")]
     ConnectionRefused,
-    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`: no route to the peer now, or for an earlier datagram.
+    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`: no route to the peer now. Also what else ICMP says of earlier datagrams, where it does so
+    /// again and again (`EPROTO`, `ENOPROTOOPT`, `EOPNOTSUPP`, `ENONET`).
     #[error("the far end cannot be reached: {0}")]
     Unreachable(io::Error),
     /// `EIO`: the route to the peer cannot carry super-packets (no checksum offload at the device, IPsec): send singly.
@@ -117,6 +118,7 @@ impl UdpSendError {
             Some(libc::EMSGSIZE) => Self::MessageTooLong,
             Some(libc::ECONNREFUSED) => Self::ConnectionRefused,
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => Self::Unreachable(error),
+            Some(libc::EPROTO | libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::ENONET) => Self::Unreachable(error),
             Some(libc::EIO) => Self::NotSegmentable,
             _ => Self::Other(error),
         }
@@ -131,10 +133,10 @@ impl UdpSendError {
 /// Why nothing could be received.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpReceiveError {
-    /// A datagram that this connected socket sent met a closed port. Said once; go on receiving.
+    /// Datagrams that this connected socket sent met a closed port, as ICMP says again and again. Go on receiving.
     #[error("the port at the far end is closed")]
     ConnectionRefused,
-    /// A datagram that this connected socket sent found no way. Said once; go on receiving.
+    /// The same, where they found no way.
     #[error("the far end cannot be reached: {0}")]
     Unreachable(io::Error),
     /// Something else.

@@ -19,6 +19,7 @@
 mod batch;
 mod echo;
 mod error;
+mod error_queue;
 mod memory;
 mod nic_clock;
 mod nic_stamps;

@@ -6,15 +6,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use longhaul_units::Nanos;
-use rustix::net::{RecvFlags, SendFlags, bind, connect, recv, sendto};
+use rustix::net::{SendFlags, bind, connect, sendto};
 
+use super::error_queue::{ErrorQueue, TRIES_MOST, may_be_of_icmp};
 use super::option::set_int;
 use super::sender::{local_address, open};
 use super::{
-    BufferGrant, DATAGRAMS_MOST, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError,
-    UdpReceiveError, UdpSendError, UdpSender,
+    BufferGrant, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiveError, UdpSendError,
+    UdpSender,
 };
-use crate::clock::realtime;
+use crate::clock::{monotonic, realtime};
 use crate::wait::readable_until;
 
 /// `BPF_A` of `<linux/bpf_common.h>`: a classic program returns its accumulator.
@@ -55,6 +56,7 @@ pub struct UdpReceiver {
     fd: OwnedFd,
     local: SocketAddr,
     receive_buffer: BufferGrant,
+    errors: ErrorQueue,
 }
 
 impl UdpReceiver {
@@ -72,7 +74,7 @@ impl UdpReceiver {
         }
         bind(&fd, &local).map_err(|source| UdpOpenError::bind("UDP", local, source.into()))?;
         let local = local_address(&fd)?;
-        Ok(Self { fd, local, receive_buffer })
+        Ok(Self { fd, local, receive_buffer, errors: ErrorQueue::default() })
     }
 
     /// Makes a receiver of a socket that is bound already.
@@ -80,7 +82,12 @@ impl UdpReceiver {
         let local = local_address(&fd)?;
         set_up(fd.as_fd(), local, options)?;
         let receive_buffer = grant(fd.as_fd(), options)?;
-        Ok(Self { fd, local, receive_buffer })
+        Ok(Self { fd, local, receive_buffer, errors: ErrorQueue::default() })
+    }
+
+    /// The same, whose error queue others take messages out of as well.
+    pub(super) fn sharing(self, errors: &ErrorQueue) -> Self {
+        Self { errors: errors.clone(), ..self }
     }
 
     /// Takes only what comes from `peer` from now on; what others sent before may still wait.
@@ -119,7 +126,7 @@ impl UdpReceiver {
     /// [`UdpOpenError::Step`].
     pub fn sender(&self, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
         let fd = self.fd.try_clone().map_err(UdpOpenError::step("dup"))?;
-        UdpSender::of(fd, options)
+        Ok(UdpSender::of(fd, options)?.sharing(&self.errors))
     }
 
     /// As [`UdpReceiver::sender`], connecting the socket to `peer` first: while another thread receives, whom it has been
@@ -253,12 +260,27 @@ impl UdpReceiver {
         readable_until(&self.fd, Some(deadline))
     }
 
-    /// Takes the packets that wait, up to as many as `slots` has room for, and says how many; never waits.
+    /// Takes the packets that wait, up to as many as `slots` has room for, and says how many; never waits. What ICMP says of datagrams that
+    /// this socket sent keeps it from none of them.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`]; an error behind the first packet shows with the next call.
     pub fn receive(&self, slots: &mut ReceiveSlots) -> Result<usize, UdpReceiveError> {
-        self.take(slots, libc::MSG_DONTWAIT)
+        self.take_past_errors(slots, || {})
+    }
+
+    /// Takes the packets that wait. `between` is done between two tries, where there is an error in the way.
+    fn take_past_errors(&self, slots: &mut ReceiveSlots, between: impl Fn()) -> Result<usize, UdpReceiveError> {
+        let mut tries = 0;
+        loop {
+            match self.take(slots, libc::MSG_DONTWAIT) {
+                Err(_) if tries < TRIES_MOST => {
+                    tries += 1;
+                    between();
+                }
+                other => return other,
+            }
+        }
     }
 
     fn take(&self, slots: &mut ReceiveSlots, flags: i32) -> Result<usize, UdpReceiveError> {
@@ -288,41 +310,42 @@ impl UdpReceiver {
     }
 
     /// As [`UdpReceiver::receive`], and where nothing waits, until something does or `deadline` on `CLOCK_MONOTONIC` has
-    /// passed. A signal may end it early, with 0.
+    /// passed. A signal may end it early, with 0. What the socket's error queue has is lost: ICMP errors
+    /// ([`SenderOptions::report_drops`]) count against the receive buffer, and while one is there the socket is never quiet.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`].
     pub fn receive_until(&self, slots: &mut ReceiveSlots, deadline: Nanos) -> Result<usize, UdpReceiveError> {
-        match self.receive(slots) {
+        let drain = || self.errors.drain(self.fd.as_fd());
+        match self.take_past_errors(slots, || _ = drain()) {
             Ok(0) => {}
             other => return other,
         }
         while readable_until(&self.fd, Some(deadline)).map_err(UdpReceiveError::Other)? {
-            match self.receive(slots) {
-                // What woke it waits at the error queue.
-                Ok(0) if self.drop_errors() => {}
+            let taken = self.errors.taken();
+            match self.take_past_errors(slots, || _ = drain()) {
+                // What woke it waited at the error queue.
+                Ok(0) if (drain() || self.errors.taken() > taken) && monotonic() < deadline => {}
                 other => return other,
             }
         }
         Ok(0)
     }
 
-    /// Takes ICMP errors out of the socket's error queue ([`SenderOptions::report_drops`]): they count against the receive
-    /// buffer, and while one is there the socket is never quiet. Whether there were any.
-    fn drop_errors(&self) -> bool {
-        let mut buffer = [0_u8; 1];
-        let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
-        // No more than a send could have met since the last time, so that it ends.
-        (0..DATAGRAMS_MOST).take_while(|_| recv(&self.fd, &mut buffer[..], flags).is_ok()).count() > 0
-    }
-
-    /// Answers `peer` with one datagram; never waits.
+    /// Sends `peer` one datagram; never waits. Where ICMP has said something of earlier datagrams it tries again; the error queue stays as it is.
     ///
     /// # Errors
     /// Any [`UdpSendError`].
     pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> Result<(), UdpSendError> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendto(&self.fd, datagram, flags, &peer).map(|_| ()).map_err(|error| UdpSendError::from_io(error.into()))
+        let mut tries = 0;
+        loop {
+            match sendto(&self.fd, datagram, flags, &peer).map_err(io::Error::from) {
+                Ok(_) => return Ok(()),
+                Err(error) if tries < TRIES_MOST && may_be_of_icmp(&error) => tries += 1,
+                Err(error) => return Err(UdpSendError::from_io(error)),
+            }
+        }
     }
 
     /// The socket's memory and drops now.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, socket_with};
 
+use super::error_queue::{ErrorQueue, TRIES_MOST};
 use super::option::{read_words, set_bytes, set_int, set_traffic_class};
 use super::{
     BufferGrant, DATAGRAMS_MOST, ReceiverOptions, SendBatch, SocketMemory, UdpOpenError, UdpReceiver, UdpSendError,
@@ -34,7 +35,7 @@ pub struct SenderOptions {
     /// ones) at the egress link heeds it for UDP.
     pub pacing_most: Option<BitRate>,
     /// Have drops at the egress told by the send ([`UdpSendError::NoBuffers`], through `IP_RECVERR`). ICMP errors then queue
-    /// at the socket, where they take a little of the receive buffer.
+    /// at the socket, where they take a little of the receive buffer until the next send or receive takes them out.
     pub report_drops: bool,
     /// Send each datagram whole or not at all: no fragments, and a path MTU that the kernel learned does not count
     /// (`IP_PMTUDISC_PROBE` and `IPV6_DONTFRAG`, ip(7), ipv6(7)). A datagram longer than the interface's MTU is refused
@@ -72,7 +73,7 @@ pub struct Sent {
 /// Why not all datagrams of a batch were sent.
 #[derive(Debug)]
 pub enum Unsent {
-    /// The kernel said why: of the batch's first datagram, or of the whole super-packet.
+    /// The kernel said why: of the datagram behind those that were sent, or of the whole super-packet.
     Because(UdpSendError),
     /// The kernel refused the datagram behind those that were sent and does not say why (sendmmsg(2), BUGS). With a sender
     /// that waits it is as good as dropped on the way out (`sender_stack`, `sender_qdisc`): go on with the next one. With one
@@ -81,6 +82,8 @@ pub enum Unsent {
 }
 
 /// A UDP socket connected to one peer, for sending.
+///
+/// What ICMP says of earlier datagrams, which anybody can forge, keeps none from going: a send that such an error ends is tried again at once.
 #[derive(Debug)]
 pub struct UdpSender {
     fd: OwnedFd,
@@ -88,6 +91,7 @@ pub struct UdpSender {
     peer: SocketAddr,
     send_buffer: BufferGrant,
     segments_most: AtomicUsize,
+    errors: ErrorQueue,
 }
 
 impl UdpSender {
@@ -141,7 +145,8 @@ impl UdpSender {
         let wait = Duration::from_nanos(options.wait_most.0.max(1_000));
         sockopt::set_socket_timeout(&fd, Timeout::Send, Some(wait))
             .map_err(|source| UdpOpenError::Step { step: "setsockopt SO_SNDTIMEO", source: source.into() })?;
-        Ok(Self { fd, local, peer, send_buffer, segments_most: AtomicUsize::new(DATAGRAMS_MOST) })
+        let segments_most = AtomicUsize::new(DATAGRAMS_MOST);
+        Ok(Self { fd, local, peer, send_buffer, segments_most, errors: ErrorQueue::default() })
     }
 
     /// A receiver on the same socket, address and port; both may work in different threads. It gets only what the peer sends.
@@ -150,7 +155,12 @@ impl UdpSender {
     /// [`UdpOpenError::Step`].
     pub fn receiver(&self, options: &ReceiverOptions) -> Result<UdpReceiver, UdpOpenError> {
         let fd = self.fd.try_clone().map_err(UdpOpenError::step("dup"))?;
-        UdpReceiver::of(fd, options)
+        Ok(UdpReceiver::of(fd, options)?.sharing(&self.errors))
+    }
+
+    /// The same, whose error queue others take messages out of as well.
+    pub(super) fn sharing(self, errors: &ErrorQueue) -> Self {
+        Self { errors: errors.clone(), ..self }
     }
 
     /// The own address and port.
@@ -197,27 +207,39 @@ impl UdpSender {
     }
 
     /// Sends the datagrams `range` of `batch`, each a packet of its own; `wait` until the send buffer has room. One system
-    /// call.
+    /// call, and more where ICMP says something of earlier datagrams.
     pub fn send_singly(&self, batch: &mut SendBatch, range: Range<usize>, wait: bool) -> Sent {
         let messages = batch.messages(range);
-        if messages.is_empty() {
-            return Sent { datagrams: 0, unsent: None };
-        }
-        loop {
+        let (mut datagrams, mut tries) = (0, 0);
+        while datagrams < messages.len() {
+            let rest = &mut messages[datagrams..];
+            let taken = self.errors.taken();
             // SAFETY: `messages` made every message point to a part and every part to its datagram, all borrowed mutably
             // with the batch; the kernel reads them and writes only `msg_len`.
-            let sent = unsafe {
-                libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, flags(wait) as _)
-            };
+            let sent =
+                unsafe { libc::sendmmsg(self.fd.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, flags(wait) as _) };
             if sent >= 0 {
-                let datagrams = sent as usize;
-                return Sent { datagrams, unsent: (datagrams < messages.len()).then_some(Unsent::Unknown) };
+                datagrams += sent as usize;
+                tries = 0;
+                if datagrams < messages.len() {
+                    self.errors.drain(self.fd.as_fd());
+                    // Where an ICMP message came meanwhile, its error was the reason.
+                    if self.errors.taken() == taken {
+                        return Sent { datagrams, unsent: Some(Unsent::Unknown) };
+                    }
+                }
+                continue;
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Sent { datagrams: 0, unsent: Some(Unsent::Because(UdpSendError::from_io(error))) };
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            tries += 1;
+            if tries > TRIES_MOST || !self.errors.may_pass(self.fd.as_fd(), &error, false) {
+                return Sent { datagrams, unsent: Some(Unsent::Because(UdpSendError::from_io(error))) };
             }
         }
+        Sent { datagrams, unsent: None }
     }
 
     /// Sends one datagram; `wait` until the send buffer has room.
@@ -260,6 +282,7 @@ impl UdpSender {
             message.msg_control = (&raw mut control).cast();
             message.msg_controllen = size_of::<SegmentControl>();
         }
+        let mut tries = 0;
         loop {
             // SAFETY: all that `message` points to lives on this stack frame or is borrowed; the kernel only reads it.
             let sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &message, flags(wait)) };
@@ -267,7 +290,11 @@ impl UdpSender {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            tries += 1;
+            if tries > TRIES_MOST || !self.errors.may_pass(self.fd.as_fd(), &error, segment_bytes.is_some()) {
                 return Err(UdpSendError::from_io(error));
             }
         }

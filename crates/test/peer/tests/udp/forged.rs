@@ -1,0 +1,97 @@
+//! ICMP messages that somebody forges who is neither of the hosts, nor on the way between them.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_kernel::signals::Stop;
+use longhaul_lab::Lab;
+use longhaul_peer::client::{self, Source, Target};
+use longhaul_peer::server::{DataPort, ServeOptions, Server};
+use longhaul_terms::TestDirection;
+use longhaul_udp::UdpParameters;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+
+use crate::hosts::*;
+
+const CLIENT_PORT: u16 = 7_100;
+const SERVER_PORT: u16 = 5_210;
+
+/// An ICMP message about a datagram from `own` to `peer`.
+fn icmp(kind: u8, code: u8, own: SocketAddrV4, peer: SocketAddrV4) -> Vec<u8> {
+    let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 60, 0, 1, 0, 0, 60, 17, 0, 0];
+    message.extend(own.ip().octets());
+    message.extend(peer.ip().octets());
+    message.extend(own.port().to_be_bytes());
+    message.extend(peer.port().to_be_bytes());
+    message.extend([0, 40, 0, 0]);
+    // RFC 1071.
+    let sum: u32 = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    message
+}
+
+/// Sends `own` messages about its datagrams to `peer` from another host of the lab, some 1,500 a second, until it is `over`.
+fn forge(lab: &Lab, from: &str, own: SocketAddrV4, peer: SocketAddrV4, over: &AtomicBool) {
+    // Parameter problem, host unreachable, prohibited, protocol unreachable, port unreachable.
+    let messages = [(12, 0), (3, 1), (3, 13), (3, 2), (3, 3)].map(|(kind, code)| icmp(kind, code, own, peer));
+    let send = || {
+        let socket = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp).unwrap();
+        let to = SockaddrIn::from(SocketAddrV4::new(*own.ip(), 0));
+        for message in messages.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+            sendto(socket.as_raw_fd(), message, &to, MsgFlags::empty()).unwrap();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    };
+    lab.host(from).unwrap().namespace.enter(send).unwrap();
+}
+
+#[test]
+fn icmp_errors_neither_end_a_test_nor_lose_its_packets() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    let [client, server] = ["client", "server"].map(|host| lab.host(host).unwrap().plan.ipv4);
+    let namespace = lab.host("server").unwrap().namespace.try_clone().unwrap();
+    let (ready, bound) = std::sync::mpsc::channel();
+    let stop = Stop::install().unwrap();
+    // It ends with the process.
+    std::thread::spawn(move || {
+        namespace.enter_for_good().unwrap();
+        let options = ServeOptions { data_port: DataPort::Fixed(SERVER_PORT), ..options(None) };
+        let server = Server::bind(SocketAddr::new(server.into(), 0), options).unwrap();
+        ready.send(server.address().unwrap()).unwrap();
+        server.run(Some(stop), false, |_| {}).unwrap();
+    });
+    let source = Source { data_port: Some(CLIENT_PORT), ..Source::default() };
+    let target = Target { source, ..Target::at(bound.recv().unwrap(), None) };
+    let client = SocketAddrV4::new(client, CLIENT_PORT);
+    let server = SocketAddrV4::new(server, SERVER_PORT);
+    for (direction, wire) in [
+        (TestDirection::Forward, true),
+        (TestDirection::Forward, false),
+        (TestDirection::Reverse, true),
+        (TestDirection::Reverse, false),
+    ] {
+        let backward = direction.server_sends();
+        let (own, peer, forger) = if backward { (server, client, "client") } else { (client, server, "server") };
+        let asked = UdpParameters { direction, wire, ..parameters(3_000) };
+        let over = AtomicBool::new(false);
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| forge(&lab, forger, own, peer, &over));
+            let test = || client::run(&target, asked, None, |_| {});
+            let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
+            over.store(true, Ordering::Relaxed);
+            end.unwrap()
+        });
+        let (result, caveats) = assemble(&end, backward);
+        assert!(!caveats.iter().any(|caveat| caveat.code == "sender_stopped"), "{direction:?} {wire}: {caveats:?}");
+        let said = format!("{direction:?} {wire}: {:?}", reasons(&result));
+        assert_eq!((result.sent_packets, result.lost_packets), (3_000, 0), "{said}");
+    }
+    assert!(counter(&lab, "client", "Icmp", "InDestUnreachs") > 100, "they came");
+    assert!(counter(&lab, "server", "Icmp", "InParmProbs") > 20, "they came");
+}
