@@ -2,9 +2,8 @@
 //! connection to the session.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::thread::{Builder, JoinHandle, scope};
 
@@ -107,11 +106,13 @@ fn switch_off(parameters: &TcpParameters) -> Result<Option<Changed>, SessionErro
     Ok(Some(changed))
 }
 
-/// The server's listening socket and its thread, until this is dropped.
+/// The server's listening socket and its thread, until this is dropped: then the port is free.
 #[derive(Debug)]
 pub(super) struct Accepting {
     port: u16,
-    stop: Arc<AtomicBool>,
+    /// The thread has the other end, and ends when this one is shut down.
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Accepting {
@@ -133,15 +134,15 @@ impl Accepting {
         let _ = save_syn(&listener);
         let failed = |error: io::Error| SessionError::new("data_socket", error.to_string(), "");
         let port = listener.local_addr().map_err(failed)?.port();
-        let stop: Arc<AtomicBool> = Arc::default();
-        let (stopped, queue) = (Arc::clone(&stop), ConnectionQueue::new(events));
+        let (stop, stopped) = UnixStream::pair().map_err(failed)?;
+        let queue = ConnectionQueue::new(events);
         let waits_small = options.buffer_bytes.is_some() || tuned.is_some();
         let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16, waits_small };
         let work = move || {
             let _ = accept(&listener, from, &stopped, &queue);
         };
-        Builder::new().name("accept".into()).spawn(work).map_err(failed)?;
-        Ok(Self { port, stop })
+        let thread = Builder::new().name("accept".into()).spawn(work).map_err(failed)?;
+        Ok(Self { port, stop, thread: Some(thread) })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -151,7 +152,9 @@ impl Accepting {
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.stop.shutdown(Shutdown::Both);
+        // A panic was printed when it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -223,14 +226,15 @@ struct Newcomer {
     deadline: Nanos,
 }
 
-/// Accepts connections of `expected` and reads their first bytes, until `stop`. One too many displaces the oldest.
-fn accept(listener: &TcpListener, expected: Expected, stop: &AtomicBool, queue: &ConnectionQueue) -> io::Result<()> {
+/// Accepts connections of `expected` and reads their first bytes, until there is something at `stop`. One too many displaces the oldest.
+fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: &ConnectionQueue) -> io::Result<()> {
+    const STOP: u64 = u64::MAX;
     let poller = Poller::new()?;
     poller.add(listener, 0)?;
+    poller.add(stop, STOP)?;
     let mut newcomers: Vec<Newcomer> = Vec::new();
     let mut number = 0;
-    while !stop.load(Ordering::Relaxed) {
-        drop(poller.wait(Some(monotonic() + LOOK))?);
+    while !poller.wait(Some(monotonic() + LOOK))?.any(|key| key == STOP) {
         while let Ok((stream, from)) = listener.accept() {
             if from.ip().to_canonical() != expected.peer {
                 continue;

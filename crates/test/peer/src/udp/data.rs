@@ -265,6 +265,17 @@ impl UdpData {
         }
     }
 
+    /// Ends the threads of all streams, and takes over what they leave.
+    fn end_threads(&mut self) {
+        self.stop_receiving.store(true, Ordering::Relaxed);
+        self.stop_sending.store(true, Ordering::Relaxed);
+        for stream in &mut self.streams {
+            stream.finish_sending();
+            // A panic was printed when it happened; the account up to there is valid.
+            stream.received = stream.receiving.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        }
+    }
+
     /// The cookie of what arrives on a stream: at the server it was sent forward.
     fn arriving(&self, stream: u8) -> Cookie {
         self.plan.cookie.of(!self.place.is_server(), stream)
@@ -510,13 +521,7 @@ impl Data for UdpData {
     }
 
     fn report(mut self: Box<Self>) -> EndReport {
-        self.stop_receiving.store(true, Ordering::Relaxed);
-        self.stop_sending.store(true, Ordering::Relaxed);
-        for stream in &mut self.streams {
-            stream.finish_sending();
-            // A panic was printed when it happened; the account up to there is valid.
-            stream.received = stream.receiving.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        }
+        self.end_threads();
         let mut caveats = std::mem::take(&mut self.caveats);
         caveats.extend(self.stamping.caveats());
         caveats.extend(stepped(self.parameters.timestamps, self.realtime, realtime_offset()));
@@ -546,9 +551,9 @@ impl Data for UdpData {
 }
 
 impl Drop for UdpData {
+    /// The threads have the sockets: the next test may have the same port, and gets datagrams by the order of its sockets there.
     fn drop(&mut self) {
-        self.stop_receiving.store(true, Ordering::Relaxed);
-        self.stop_sending.store(true, Ordering::Relaxed);
+        self.end_threads();
     }
 }
 

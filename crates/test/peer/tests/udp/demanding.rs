@@ -2,22 +2,24 @@
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_peer::server::{ServeOptions, Server};
+use longhaul_peer::client::{self, Target};
+use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_rtt::RttParameters;
-use longhaul_session::{Accept, Caps, Message, SessionError, TestParameters};
+use longhaul_session::{Accept, BusyPolicy, Caps, Message, SessionError, TestParameters};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::StreamSent;
+use longhaul_terms::{Amount, StreamSent};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::BitRate;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use crate::hostile::ByHand;
-use crate::hosts::{able, options, parameters};
+use crate::hosts::{able, options, parameters, until};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -203,4 +205,32 @@ fn a_slow_reader_gets_all_of_a_long_report() {
     };
     let (bytes, took) = NetNamespace::create().unwrap().enter(read).unwrap();
     assert!(took > Duration::from_secs(11), "{bytes} bytes in {took:?}: too fast to show it");
+}
+
+/// With one port for data, the sockets of a test are gone before the next one begins: streams would get each other's datagrams, or the port would
+/// be taken.
+#[test]
+fn a_client_that_leaves_is_in_the_way_of_none_that_waits() {
+    let port = UdpSocket::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
+    let options = ServeOptions { data_port: DataPort::Fixed(port), policy: BusyPolicy::Queue(8), ..options(None) };
+    let server = Arc::new(Server::bind(SocketAddr::new(LOOPBACK, 0), options).unwrap());
+    let address = server.address().unwrap();
+    let serving = Arc::clone(&server);
+    // It ends with the process.
+    std::thread::spawn(move || serving.run(None, false, |_| {}));
+    let udp: TestParameters = UdpParameters { streams: 4, sockbuf_bytes: None, ..parameters(400) }.into();
+    let rtt = RttParameters { amount: Amount::Packets(5), interval_ns: 1_000_000, ..RttParameters::default() };
+    let tcp: TestParameters = TcpParameters { amount: Amount::Bytes(10_000), ..TcpParameters::default() }.into();
+    for (leaving, next) in [(udp.clone(), udp.clone()), (udp, rtt.into()), (tcp.clone(), tcp)] {
+        until("the test before to end", || server.load() == (0, 0));
+        let mut control = ByHand::connect(address);
+        control.granted_of(leaving);
+        let end = std::thread::scope(|scope| {
+            let client = scope.spawn(|| client::run(&Target::at(address, None), next.clone(), None, |_| {}));
+            until("the next client to wait", || server.load() == (1, 1));
+            drop(control);
+            client.join().unwrap()
+        });
+        end.unwrap_or_else(|error| panic!("{next:?}: {error:?}"));
+    }
 }
