@@ -326,6 +326,16 @@ pub fn set_reset_on_close(socket: impl AsFd, reset: bool) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_linger(socket, reset.then_some(std::time::Duration::ZERO))?)
 }
 
+/// Has the kernel give `socket` up, also one that is closed, when the other end acknowledges nothing of what was sent to it for `time`, of which
+/// whole milliseconds count (`TCP_USER_TIMEOUT`, tcp(7)). By default it tries for minutes.
+///
+/// # Errors
+/// What setsockopt(2) says: MPTCP has no such limit.
+pub fn set_acknowledged_within(socket: impl AsFd, time: Nanos) -> io::Result<()> {
+    let ms = u32::try_from(time.0 / 1_000_000).unwrap_or(u32::MAX);
+    set_bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &ms.to_ne_bytes())
+}
+
 /// Takes up to `most` bytes out of `socket` without copying them anywhere (`MSG_TRUNC`); 0 at the end of the stream.
 ///
 /// # Errors
@@ -457,6 +467,15 @@ mod tests {
         // Nobody reads: the window is full, and the rest lies here.
         let (all, limited) = (written(u32::MAX), written(20_000));
         assert!(limited + 20_000 < all, "{limited} of {all}");
+    }
+
+    #[test]
+    fn the_time_to_acknowledge_is_in_milliseconds() {
+        let (near, _far) = pair(&TcpOptions::default());
+        set_acknowledged_within(&near, Nanos::from_secs(3)).unwrap();
+        let mut words = [0];
+        read_words(near.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &mut words).unwrap();
+        assert_eq!(words, [3_000]);
     }
 
     #[test]

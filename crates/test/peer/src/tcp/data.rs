@@ -324,10 +324,7 @@ impl Data for TcpData {
     fn report(mut self: Box<Self>) -> EndReport {
         self.stop_sending.store(true, Ordering::Relaxed);
         self.stop_receiving.store(true, Ordering::Relaxed);
-        for thread in self.flows.values_mut().flat_map(|flow| flow.threads.drain(..)) {
-            // A panic was printed when it happened; what was counted before is valid.
-            let _ = thread.join();
-        }
+        self.flows.values_mut().for_each(Flow::join);
         let mut sampled = self.sampler.finish();
         let mut tcp = TcpEndReport {
             sampling: sampled.cost,
@@ -336,6 +333,7 @@ impl Data for TcpData {
         };
         let mut caveats = std::mem::take(&mut self.caveats);
         for (id, flow) in &self.flows {
+            flow.end_well();
             let mut report = sampled.flows.remove(id).unwrap_or_default();
             self.describe(*id, flow, &mut report, &mut caveats);
             tcp.streams.push(report);
@@ -358,9 +356,11 @@ impl Data for TcpData {
 }
 
 impl Drop for TcpData {
+    /// Without a report the test was cut.
     fn drop(&mut self) {
         self.stop_sending.store(true, Ordering::Relaxed);
         self.stop_receiving.store(true, Ordering::Relaxed);
+        self.flows.values_mut().for_each(Flow::cut);
     }
 }
 

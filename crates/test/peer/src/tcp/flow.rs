@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
-use longhaul_kernel::tcp::set_reset_on_close;
+use longhaul_kernel::tcp::{set_acknowledged_within, set_reset_on_close};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
+use longhaul_units::Nanos;
 
 use super::counts::Counts;
 use super::receiving::read_all;
@@ -16,7 +17,10 @@ use super::sending::{Block, write_all};
 use crate::cpus::pin;
 use crate::event::Event;
 
-/// A connection of a test.
+/// How long what was sent may stay unacknowledged once the test is over: the kernel keeps it in memory, beside what the next test sends.
+const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
+
+/// A connection of a test. It is reset when it is dropped, unless the test came to its end.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) id: TcpStreamId,
@@ -29,7 +33,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// `socket` is reset if this process is killed.
+    /// `socket` is reset if this process is killed, or the test is cut: nothing of it stays in the kernel.
     pub(super) fn new(id: TcpStreamId, sends: bool, socket: TcpStream) -> Self {
         // Without it a killed test is only longer in going.
         let _ = set_reset_on_close(&socket, true);
@@ -93,6 +97,27 @@ impl Flow {
         let _ = events.send(Event::StreamSent(self.id.stream));
     }
 
+    /// The test came to its end: what is on its way may arrive after this is dropped.
+    pub(super) fn end_well(&self) {
+        // MPTCP has no such limit.
+        let _ = set_acknowledged_within(&*self.socket, ACKNOWLEDGED_WITHIN);
+        let _ = set_reset_on_close(&*self.socket, false);
+    }
+
+    /// The test is cut: its threads have been told to stop, and do so at once.
+    pub(super) fn cut(&mut self) {
+        if !self.threads.is_empty() {
+            let _ = self.socket.shutdown(Shutdown::Both);
+            self.join();
+        }
+    }
+
+    /// Waits for the end of its threads.
+    pub(super) fn join(&mut self) {
+        // A panic was printed when it happened; what was counted before is valid.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+
     fn spawn(&mut self, what: &str, work: impl FnOnce() + Send + 'static) -> bool {
         match Builder::new().name(format!("{what} {}", self.id.stream)).spawn(work) {
             Ok(thread) => self.threads.push(thread),
@@ -102,11 +127,5 @@ impl Flow {
             }
         }
         true
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        let _ = set_reset_on_close(&*self.socket, false);
     }
 }

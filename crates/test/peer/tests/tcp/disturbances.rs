@@ -44,6 +44,36 @@ fn a_killed_peer_ends_the_test_at_the_other_end() {
     }
 }
 
+/// What a client does not acknowledge is memory of the server, which would keep it for minutes, and give the next test as much again.
+#[test]
+fn a_test_that_is_cut_leaves_nothing_in_the_kernel() {
+    if !able() {
+        return;
+    }
+    let lab = tcp_lab("cut", PATH);
+    let asked: TestParameters =
+        TcpParameters { direction: TestDirection::Reverse, streams: 4, ..millis(60_000) }.into();
+    let (mut server, address) = serving_process(&lab, &[]);
+    let mut client = testing_process_of(&lab, address, &asked);
+    client.says("going on");
+    // Neither acknowledgements nor resets arrive any more.
+    let rule = format!(
+        "nft add table inet t; nft 'add chain inet t c {{ type filter hook input priority 0; }}'; \
+         nft 'add rule inet t c tcp dport != {} drop'",
+        address.port()
+    );
+    if !on(&lab, "server", &rule) {
+        return;
+    }
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    assert_eq!(server.says("ended "), "control_lost");
+    until("the server's threads to end", || at_rest(&server));
+    let data = format!("ss -Htan state connected exclude time-wait sport != :{}", address.port());
+    let left = said(&lab, "server", &data);
+    assert!(left.is_empty(), "{left}");
+}
+
 #[test]
 fn data_ports_that_are_blocked_are_told() {
     if !able() {
