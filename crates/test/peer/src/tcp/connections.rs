@@ -27,6 +27,10 @@ const HELLO_PATIENCE: Nanos = Nanos::from_secs(10);
 /// Receive buffer of a connection until it is one of the test, of which the kernel gives twice as much. Who connects can fill it with what
 /// nobody reads, out of order: the first bytes are few, and the memory that a test may have is that of its own connections.
 const WAITING_BUFFER_BYTES: usize = 32 << 10;
+/// Connections of others that may have sent nothing yet, beside four for each stream.
+const WAITING_MOST: usize = 64;
+/// Connections that are accepted before first bytes are read again: who connects again and again keeps none of those out that say something.
+const ACCEPTED_AT_ONCE: usize = 16;
 /// How often to look whether connections are still expected.
 const LOOK: Nanos = Nanos::from_millis(20);
 
@@ -137,7 +141,7 @@ impl Accepting {
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let queue = ConnectionQueue::new(events);
         let waits_small = options.buffer_bytes.is_some() || tuned.is_some();
-        let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + 16, waits_small };
+        let from = Expected { peer: peer.to_canonical(), most: 4 * usize::from(streams) + WAITING_MOST, waits_small };
         let work = move || {
             let _ = accept(&listener, from, &stopped, &queue);
         };
@@ -226,7 +230,33 @@ struct Newcomer {
     deadline: Nanos,
 }
 
-/// Accepts connections of `expected` and reads their first bytes, until there is something at `stop`. One too many displaces the oldest.
+impl Newcomer {
+    /// Reads what is there of the first bytes, and hands the connection over when they are all there. Returns it where it is still waited for.
+    ///
+    /// # Errors
+    /// The driver has ended.
+    fn go_on(mut self, now: Nanos, poller: &Poller, queue: &ConnectionQueue) -> io::Result<Option<Self>> {
+        match self.stream.read(&mut self.bytes[self.read..]) {
+            Ok(1..) | Err(_) if self.deadline <= now => Ok(None),
+            Ok(0) => Ok(None),
+            Ok(count) => {
+                self.read += count;
+                if self.read < TCP_HELLO_BYTES {
+                    return Ok(Some(self));
+                }
+                poller.remove(&self.stream)?;
+                self.stream.set_nonblocking(false)?;
+                let goes_on = queue.hand_over(self.stream, self.from, self.bytes);
+                if goes_on { Ok(None) } else { Err(ErrorKind::BrokenPipe.into()) }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(Some(self)),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Accepts connections of `expected` and reads their first bytes, until there is something at `stop`. One too many displaces the oldest that
+/// has sent nothing.
 fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: &ConnectionQueue) -> io::Result<()> {
     const STOP: u64 = u64::MAX;
     let poller = Poller::new()?;
@@ -235,7 +265,7 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: 
     let mut newcomers: Vec<Newcomer> = Vec::new();
     let mut number = 0;
     while !poller.wait(Some(monotonic() + LOOK))?.any(|key| key == STOP) {
-        while let Ok((stream, from)) = listener.accept() {
+        for (stream, from) in (0..ACCEPTED_AT_ONCE).map_while(|_| listener.accept().ok()) {
             if from.ip().to_canonical() != expected.peer {
                 continue;
             }
@@ -244,40 +274,35 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: 
             }
             number += 1;
             stream.set_nonblocking(true)?;
-            if newcomers.len() >= expected.most {
-                newcomers.remove(0);
-            }
+            make_room(&mut newcomers, expected.most, |newcomer| newcomer.go_on(monotonic(), &poller, queue))?;
             if poller.add(&stream, number).is_ok() {
                 let deadline = monotonic() + HELLO_PATIENCE;
                 newcomers.push(Newcomer { stream, from, bytes: [0; TCP_HELLO_BYTES], read: 0, deadline });
             }
         }
         let now = monotonic();
-        let mut waiting = Vec::new();
-        for mut newcomer in newcomers {
-            match newcomer.stream.read(&mut newcomer.bytes[newcomer.read..]) {
-                Ok(1..) | Err(_) if newcomer.deadline <= now => {}
-                Ok(0) => {}
-                Ok(count) => {
-                    newcomer.read += count;
-                    if newcomer.read < TCP_HELLO_BYTES {
-                        waiting.push(newcomer);
-                        continue;
-                    }
-                    let Newcomer { stream, from, bytes, .. } = newcomer;
-                    poller.remove(&stream)?;
-                    stream.set_nonblocking(false)?;
-                    if !queue.hand_over(stream, from, bytes) {
-                        return Ok(());
-                    }
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    waiting.push(newcomer);
-                }
-                Err(_) => {}
-            }
+        for newcomer in std::mem::take(&mut newcomers) {
+            newcomers.extend(newcomer.go_on(now, &poller, queue)?);
         }
-        newcomers = waiting;
+    }
+    Ok(())
+}
+
+/// Makes room for one more of `most`: the oldest that has sent nothing goes, unless its first bytes have come since, as `go_on` finds. Of those that
+/// have all sent some, the oldest goes.
+fn make_room(
+    newcomers: &mut Vec<Newcomer>,
+    most: usize,
+    mut go_on: impl FnMut(Newcomer) -> io::Result<Option<Newcomer>>,
+) -> io::Result<()> {
+    while newcomers.len() >= most.max(1) {
+        let silent = newcomers.iter().position(|newcomer| newcomer.read == 0);
+        let oldest = newcomers.remove(silent.unwrap_or(0));
+        if let (Some(at), Some(newcomer)) = (silent, go_on(oldest)?)
+            && newcomer.read > 0
+        {
+            newcomers.insert(at, newcomer);
+        }
     }
     Ok(())
 }
@@ -328,6 +353,37 @@ mod tests {
         assert_eq!(given(), small);
         give_receive_buffer(&server, false, tuned);
         assert!(given() > small);
+    }
+
+    /// They come as one, and wait for the first look of the thread that accepts.
+    #[test]
+    fn who_says_something_is_not_displaced_by_the_silent() {
+        let (events, receiver) = channel();
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut first, mut slow) = (connect(), connect());
+        first.write_all(&[1; TCP_HELLO_BYTES]).unwrap();
+        slow.write_all(&[2; 5]).unwrap();
+        let _silent: Vec<_> = (0..100).map(|_| connect()).collect();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let expected = Expected { peer: IpAddr::from([127, 0, 0, 1]), most: 20, waits_small: false };
+        let said = || match receiver.recv_timeout(std::time::Duration::from_secs(5)) {
+            Ok(Event::Connection { hello, .. }) => hello,
+            other => panic!("{other:?}"),
+        };
+        std::thread::scope(|scope| {
+            let queue = ConnectionQueue::new(&events);
+            let (listener, stopped) = (&listener, &stopped);
+            scope.spawn(move || accept(listener, expected, stopped, &queue));
+            // Ends the thread also where an assertion fails.
+            let _stop = stop;
+            assert_eq!(said(), [1; TCP_HELLO_BYTES]);
+            // Once the last has its place, the silent of before are gone.
+            connect().write_all(&[3; TCP_HELLO_BYTES]).unwrap();
+            assert_eq!(said(), [3; TCP_HELLO_BYTES]);
+            slow.write_all(&[2; TCP_HELLO_BYTES - 5]).unwrap();
+            assert_eq!(said(), [2; TCP_HELLO_BYTES]);
+        });
     }
 
     /// Another client leaves the queue while the first bytes are on their way.

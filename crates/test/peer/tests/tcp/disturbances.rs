@@ -122,7 +122,7 @@ fn strangers_at_the_data_port_are_closed_and_disturb_nobody() {
             let data = data_port();
             std::thread::scope(|scope| {
                 // Silent ones of the client's host: more than the server lets wait. They come as the client's own do.
-                for _ in 0..40 {
+                for _ in 0..100 {
                     scope.spawn(|| {
                         lab.host("client").unwrap().namespace.try_clone().unwrap().enter_for_good().unwrap();
                         let stream = TcpStream::connect((address.ip(), data));
