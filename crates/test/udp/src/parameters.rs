@@ -183,16 +183,28 @@ impl UdpParameters {
 
     /// The most packets that one stream can send: whatever has a later number is foreign. By its time it is a bound that no sender reaches.
     pub fn packets_most(&self) -> u64 {
-        // 64 bytes take 6.7 ns at 100 Gb/s (IEEE 802.3).
-        const LEAST_SPACING_NS: u64 = 5;
         let Amount::DurationNs(duration_ns) = self.amount else {
             return self.packets_of_stream(0).unwrap_or(0).min(MAX_SEQUENCES);
         };
+        // And a sender that stops late.
+        self.packets_in(Nanos(duration_ns)).saturating_add(1 << 16).min(MAX_SEQUENCES)
+    }
+
+    /// The most packets that one stream can have sent when its receiver has been open for `open`: whatever has a later number is foreign. The
+    /// receiver's clock may have stood still meanwhile (a guest that was paused), for up to 20 s: then the sender would have ended the test.
+    pub fn packets_most_by(&self, open: Nanos) -> u64 {
+        const PAUSED_MOST: Nanos = Nanos::from_secs(20);
+        self.packets_in(open.saturating_add(PAUSED_MOST)).saturating_add(1 << 10)
+    }
+
+    /// The most packets that one stream can send in `time`.
+    fn packets_in(&self, time: Nanos) -> u64 {
+        // 64 bytes take 6.7 ns at 100 Gb/s (IEEE 802.3).
+        const LEAST_SPACING_NS: u64 = 5;
         let spacing_ns = self.spacing().map_or(0, |spacing| spacing.0).max(LEAST_SPACING_NS);
-        let packets = duration_ns / spacing_ns;
-        // A clock that is somewhat fast, a burst, and a sender that stops late.
-        let more = packets / 64 + u64::from(self.burst_packets) + (1 << 16);
-        packets.saturating_add(more).min(MAX_SEQUENCES)
+        let packets = time.0 / spacing_ns;
+        // A clock that is somewhat fast, and a burst.
+        packets.saturating_add(packets / 64 + u64::from(self.burst_packets))
     }
 
     /// The most memory for which packets of all streams arrived, beside 8 KiB for each 65,536 of which some but not all did.
@@ -327,6 +339,18 @@ mod tests {
         assert_eq!(many.default_receive_buffer(), 1 << 20);
         let slow = UdpParameters { pace: Pace::RateBps(1_000), ..paced };
         assert_eq!(slow.default_receive_buffer(), 0, "the kernel's own is more");
+    }
+
+    /// 1250 bytes at 1 Gb/s: 100,000 a second.
+    #[test]
+    fn a_number_is_foreign_that_no_sender_has_reached() {
+        let paced =
+            UdpParameters { payload_bytes: 1250, pace: Pace::RateBps(1_000_000_000), ..UdpParameters::default() };
+        let by = |seconds| paced.packets_most_by(Nanos::from_secs(seconds));
+        assert!((2_000_000..2_100_000).contains(&by(0)) && (12_000_000..12_300_000).contains(&by(100)), "{}", by(100));
+        assert!(paced.packets_most_by(Nanos::MAX) > by(100));
+        let unlimited = UdpParameters { pace: Pace::Unlimited, ..paced };
+        assert!(unlimited.packets_most_by(Nanos::ZERO) > 3_000_000_000, "as fast as a network of 100 Gb/s may be");
     }
 
     /// 1250 bytes at 1 Gb/s: one each 10 µs.

@@ -246,7 +246,6 @@ impl UdpData {
         let (session, backward) = (self.plan.cookie, !self.place.is_server());
         let rows_bytes = room_for_rows(self.place.report_bytes()) / usize::from(self.parameters.streams.max(1));
         let each_packet = self.plan.receives && self.parameters.each_packet;
-        let slots = self.parameters.slots();
         for (number, stream) in (0..).zip(&mut self.streams) {
             let cookie = session.of(backward, number);
             let (socket, account, source) =
@@ -254,11 +253,12 @@ impl UdpData {
             let (stop, read_bytes) = (Arc::clone(&self.stop_receiving), Arc::clone(&self.read_bytes));
             let probes = ProofQueue::new(number, self.place.client(), &self.events);
             let (cpus, mut stamping) = (self.placement.receiver_cpus.clone(), self.stamping.clone());
+            let parameters = self.parameters.clone();
             let rows = each_packet.then(|| PacketRows::new(rows_bytes));
             let receive = move || {
                 pin(&cpus);
                 let (socket, source, account, read_bytes) = (&*socket, &source, &account, &*read_bytes);
-                let of = Receiving { socket, cookie, source, account, slots, read_bytes };
+                let of = Receiving { socket, cookie, source, account, parameters: &parameters, read_bytes };
                 receive_stream(&of, &mut stamping, &stop, &probes, rows)
             };
             stream.receiving = Builder::new().name(format!("receive {number}")).spawn(receive).ok();

@@ -8,9 +8,9 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, SuperPacket, UdpReceiver};
 use longhaul_result::Location;
 use longhaul_terms::ThreadCpu;
-use longhaul_udp::SLOT_BYTES;
-use longhaul_udp::account::{PacketRows, SequenceTracker};
+use longhaul_udp::account::{PacketRows, Receipt, SequenceTracker};
 use longhaul_udp::locate::{Evidence, EvidenceRecorder};
+use longhaul_udp::{SLOT_BYTES, UdpParameters};
 use longhaul_units::Nanos;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, Probe};
 
@@ -91,8 +91,7 @@ pub(super) struct Receiving<'a> {
     pub(super) cookie: Cookie,
     pub(super) source: &'a Source,
     pub(super) account: &'a Account,
-    /// Packets taken in one call.
-    pub(super) slots: usize,
+    pub(super) parameters: &'a UdpParameters,
     /// Counts what came from the source with its cookie, whatever its number and length.
     pub(super) read_bytes: &'a AtomicU64,
 }
@@ -107,7 +106,8 @@ pub(super) fn receive_stream(
     mut rows: Option<PacketRows>,
 ) -> StreamIn {
     let mut cpu = None;
-    let mut slots = ReceiveSlots::new(of.slots, SLOT_BYTES, true);
+    let mut slots = ReceiveSlots::new(of.parameters.slots(), SLOT_BYTES, true);
+    let opened = monotonic();
     while !stop.load(Ordering::Relaxed) {
         let received = of.socket.receive_until(&mut slots, monotonic() + LOOK);
         if !matches!(received, Ok(1..)) {
@@ -116,10 +116,11 @@ pub(super) fn receive_stream(
         let now = monotonic();
         // What comes before the first packet is no time of the test.
         cpu.get_or_insert_with(ThreadWatch::start);
+        let sent_most = of.parameters.packets_most_by(now.saturating_sub(opened));
         let read: usize = of.account.with(|tracker| {
             let take = |packet: SuperPacket<'_>| {
                 let arrival = stamping.arrival(&packet, now);
-                take(&packet, of, arrival, tracker, rows.as_mut(), probes)
+                take(&packet, of, arrival, sent_most, tracker, rows.as_mut(), probes)
             };
             slots.packets().map(take).sum()
         });
@@ -158,11 +159,12 @@ pub(super) fn unread(
 }
 
 /// Accounts for the datagrams of one super-packet, and returns how many bytes those of the test have. One that GRO made may have gaps, so each
-/// header is read.
+/// header is read. The sender has sent no more than `sent_most` by now.
 fn take(
     packet: &SuperPacket<'_>,
     of: &Receiving<'_>,
     arrival: Arrival,
+    sent_most: u64,
     tracker: &mut SequenceTracker,
     mut rows: Option<&mut PacketRows>,
     probes: &ProofQueue,
@@ -182,7 +184,7 @@ fn take(
             probes.hand_over(packet.source, datagram);
             continue;
         }
-        if !is_own {
+        if !is_own || probe.sequence >= sent_most {
             tracker.foreign();
             continue;
         }
@@ -190,13 +192,18 @@ fn take(
             rows.push(probe.sequence, Nanos(probe.sent_ns), now, arrival.program_stamped);
         }
         if std::mem::take(&mut first) {
-            tracker.delayed(now, Nanos(probe.sent_ns));
+            if !single && probe.sequence < tracker.limit() {
+                tracker.delayed(now, Nanos(probe.sent_ns));
+            }
             if let Some(class) = packet.traffic_class {
                 tracker.classed(class, packet.datagrams() as u64);
             }
         }
         if single {
-            tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));
+            let receipt = tracker.receive(probe.sequence, now, Nanos(probe.sent_ns));
+            if matches!(receipt, Receipt::InOrder | Receipt::Reordered(_)) {
+                tracker.delayed(now, Nanos(probe.sent_ns));
+            }
             return read;
         }
         run = match run {

@@ -10,7 +10,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_rtt::RttParameters;
-use longhaul_session::{Accept, BusyPolicy, Caps, Message, SessionError, TestParameters};
+use longhaul_session::{Accept, BusyPolicy, Caps, EndReport, Message, SessionError, TestParameters};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Amount, StreamSent};
@@ -100,6 +100,51 @@ fn a_client_that_sends_faster_than_it_was_granted_is_ended() {
         assert_eq!(error.code, "rate_passed", "{error:?} {sequence} {start}");
         assert!(after < Duration::from_secs(5), "{after:?}");
     }
+}
+
+/// Who has guessed the cookie of a test, and forges its client's address and port, shows no losses, no reordering and no delays by a number that the
+/// client cannot have reached.
+#[test]
+fn a_number_that_nobody_can_have_reached_changes_nothing() {
+    let amount = Amount::DurationNs(60_000_000_000);
+    let asked = UdpParameters { amount, interval_ns: Some(100_000_000), ..parameters(1) };
+    let mut client = UdpClient::prove(ByHand::connect(serving(Caps::default())), asked);
+    client.control.say(&Message::Start);
+    for sequence in 0..100 {
+        client.send(sequence, 1, 500);
+        if sequence == 5 {
+            // 5,000 a second, for 60 s.
+            client.send(200_000, 1 << 63, 500);
+        }
+        // Three intervals in all.
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    client.control.say(&Message::Finished { streams: vec![StreamSent { sent_packets: 100, ..StreamSent::default() }] });
+    let (mut report, mut looks) = (String::new(), 0);
+    loop {
+        match client.control.hear().expect("a report") {
+            Message::Progress(progress) => {
+                looks += 1;
+                assert_eq!((progress.missing_packets, progress.reordered_packets), (0, 0), "{progress:?}");
+            }
+            Message::Report { text, last } => {
+                report += &text;
+                if last {
+                    break;
+                }
+            }
+            Message::Error(error) => panic!("{error:?}"),
+            _ => {}
+        }
+    }
+    assert!(looks > 0, "no live line");
+    let report: EndReport = serde_json::from_str(&report).unwrap();
+    let receiver = report.udp.unwrap().receiver.unwrap();
+    let stream = &receiver.streams[0];
+    assert_eq!((stream.counts.received_packets, stream.counts.out_of_range_packets), (100, 1), "{:?}", stream.counts);
+    assert_eq!(stream.counts.reordering.reordered_packets, 0, "{:?}", stream.counts);
+    let delay = stream.delay_over_least.unwrap();
+    assert!(delay.max_ns < 20_000_000_000, "{delay:?}");
 }
 
 /// Of round trips the answers keep to the cap, whatever is asked; what is asked is read.

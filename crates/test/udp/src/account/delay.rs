@@ -3,6 +3,8 @@
 use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+/// No packet is so much longer or shorter on its way than the first one: it has a time that its sender did not give it. Nanoseconds.
+const BEYOND_BELIEF_NS: u64 = 60_000_000_000;
 /// Most samples that are kept; then every second one goes.
 const KEPT: usize = 4096;
 
@@ -39,6 +41,7 @@ impl DelayOverLeast {
 pub(super) struct Delays {
     /// Arrival less departure, each by its own clock.
     transits_ns: Vec<i64>,
+    first_ns: Option<i64>,
     least_ns: Option<i64>,
     /// One of this many is kept, as a power of two.
     stride: u64,
@@ -51,6 +54,9 @@ impl Delays {
     pub(super) fn take(&mut self, arrival: Nanos, sent: Nanos) {
         // Wrapping: the clocks can have any origin.
         let transit_ns = arrival.0.wrapping_sub(sent.0) as i64;
+        if transit_ns.wrapping_sub(*self.first_ns.get_or_insert(transit_ns)).unsigned_abs() > BEYOND_BELIEF_NS {
+            return;
+        }
         self.least_ns = Some(self.least_ns.map_or(transit_ns, |least| least.min(transit_ns)));
         if self.seen & self.stride == 0 {
             self.keep(transit_ns);
@@ -101,6 +107,9 @@ mod tests {
                 );
             }
             assert!(delays.transits_ns.len() <= KEPT && delays.transits_ns.len() > KEPT / 4);
+            // Somebody forged these.
+            delays.take(Nanos(origin), Nanos(1 << 63));
+            delays.take(Nanos(origin), Nanos(BEYOND_BELIEF_NS * 2));
             let found = delays.over_least().unwrap();
             assert!((45_000..55_000).contains(&found.p50_ns) && (85_000..=96_000).contains(&found.p90_ns), "{found:?}");
         }
