@@ -1,17 +1,17 @@
 //! Datagrams arrive as they were sent, in batches and one by one, over IPv4 and IPv6.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::udp::{
-    ReceiveSlots, ReceiverOptions, SendBatch, SenderOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver,
-    UdpSendError, UdpSender, Unsent,
+    EchoSocket, ReceiveSlots, ReceiverOptions, SendBatch, SenderOptions, TimestampMode, UdpOpenError, UdpReceiveError,
+    UdpReceiver, UdpSendError, UdpSender, Unsent,
 };
 use longhaul_kernel::wait::readable_until;
 use longhaul_units::Nanos;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with};
 
-use crate::cable::{Cable, unprivileged};
+use crate::cable::{Cable, LEFT_IP, RIGHT_IP, unprivileged};
 use crate::pair::{LEFT_IP6, Pair, RIGHT_IP6, address_v6, receive_numbered, roomy, send_numbered};
 
 const PATIENCE: Nanos = Nanos::from_secs(5);
@@ -169,17 +169,12 @@ fn empty_and_cut_datagrams_are_told() {
     assert_eq!(next(&[1; 100]), (Some(100), 100, false));
 }
 
-/// Has the right host send the left one an ICMP message about what its sender sends, and waits until it is there.
-fn forge_icmp(pair: &Pair, kind: u8, code: u8) {
-    let (SocketAddr::V4(own), SocketAddr::V4(peer)) = (pair.sender.local_address(), pair.sender.peer_address()) else {
-        panic!("IPv4 alone")
-    };
-    let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 60, 0, 1, 0, 0, 60, 17, 0, 0];
-    message.extend(own.ip().octets());
-    message.extend(peer.ip().octets());
-    message.extend(own.port().to_be_bytes());
-    message.extend(peer.port().to_be_bytes());
-    message.extend([0, 40, 0, 0]);
+/// Has the right host send the left one an ICMP message about a packet that it got: of `protocol`, with `quoted` behind its IP header.
+fn forge_icmp_about(pair: &Pair, kind: u8, code: u8, protocol: u8, quoted: &[u8]) {
+    let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 60, 0, 1, 0, 0, 60, protocol, 0, 0];
+    message.extend(LEFT_IP.octets());
+    message.extend(RIGHT_IP.octets());
+    message.extend(quoted);
     // RFC 1071.
     let sum: u32 = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
@@ -187,9 +182,16 @@ fn forge_icmp(pair: &Pair, kind: u8, code: u8) {
     let send = || {
         let protocol = Some(ipproto::ICMP);
         let socket = socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).unwrap();
-        sendto(&socket, &message, SendFlags::empty(), &SocketAddr::new(IpAddr::V4(*own.ip()), 0)).unwrap();
+        sendto(&socket, &message, SendFlags::empty(), &SocketAddr::new(LEFT_IP.into(), 0)).unwrap();
     };
     pair.cable.right.enter(send).unwrap();
+}
+
+/// The same about what the pair's sender sends; waits until it is there.
+fn forge_icmp(pair: &Pair, kind: u8, code: u8) {
+    let [own, peer] = [pair.sender.local_address(), pair.sender.peer_address()].map(|address| address.port());
+    let quoted = [&own.to_be_bytes()[..], &peer.to_be_bytes(), &[0, 40, 0, 0]].concat();
+    forge_icmp_about(pair, kind, code, 17, &quoted);
     assert!(readable_until(&pair.sender, Some(monotonic() + PATIENCE)).unwrap(), "{kind}/{code}: no error came");
 }
 
@@ -230,6 +232,32 @@ fn what_icmp_says_of_earlier_datagrams_keeps_none_from_going() {
         pair.sender.send(b"and on", true).unwrap();
         assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
         while there.receive_until(&mut slots, monotonic()).unwrap() > 0 {}
+    }
+}
+
+/// Else who forges them without end fills the buffer in which the answers wait.
+#[test]
+fn icmp_errors_about_echoes_come_where_they_are_asked_for() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let echo = pair.cable.left.enter(|| EchoSocket::open(RIGHT_IP.into(), None, 7)).unwrap().unwrap();
+    let mut slots = ReceiveSlots::new(16, 2_048, false);
+    for asked in [false, true] {
+        if asked {
+            echo.socket().report_errors().unwrap();
+        }
+        // Host unreachable, about an echo request. The answer to another one comes behind it.
+        forge_icmp_about(&pair, 3, 1, 1, &[8, 0, 0, 0, 0, 7, 0, 1]);
+        echo.send(&mut [0; 16], 2).unwrap();
+        let deadline = monotonic() + PATIENCE;
+        // A raw socket gets the message itself as well.
+        while echo.receive(&mut slots).unwrap() == 0 || !slots.packets().any(|got| echo.answer(got.bytes).is_some()) {
+            assert!(echo.wait_until(deadline).unwrap() && monotonic() < deadline, "no answer");
+        }
+        echo.socket().receive_sent(&mut slots).unwrap();
+        assert_eq!(slots.packets().any(|packet| packet.icmp.is_some()), asked);
     }
 }
 

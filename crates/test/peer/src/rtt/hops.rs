@@ -102,7 +102,11 @@ impl HopProbes {
                 let from = source.of_data(0, peer.ip());
                 Socket::Syn(SynSocket::open(peer, from).map_err(denied)?, u32::from_ne_bytes(random()?))
             }
-            ProbeKind::Icmp | ProbeKind::Udp => Socket::Echo(open_echo(peer.ip(), source, magic)?),
+            ProbeKind::Icmp | ProbeKind::Udp => {
+                let socket = open_echo(peer.ip(), source, magic)?;
+                socket.socket().report_errors().map_err(failed)?;
+                Socket::Echo(socket)
+            }
         };
         let length = asked.payload_bytes as usize;
         Ok(Self {

@@ -38,7 +38,8 @@ pub struct Echo<'a> {
 
 impl EchoSocket {
     /// Opens a socket from the own address `from`, where that is some, towards `peer`: a raw one with `identifier`, or else a datagram
-    /// socket.
+    /// socket. The kernel stamps what is sent and received. ICMP errors come once they are asked for ([`UdpReceiver::report_errors`]): who forges
+    /// them need not guess the identifier of a raw socket, and they would take its receive buffer.
     ///
     /// # Errors
     /// [`UdpOpenError::NoEcho`] where neither is allowed; any other [`UdpOpenError`].
@@ -60,7 +61,9 @@ impl EchoSocket {
         }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         let peer = SocketAddr::new(peer, 0);
-        let socket = UdpReceiver::of(fd, &options)?.probing(peer)?;
+        let mut socket = UdpReceiver::of(fd, &options)?;
+        socket.connect(peer)?;
+        socket.stamp_sent(false)?;
         Ok(Self { socket, peer, raw, identifier })
     }
 
