@@ -201,38 +201,47 @@ fn what_icmp_says_of_earlier_datagrams_keeps_none_from_going() {
     if unprivileged() {
         return;
     }
-    let pair = Pair::v4(SenderOptions::default(), roomy());
+    // What cannot be reached (network, host, protocol, port, too long, ...), a time that was exceeded, a parameter that is wrong.
+    let all = [(3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 7), (3, 8), (3, 13), (11, 0), (12, 0)];
+    // Those that end a connection are errors also where none are asked for.
+    let fatal = [(3, 2), (3, 3), (3, 7), (3, 8), (3, 13), (12, 0)];
+    for (report_drops, messages) in [(true, &all[..]), (false, &fatal[..])] {
+        let pair = Pair::v4(SenderOptions { report_drops, ..SenderOptions::default() }, roomy());
+        for (kind, code) in messages {
+            goes_on(&pair, *kind, *code);
+        }
+    }
+}
+
+fn goes_on(pair: &Pair, kind: u8, code: u8) {
     let there = pair.sender.receiver(&roomy()).unwrap();
     let (mut slots, mut batch) = (ReceiveSlots::new(16, 65_536, false), SendBatch::new(3, 100));
-    // What cannot be reached (network, host, protocol, port, too long, ...), a time that was exceeded, a parameter that is wrong.
-    for (kind, code) in [(3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 7), (3, 8), (3, 13), (11, 0), (12, 0)] {
-        forge_icmp(&pair, kind, code);
-        pair.sender.send(&[1; 100], true).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
-        forge_icmp(&pair, kind, code);
-        let sent = pair.sender.send_segments(&[1; 300], 100, true);
-        assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
-        forge_icmp(&pair, kind, code);
-        let sent = pair.sender.send_singly(&mut batch, 0..3, true);
-        assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
-        assert!(!readable_until(&pair.sender, Some(monotonic())).unwrap(), "{kind}/{code}: the error queue has more");
-        let mut got = 0;
-        while got < 7 {
-            let came = pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap();
-            assert!(came > 0, "{kind}/{code}: {got}");
-            got += slots.datagrams().count();
-        }
-        forge_icmp(&pair, kind, code);
-        pair.receiver.send_to(b"back", pair.sender.local_address()).unwrap();
-        let came = there.receive_until(&mut slots, monotonic() + PATIENCE);
-        assert!(matches!(came, Ok(1)), "{kind}/{code}: {came:?}");
-        // A socket whose error queue has more than errors keeps them for who reads it.
-        forge_icmp(&pair, kind, code);
-        there.send_to(b"on", pair.sender.peer_address()).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
-        assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
-        pair.sender.send(b"and on", true).unwrap();
-        assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
-        while there.receive_until(&mut slots, monotonic()).unwrap() > 0 {}
+    forge_icmp(pair, kind, code);
+    pair.sender.send(&[1; 100], true).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
+    forge_icmp(pair, kind, code);
+    let sent = pair.sender.send_segments(&[1; 300], 100, true);
+    assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
+    forge_icmp(pair, kind, code);
+    let sent = pair.sender.send_singly(&mut batch, 0..3, true);
+    assert!(sent.unsent.is_none(), "{kind}/{code}: {sent:?}");
+    assert!(!readable_until(&pair.sender, Some(monotonic())).unwrap(), "{kind}/{code}: the error queue has more");
+    let mut got = 0;
+    while got < 7 {
+        let came = pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap();
+        assert!(came > 0, "{kind}/{code}: {got}");
+        got += slots.datagrams().count();
     }
+    forge_icmp(pair, kind, code);
+    pair.receiver.send_to(b"back", pair.sender.local_address()).unwrap();
+    while there.receive_until(&mut slots, monotonic() + PATIENCE).unwrap() == 0 {}
+    assert_eq!(slots.packets().next().unwrap().bytes, b"back", "{kind}/{code}");
+    // A socket whose error queue has more than errors keeps them for who reads it.
+    forge_icmp(pair, kind, code);
+    there.send_to(b"on", pair.sender.peer_address()).unwrap_or_else(|error| panic!("{kind}/{code}: {error}"));
+    assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+    pair.sender.send(b"and on", true).unwrap();
+    assert_eq!(pair.receiver.receive_until(&mut slots, monotonic() + PATIENCE).unwrap(), 1);
+    while there.receive_until(&mut slots, monotonic()).unwrap() > 0 {}
 }
 
 /// Else who forges them without end fills the buffer in which the answers wait.
