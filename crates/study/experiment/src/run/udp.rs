@@ -80,7 +80,8 @@ impl Runner<'_> {
                         (run.result, run.caveats) = (Some(results.into_first()), caveats);
                         // What the experiment asks for is no doubt about it.
                         let is_polled = setting.poll_interval.is_some() && setting.poll_at.hosts().contains(&"server");
-                        let asked = |caveat: &Caveat| is_polled && caveat.is(ARRIVALS_IN_BATCHES);
+                        let batches = is_polled || self.spec.coalesce > Nanos::ZERO;
+                        let asked = |caveat: &Caveat| batches && caveat.is(ARRIVALS_IN_BATCHES);
                         run.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
                     }
