@@ -276,8 +276,12 @@ impl Claim {
     }
 
     fn take(name: &str) -> io::Result<Self> {
+        Self::take_within(name, CLAIM_PATIENCE)
+    }
+
+    fn take_within(name: &str, patience: Nanos) -> io::Result<Self> {
         let name = format!("longhaul/{name}");
-        let until = monotonic() + CLAIM_PATIENCE;
+        let until = monotonic() + patience;
         loop {
             match listen_alone(&name) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && monotonic() < until => {
