@@ -1,20 +1,29 @@
 //! Sockets for ICMP echo.
 //!
-//! A raw socket, where the process may open one (`CAP_NET_RAW`), sees all ICMP that comes from the peer. A datagram socket is open to the
+//! A raw socket, where the process may open one (`CAP_NET_RAW`), sees all echo answers that come from the peer. A datagram socket is open to the
 //! groups in `net.ipv4.ping_group_range`, for IPv6 too: the kernel chooses the identifier and hands over answers to it alone.
 //!
-//! Source: icmp(7), raw(7), RFC 792, RFC 4443 §4, `net/ipv4/ping.c`.
+//! Source: icmp(7), raw(7), RFC 792, RFC 3542 §3.2, RFC 4443 §4, `net/ipv4/ping.c`.
 
+use std::ffi::c_int;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use longhaul_units::Nanos;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
+use super::option::set_bytes;
 use super::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver, UdpSendError};
 
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence.
 const HEADER_LEN: usize = 8;
+/// Types of an answer, ICMP's and ICMPv6's.
+const ANSWER_V4: u8 = 0;
+const ANSWER_V6: u8 = 129;
+/// Of `<linux/icmp.h>` and `<linux/icmpv6.h>`.
+const ICMP_FILTER: c_int = 1;
+const ICMPV6_FILTER: c_int = 1;
 /// Least bytes of an IPv4 header.
 pub(super) const IPV4_LEAST: usize = 20;
 
@@ -56,6 +65,10 @@ impl EchoSocket {
                 (datagram.map_err(|datagram| UdpOpenError::NoEcho { raw, datagram })?, false)
             }
         };
+        if raw {
+            // Without it they are read and left out.
+            let _ = receive_answers_alone(fd.as_fd(), peer.is_ipv4());
+        }
         if let Some(own) = from.map(|own| SocketAddr::new(own, 0)) {
             bind(&fd, &own).map_err(|source| UdpOpenError::bind("ICMP", own, source.into()))?;
         }
@@ -115,7 +128,7 @@ impl EchoSocket {
             }
             _ => bytes,
         };
-        let wanted = if self.peer.is_ipv4() { 0 } else { 129 };
+        let wanted = if self.peer.is_ipv4() { ANSWER_V4 } else { ANSWER_V6 };
         let header = bytes.first_chunk::<HEADER_LEN>()?;
         let own = !self.raw || header[4..6] == self.identifier.to_be_bytes();
         (header[..2] == [wanted, 0] && own)
@@ -146,6 +159,20 @@ impl EchoSocket {
     pub fn wait_until(&self, deadline: Nanos) -> io::Result<bool> {
         self.socket.wait_until(deadline)
     }
+}
+
+/// Has a raw `socket` receive echo answers alone: what else comes from the peer, or is forged in its name, would take their room.
+fn receive_answers_alone(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
+    let (level, name, answer, words) = if is_ipv4 {
+        (libc::SOL_RAW, ICMP_FILTER, ANSWER_V4, 1)
+    } else {
+        (libc::SOL_ICMPV6, ICMPV6_FILTER, ANSWER_V6, 8)
+    };
+    // A bit that is set keeps a type out.
+    let mut kept_out = [u32::MAX; 8];
+    kept_out[usize::from(answer / 32)] &= !(1_u32 << (answer % 32));
+    let bytes: Vec<u8> = kept_out[..words].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    set_bytes(socket, level, name, &bytes)
 }
 
 /// The Internet checksum (RFC 1071) of `bytes`, whose own place is zero.
