@@ -361,6 +361,8 @@ impl Drop for TcpData {
         self.stop_sending.store(true, Ordering::Relaxed);
         self.stop_receiving.store(true, Ordering::Relaxed);
         self.flows.values_mut().for_each(Flow::cut);
+        // Its thread has the connections, too.
+        drop(self.sampler.finish());
     }
 }
 
@@ -377,35 +379,52 @@ mod tests {
 
     use super::*;
 
+    /// A server's part of a test with one connection, that connection before it is of the test, and its other end.
+    fn opened(backward: bool, window_bytes: Option<u64>) -> (TcpData, TcpStream, TcpStream) {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let place = Place::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
+        let parameters = TcpParameters { window_bytes, collect: Collect::Off, ..TcpParameters::default() };
+        let plan = DataPlan {
+            parameters: parameters.clone().into(),
+            cookie: Cookie::new(0, false, 0),
+            tcp_cookie: TcpCookie::of_words(1, 2),
+            server_ports: Vec::new(),
+            sends: backward,
+            receives: !backward,
+        };
+        let (events, receiver) = channel();
+        let data = TcpData::open(Opening { plan, place, events: &events }, parameters).unwrap();
+        let mut client = TcpStream::connect((here, data.port)).unwrap();
+        client.write_all(&[0; TCP_HELLO_BYTES]).unwrap();
+        match receiver.recv_timeout(Duration::from_secs(5)) {
+            Ok(Event::Connection { connection, .. }) => (data, connection, client),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// One over which the server only sends keeps the small one.
     #[test]
     fn a_connection_of_the_test_gets_its_receive_buffer() {
-        let here = IpAddr::from([127, 0, 0, 1]);
-        let place = Place::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
         for (backward, window_bytes) in [(false, None), (true, Some(1 << 20))] {
-            let parameters = TcpParameters { window_bytes, collect: Collect::Off, ..TcpParameters::default() };
-            let plan = DataPlan {
-                parameters: parameters.clone().into(),
-                cookie: Cookie::new(0, false, 0),
-                tcp_cookie: TcpCookie::of_words(1, 2),
-                server_ports: Vec::new(),
-                sends: backward,
-                receives: !backward,
-            };
-            let (events, receiver) = channel();
-            let mut data = TcpData::open(Opening { plan, place, events: &events }, parameters).unwrap();
-            let mut client = TcpStream::connect((here, data.port)).unwrap();
-            client.write_all(&[0; TCP_HELLO_BYTES]).unwrap();
-            let connection = match receiver.recv_timeout(Duration::from_secs(5)) {
-                Ok(Event::Connection { connection, .. }) => connection,
-                other => panic!("{other:?}"),
-            };
+            let (mut data, connection, _client) = opened(backward, window_bytes);
             let given = |connection: &TcpStream| receive_buffer(connection, None).unwrap().given_bytes;
             let small = given(&connection);
             let id = TcpStreamId { backward, stream: 0 };
             data.admit(id, connection);
             let now = given(data.flows[&id].socket());
             assert!(if backward { now == small } else { now > small }, "{backward}: {now} bytes after {small}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_is_cut_has_closed_its_connections() {
+        for backward in [false, true] {
+            let (mut data, connection, _client) = opened(backward, None);
+            let id = TcpStreamId { backward, stream: 0 };
+            data.admit(id, connection);
+            let socket = Arc::downgrade(&data.flows[&id].shared_socket());
+            drop(data);
+            assert!(socket.upgrade().is_none(), "{backward}: a thread has it");
         }
     }
 }
