@@ -85,8 +85,9 @@ fn placed_otherwise(path: &Path, there: &LabSpec) -> Failure {
     };
     let late = there.coalesce;
     let coalesced = if late > Nanos::ZERO { format!(", with --coalesce {late}") } else { String::new() };
-    not_resumed(path, format!("the emulator of its runs was {was}{coalesced}"))
-        .remedy(format!("{remedy}; and --coalesce {late}"))
+    // With --spin there is no --coalesce.
+    let remedy = if there.spin { remedy } else { format!("{remedy}; and --coalesce {late}") };
+    not_resumed(path, format!("the emulator of its runs was {was}{coalesced}")).remedy(remedy)
 }
 
 /// One line.
@@ -245,6 +246,8 @@ mod tests {
             assert!(failure.message().ends_with(said), "{}", failure.message());
         }
         let remedy = format!("{:?}", failures[1]);
-        assert!(remedy.contains("give --cpu 0,2, and leave out --realtime"), "{remedy}");
+        assert!(remedy.contains("give --cpu 0,2, and leave out --realtime; and --coalesce 0ns"), "{remedy}");
+        let spins = format!("{:?}", placed_otherwise(&folder, &LabSpec { spin: true, ..own.lab }));
+        assert!(spins.contains("give --cpu 1 --realtime 50") && !spins.contains("--coalesce"), "{spins}");
     }
 }
