@@ -1,7 +1,7 @@
 //! The flags of what library crates name by field. They write a field between backticks, as JSON names it.
 
 /// Each field and its flag, in all commands.
-const FLAGS: [(&str, &str); 40] = [
+const FLAGS: [(&str, &str); 39] = [
     ("affinity", "-A"),
     ("block_bytes", "-l"),
     ("burst_packets", "--burst"),
@@ -9,7 +9,6 @@ const FLAGS: [(&str, &str); 40] = [
     ("bytes_cap", "--bytes-cap"),
     ("folder_cap", "--folder-cap"),
     ("captures", "--captures"),
-    ("coalesce", "--coalesce"),
     ("collect", "--collect"),
     ("congestion", "-C"),
     ("cpus", "--cpu"),
