@@ -17,8 +17,8 @@ pub(crate) enum SegmentationArg {
     Wire,
 }
 
-/// The longest `--coalesce`.
-const COALESCE_MOST: Nanos = Nanos::from_millis(10);
+/// The longest `--wake-interval`.
+const WAKE_INTERVAL_MOST: Nanos = Nanos::from_millis(10);
 
 /// Options of the emulator.
 #[derive(Debug, Clone, clap::Args, Serialize)]
@@ -42,8 +42,8 @@ pub(crate) struct EngineArgs {
     spin: bool,
     /// Wake up at most once in this time, at most 10ms: packets leave up to so much late, and other programs get more of the CPUs. 0ns is as
     /// exact as the emulator can be [default: 0ns; `lab run` says where it takes more]
-    #[arg(long, value_name = "TIME", conflicts_with = "spin", value_parser = coalesce, allow_hyphen_values = true)]
-    coalesce: Option<Nanos>,
+    #[arg(long, value_name = "TIME", conflicts_with = "spin", value_parser = wake_interval, allow_hyphen_values = true)]
+    wake_interval: Option<Nanos>,
     /// Run the emulator on these CPUs, such as 3 or 2,3; a lab's hosts then run on the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     #[serde(rename = "cpus")]
@@ -63,15 +63,15 @@ fn batch_time(text: &str) -> Result<Nanos, String> {
     if time > BATCH_TIME_MAX { Err(format!("from 0ns to {BATCH_TIME_MAX}")) } else { Ok(time) }
 }
 
-fn coalesce(text: &str) -> Result<Nanos, String> {
+fn wake_interval(text: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error: QuantityError| error.to_string())?;
-    if time > COALESCE_MOST { Err(format!("from 0ns to {COALESCE_MOST}")) } else { Ok(time) }
+    if time > WAKE_INTERVAL_MOST { Err(format!("from 0ns to {WAKE_INTERVAL_MOST}")) } else { Ok(time) }
 }
 
 impl EngineArgs {
-    /// Whether `--coalesce` was given.
-    pub(crate) fn says_coalesce(&self) -> bool {
-        self.coalesce.is_some()
+    /// Whether `--wake-interval` was given.
+    pub(crate) fn says_wake_interval(&self) -> bool {
+        self.wake_interval.is_some()
     }
 
     /// A lab spec with these options; name, MTU and offload are the defaults.
@@ -82,7 +82,7 @@ impl EngineArgs {
             batch_time: self.batch_time,
             memory: self.memory,
             spin: self.spin,
-            coalesce: self.coalesce.unwrap_or_default(),
+            wake_interval: self.wake_interval.unwrap_or_default(),
             cpus: self.cpu.clone(),
             realtime: self.realtime,
             lateness_bound: self.lateness_bound,

@@ -65,7 +65,7 @@ pub struct EngineOptions {
     /// Never sleep.
     pub spin: bool,
     /// Wake up at most once in this time, so that packets leave up to so much late; 0: as exactly as the thread can.
-    pub coalesce: Nanos,
+    pub wake_interval: Nanos,
 }
 
 /// An interface and the host behind it.
@@ -450,9 +450,9 @@ impl Engine {
     /// Sleeps until something is to be done. `received` frames came with the last round.
     fn wait(&mut self, received: usize, waker: &WakeSource) -> Result<(), EngineError> {
         let now = self.now();
-        let coalesce = self.options.coalesce;
+        let interval = self.options.wake_interval;
         let mut until = match self.network.deadline() {
-            Some(deadline) if coalesce > Nanos::ZERO => deadline.max(now + coalesce),
+            Some(deadline) if interval > Nanos::ZERO => deadline.max(now + interval),
             Some(deadline) => deadline.saturating_sub(self.oversleep.margin()),
             None => Nanos::MAX,
         };
@@ -467,8 +467,8 @@ impl Engine {
         }
         self.sleeps += 1;
         // What is read late may leave late by as much as packets may.
-        let lazy = Nanos(self.shortest_transit.0 / 2).min(LAZY_MOST).max(coalesce);
-        let dense = if coalesce > Nanos::ZERO { 1 } else { DENSE_FRAMES };
+        let lazy = Nanos(self.shortest_transit.0 / 2).min(LAZY_MOST).max(interval);
+        let dense = if interval > Nanos::ZERO { 1 } else { DENSE_FRAMES };
         if received >= dense && lazy > SPIN {
             until = until.min(now + lazy);
             sleep_until(until + self.started);

@@ -30,7 +30,7 @@ pub struct LabSpec {
     /// The emulator never sleeps.
     pub spin: bool,
     /// The emulator wakes up at most once in this time, and packets leave up to so much late; 0: as exactly as it can.
-    pub coalesce: Nanos,
+    pub wake_interval: Nanos,
     /// CPUs that the emulator may run on; empty: any.
     pub cpus: Vec<usize>,
     /// Its SCHED_FIFO priority; `None`: none.
@@ -51,7 +51,7 @@ impl Default for LabSpec {
             batch_time: DEFAULT_BATCH_TIME,
             memory: None,
             spin: false,
-            coalesce: Nanos::ZERO,
+            wake_interval: Nanos::ZERO,
             cpus: Vec::new(),
             realtime: None,
             lateness_bound: longhaul_emulator::DEFAULT_LATENESS_BOUND,
@@ -67,7 +67,7 @@ impl LabSpec {
             network: Options { seed: self.seed, batch_time: self.batch_time, segmentation },
             memory_bound: self.memory,
             spin: self.spin,
-            coalesce: self.coalesce,
+            wake_interval: self.wake_interval,
         }
     }
 

@@ -40,7 +40,7 @@ impl Runner<'_> {
     ) -> Run {
         let UdpTest { setting, parameters, .. } = wanted;
         // Where the emulator sleeps as long as it may, so does the sender.
-        let no_spin = parameters.no_spin || self.spec.coalesce > Nanos::ZERO;
+        let no_spin = parameters.no_spin || self.spec.wake_interval > Nanos::ZERO;
         let parameters = &UdpParameters { no_spin, ..parameters.clone() };
         let mut run = Run {
             rate_bps: wanted.rate().0,
@@ -80,7 +80,7 @@ impl Runner<'_> {
                         (run.result, run.caveats) = (Some(results.into_first()), caveats);
                         // What the experiment asks for is no doubt about it.
                         let is_polled = setting.poll_interval.is_some() && setting.poll_at.hosts().contains(&"server");
-                        let batches = is_polled || self.spec.coalesce > Nanos::ZERO;
+                        let batches = is_polled || self.spec.wake_interval > Nanos::ZERO;
                         let asked = |caveat: &Caveat| batches && caveat.is(ARRIVALS_IN_BATCHES);
                         run.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);

@@ -83,11 +83,11 @@ fn placed_otherwise(path: &Path, there: &LabSpec) -> Failure {
             format!("give --cpu {cpus} --realtime {priority}"),
         ),
     };
-    let late = there.coalesce;
-    let coalesced = if late > Nanos::ZERO { format!(", with --coalesce {late}") } else { String::new() };
-    // With --spin there is no --coalesce.
-    let remedy = if there.spin { remedy } else { format!("{remedy}; and --coalesce {late}") };
-    not_resumed(path, format!("the emulator of its runs was {was}{coalesced}")).remedy(remedy)
+    let late = there.wake_interval;
+    let sleeping = if late > Nanos::ZERO { format!(", with --wake-interval {late}") } else { String::new() };
+    // With --spin there is no --wake-interval.
+    let remedy = if there.spin { remedy } else { format!("{remedy}; and --wake-interval {late}") };
+    not_resumed(path, format!("the emulator of its runs was {was}{sleeping}")).remedy(remedy)
 }
 
 /// One line.
@@ -172,8 +172,8 @@ impl Journal {
                 let Header { started_at, factor, .. } = there.clone();
                 let same = Header { started_at, factor, ..header.clone() };
                 if same != there {
-                    let LabSpec { cpus, realtime, coalesce, .. } = there.lab.clone();
-                    let lab = LabSpec { cpus, realtime, coalesce, ..same.lab.clone() };
+                    let LabSpec { cpus, realtime, wake_interval, .. } = there.lab.clone();
+                    let lab = LabSpec { cpus, realtime, wake_interval, ..same.lab.clone() };
                     if (Header { lab, ..same }) == there {
                         return Err(placed_otherwise(&kept.path, &there.lab));
                     }
@@ -226,7 +226,7 @@ mod tests {
         let own = header(&[1], Some(50), 1);
         let mut failures = Vec::new();
         let mut late = header(&[], None, 1);
-        late.lab.coalesce = Nanos::from_micros(100);
+        late.lab.wake_interval = Nanos::from_micros(100);
         for there in
             [header(&[], None, 1), header(&[0, 2], None, 1), header(&[], Some(10), 1), late, header(&[], None, 2)]
         {
@@ -240,14 +240,14 @@ mod tests {
             "was on the hosts' CPUs",
             "was on CPU 0,2",
             "was on the hosts' CPUs, at SCHED_FIFO priority 10",
-            "was on the hosts' CPUs, with --coalesce 100us",
+            "was on the hosts' CPUs, with --wake-interval 100us",
             "or of other options of the emulator",
         ]) {
             assert!(failure.message().ends_with(said), "{}", failure.message());
         }
         let remedy = format!("{:?}", failures[1]);
-        assert!(remedy.contains("give --cpu 0,2, and leave out --realtime; and --coalesce 0ns"), "{remedy}");
+        assert!(remedy.contains("give --cpu 0,2, and leave out --realtime; and --wake-interval 0ns"), "{remedy}");
         let spins = format!("{:?}", placed_otherwise(&folder, &LabSpec { spin: true, ..own.lab }));
-        assert!(spins.contains("give --cpu 1 --realtime 50") && !spins.contains("--coalesce"), "{spins}");
+        assert!(spins.contains("give --cpu 1 --realtime 50") && !spins.contains("--wake-interval"), "{spins}");
     }
 }

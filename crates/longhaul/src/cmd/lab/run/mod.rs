@@ -136,9 +136,9 @@ impl Args {
             return (spec, Some(said));
         }
         if let Some(spec) =
-            (!self.engine.says_coalesce()).then(|| own_cpu::with_coalescing(&given, experiment)).flatten()
+            (!self.engine.says_wake_interval()).then(|| own_cpu::with_longer_sleep(&given, experiment)).flatten()
         {
-            let said = own_cpu::said_of_coalescing(&spec);
+            let said = own_cpu::said_of_sleep(&spec);
             return (spec, Some(said));
         }
         (given, None)

@@ -28,15 +28,15 @@ fn may_have_priority() -> bool {
 /// What there are CPUs for where none is shared: sender, emulator, softirq and receiver of a UDP test.
 const UDP_CPUS: usize = 4;
 /// How late packets may leave where they are shared: a fifth of what would make a run doubtful.
-const COALESCE: Nanos = Nanos::from_micros(100);
+const WAKE_INTERVAL: Nanos = Nanos::from_micros(100);
 
 /// `given` with packets that leave a little late, for UDP tests that are to be as fast as this machine can; `None` where it has CPUs enough, or
 /// the tests look at the time of each packet.
-pub(super) fn with_coalescing(given: &LabSpec, experiment: &Experiment) -> Option<LabSpec> {
-    coalesced(given, experiment, schedule::allowed_cpus().unwrap_or_default().len(), may_have_priority)
+pub(super) fn with_longer_sleep(given: &LabSpec, experiment: &Experiment) -> Option<LabSpec> {
+    sleeping(given, experiment, schedule::allowed_cpus().unwrap_or_default().len(), may_have_priority)
 }
 
-fn coalesced(
+fn sleeping(
     given: &LabSpec,
     experiment: &Experiment,
     allowed_cpus: usize,
@@ -47,17 +47,17 @@ fn coalesced(
     let has_few = allowed_cpus < UDP_CPUS && given.cpus.is_empty() && !given.spin;
     (wanted && has_few).then(|| {
         let realtime = given.realtime.or_else(|| may_have_priority().then_some(PRIORITY));
-        LabSpec { coalesce: COALESCE, realtime, ..given.clone() }
+        LabSpec { wake_interval: WAKE_INTERVAL, realtime, ..given.clone() }
     })
 }
 
 /// What `lab run` says of that.
-pub(super) fn said_of_coalescing(spec: &LabSpec) -> String {
-    let late = spec.coalesce;
+pub(super) fn said_of_sleep(spec: &LabSpec) -> String {
+    let late = spec.wake_interval;
     let priority =
         spec.realtime.map_or_else(String::new, |priority| format!(", the emulator at SCHED_FIFO priority {priority}"));
     format!(
-        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late (--coalesce 0ns: exact)"
+        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late (--wake-interval 0ns: exact)"
     )
 }
 
@@ -137,19 +137,19 @@ mod tests {
         let calibrated =
             |key: &str| experiment(&format!("calibrate = true\n[[udp]]\nname = 'u'\nrates = ['1M']\n{key}"));
         let (none, udp) = (LabSpec::default(), calibrated(""));
-        let late = coalesced(&none, &udp, 2, || false).unwrap();
-        assert_eq!(late, LabSpec { coalesce: COALESCE, ..none.clone() });
-        assert_eq!(coalesced(&none, &udp, 2, || true).unwrap().realtime, Some(50));
-        assert!(said_of_coalescing(&late).contains("packets leave up to 100us late (--coalesce 0ns: exact)"));
-        assert_eq!(coalesced(&none, &udp, 4, || true), None, "CPUs enough");
+        let late = sleeping(&none, &udp, 2, || false).unwrap();
+        assert_eq!(late, LabSpec { wake_interval: WAKE_INTERVAL, ..none.clone() });
+        assert_eq!(sleeping(&none, &udp, 2, || true).unwrap().realtime, Some(50));
+        assert!(said_of_sleep(&late).contains("packets leave up to 100us late (--wake-interval 0ns: exact)"));
+        assert_eq!(sleeping(&none, &udp, 4, || true), None, "CPUs enough");
         assert_eq!(
-            coalesced(&none, &experiment("[[udp]]\nname = 'u'\nrates = ['1M']\n"), 2, || true),
+            sleeping(&none, &experiment("[[udp]]\nname = 'u'\nrates = ['1M']\n"), 2, || true),
             None,
             "rates as given"
         );
-        assert_eq!(coalesced(&none, &calibrated("exact = true\n"), 2, || true), None, "each packet is looked at");
-        assert_eq!(coalesced(&LabSpec { spin: true, ..none.clone() }, &udp, 2, || true), None, "--spin");
-        assert_eq!(coalesced(&LabSpec { cpus: vec![1], ..none }, &udp, 2, || true), None, "--cpu 1");
+        assert_eq!(sleeping(&none, &calibrated("exact = true\n"), 2, || true), None, "each packet is looked at");
+        assert_eq!(sleeping(&LabSpec { spin: true, ..none.clone() }, &udp, 2, || true), None, "--spin");
+        assert_eq!(sleeping(&LabSpec { cpus: vec![1], ..none }, &udp, 2, || true), None, "--cpu 1");
     }
 
     #[test]
