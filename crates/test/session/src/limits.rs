@@ -15,6 +15,8 @@ pub const PEER_SILENCE: Nanos = Nanos::from_secs(20);
 /// An end with nothing to send sends a sign of life this often: several times within [`PEER_SILENCE`], so that a late one does not
 /// matter.
 pub const ALIVE_INTERVAL: Nanos = Nanos::from_secs(4);
+/// A server says so late that there are tests before: the sockets of one that ends are closed within it.
+pub(crate) const QUEUED_AFTER: Nanos = Nanos::from_millis(200);
 /// A client that waits for its turn says so no more often than this, with a message of the server, which comes each
 /// [`ALIVE_INTERVAL`].
 pub const WAITING_TOLD: Nanos = Nanos::from_secs(10);

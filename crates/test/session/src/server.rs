@@ -14,7 +14,7 @@ use super::error::TOO_LONG;
 use super::kind::{EndReport, FEATURES, Proof, TestEnd, TestParameters};
 use super::limits::{
     ALIVE_INTERVAL, BESIDE_DATA, CHUNK_CHARS, Caps, END_TIMEOUT, GOODBYE_TIMEOUT, PROOF_LOOK, PROOF_TIMEOUT,
-    SETUP_TIMEOUT, reading_time,
+    QUEUED_AFTER, SETUP_TIMEOUT, reading_time,
 };
 use super::line::Line;
 use super::message::{Accept, Hello, MeasurementId, Message, Refusal, SessionError};
@@ -52,6 +52,8 @@ enum State {
     Waiting {
         granted: TestParameters,
         ahead: Option<u32>,
+        /// Whether the client was told of tests before.
+        told: bool,
         remind: Nanos,
     },
     /// The driver opens sockets.
@@ -168,7 +170,7 @@ impl ServerSession {
         match parameters.grant(&self.config.caps) {
             Ok(granted) => {
                 let longest = self.config.caps.sending_time(granted.kind().amount()).saturating_add(BESIDE_DATA);
-                self.state = State::Waiting { granted, ahead: None, remind: now.saturating_add(ALIVE_INTERVAL) };
+                self.state = State::Waiting { granted, ahead: None, told: false, remind: now.saturating_add(QUEUED_AFTER) };
                 self.line.push(Output::RequestAdmission { longest });
             }
             Err(error) => {
@@ -181,7 +183,7 @@ impl ServerSession {
 
     /// Handles the verdict after [`Output::RequestAdmission`], and every later change of it.
     pub fn handle_admission(&mut self, now: Nanos, verdict: Verdict) {
-        let State::Waiting { granted, ahead, remind } = &mut self.state else { return };
+        let State::Waiting { granted, ahead, told, remind } = &mut self.state else { return };
         match verdict {
             Verdict::Run => {
                 let parameters = std::mem::take(granted);
@@ -200,8 +202,10 @@ impl ServerSession {
             Verdict::Wait { ahead: before } if *ahead == Some(before) => {}
             Verdict::Wait { ahead: before } => {
                 *ahead = Some(before);
-                *remind = now.saturating_add(ALIVE_INTERVAL);
-                self.line.say(now, Message::Queued { ahead: before });
+                if *told {
+                    *remind = now.saturating_add(ALIVE_INTERVAL);
+                    self.line.say(now, Message::Queued { ahead: before });
+                }
             }
             Verdict::Busy { retry_after } => {
                 let error = SessionError::new("busy", "the server is running another test", "try again later");
@@ -374,9 +378,12 @@ impl ServerSession {
                 *look = now.saturating_add(PROOF_LOOK);
                 self.line.push(Output::LookForDrops);
             }
-            State::Waiting { ahead: Some(ahead), remind, .. } if now >= *remind => {
+            State::Waiting { ahead, told, remind, .. } if now >= *remind => {
                 *remind = now.saturating_add(ALIVE_INTERVAL);
-                self.line.say(now, Message::Queued { ahead: *ahead });
+                if let Some(ahead) = *ahead {
+                    *told = true;
+                    self.line.say(now, Message::Queued { ahead });
+                }
             }
             State::Running { transfer, deadline, .. } => {
                 if transfer.is_over() {

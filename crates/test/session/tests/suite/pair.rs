@@ -363,10 +363,15 @@ fn a_queued_client_is_told_what_has_changed() {
     let now = pair.now;
     let asked = Message::Propose { parameters: parameters(TestDirection::Forward).into() };
     [Message::Hello(hello("longhaul/1")), asked].into_iter().for_each(|said| pair.server.handle_message(now, said));
-    [2, 2, 2, 1, 1].into_iter().for_each(|ahead| pair.server.handle_admission(now, Verdict::Wait { ahead }));
     let ahead = |output| if let Output::SendMessage(Message::Queued { ahead }) = output { Some(ahead) } else { None };
-    let told: Vec<u32> = std::iter::from_fn(|| pair.server.poll_output(now)).filter_map(ahead).collect();
-    assert_eq!(told, [2, 1]);
+    let mut told = |now: Nanos, verdicts: &[u32]| -> Vec<u32> {
+        verdicts.iter().for_each(|ahead| pair.server.handle_admission(now, Verdict::Wait { ahead: *ahead }));
+        pair.server.handle_timeout(now);
+        std::iter::from_fn(|| pair.server.poll_output(now)).filter_map(ahead).collect()
+    };
+    assert_eq!(told(now, &[3, 2]), [], "a test that is at its end is not worth a word");
+    assert_eq!(told(now + Nanos::from_millis(200), &[2]), [2]);
+    assert_eq!(told(now + Nanos::from_millis(300), &[2, 2, 1, 1]), [1]);
 }
 
 #[test]
