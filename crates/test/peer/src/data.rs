@@ -1,6 +1,7 @@
 //! The data part of a test at one end, as the driver sees it: what every kind of test implements, and what kinds share.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use longhaul_kernel::udp::BufferGrant;
@@ -94,6 +95,11 @@ pub(crate) trait Data {
     /// Packets of those that this end sends that its own kernel dropped so far; zeros where that is not known.
     fn dropped_of_sent(&self) -> PacketsByLocation {
         PacketsByLocation::default()
+    }
+
+    /// The connections of the test, which end in order where the session does.
+    fn connections(&self) -> Vec<Arc<TcpStream>> {
+        Vec::new()
     }
 
     /// Ends the test at this end and reports on it.

@@ -13,6 +13,7 @@ use crate::control::{Control, ControlEvent, interrupted};
 use crate::data::{Data, Opening, Place, RATE_MEMORY, SenderNow};
 use crate::event::Event;
 use crate::kinds;
+use crate::tcp::Ending;
 
 /// How often to look for arrivals once the sender is done.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(20);
@@ -159,6 +160,7 @@ pub(crate) fn drive(
     let mut draining: Option<Nanos> = None;
     let mut receiving = false;
     let mut rate: Option<RateWatch> = None;
+    let mut ending = Ending::default();
     // The control connection broke when it was written to: nothing is sent any more.
     let mut lost = false;
     loop {
@@ -231,11 +233,16 @@ pub(crate) fn drive(
                 Output::CollectReport => {
                     draining = None;
                     if let Some(data) = data.take() {
-                        session.handle_report(monotonic(), data.report());
+                        let connections = data.connections();
+                        let report = data.report();
+                        ending = Ending::new(connections);
+                        session.handle_report(monotonic(), report);
                     }
                 }
                 Output::Finished(end) => {
                     let _ = control.transmit();
+                    // A server's next test begins after this.
+                    ending.wait(events);
                     return Ok(*end);
                 }
                 Output::Failed(error) => {

@@ -326,14 +326,22 @@ pub fn set_reset_on_close(socket: impl AsFd, reset: bool) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_linger(socket, reset.then_some(std::time::Duration::ZERO))?)
 }
 
-/// Has the kernel give `socket` up, also one that is closed, when the other end acknowledges nothing of what was sent to it for `time`, of which
-/// whole milliseconds count (`TCP_USER_TIMEOUT`, tcp(7)). By default it tries for minutes.
+/// Bytes that were written to `socket` and are not acknowledged (tcp(7), `SIOCOUTQ`): the kernel keeps them in memory. The end of the stream counts
+/// as one. A connection that is over, or was reset, has none.
 ///
 /// # Errors
-/// What setsockopt(2) says: MPTCP has no such limit.
-pub fn set_acknowledged_within(socket: impl AsFd, time: Nanos) -> io::Result<()> {
-    let ms = u32::try_from(time.0 / 1_000_000).unwrap_or(u32::MAX);
-    set_bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &ms.to_ne_bytes())
+/// What ioctl(2) says: before Linux 5.17 of MPTCP.
+pub fn unacknowledged_bytes(socket: &TcpStream) -> io::Result<u64> {
+    if socket.peer_addr().is_err() {
+        // The count stays as it was, but nothing is kept.
+        return Ok(0);
+    }
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which lives until the call returns.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Takes up to `most` bytes out of `socket` without copying them anywhere (`MSG_TRUNC`); 0 at the end of the stream.
@@ -470,12 +478,31 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_acknowledge_is_in_milliseconds() {
-        let (near, _far) = pair(&TcpOptions::default());
-        set_acknowledged_within(&near, Nanos::from_secs(3)).unwrap();
-        let mut words = [0];
-        read_words(near.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &mut words).unwrap();
-        assert_eq!(words, [3_000]);
+    fn what_is_not_acknowledged_is_counted() {
+        let options = TcpOptions { buffer_bytes: Some(100_000), ..TcpOptions::default() };
+        let filled = || {
+            let (mut near, far) = pair(&options);
+            assert_eq!(unacknowledged_bytes(&near).unwrap(), 0);
+            near.set_nonblocking(true).unwrap();
+            while matches!(near.write(&[0; 4_096]), Ok(1..)) {}
+            assert!(unacknowledged_bytes(&near).unwrap() > 0, "nobody reads");
+            (near, far)
+        };
+        let comes_to_none = |near: &TcpStream| {
+            let until = monotonic() + Nanos::from_secs(5);
+            while unacknowledged_bytes(near).unwrap() > 0 {
+                assert!(monotonic() < until);
+                std::thread::yield_now();
+            }
+        };
+        let (near, mut far) = filled();
+        near.shutdown(std::net::Shutdown::Both).unwrap();
+        io::copy(&mut far, &mut io::sink()).unwrap();
+        comes_to_none(&near);
+        let (near, far) = filled();
+        // What is unread resets the connection.
+        drop(far);
+        comes_to_none(&near);
     }
 
     #[test]

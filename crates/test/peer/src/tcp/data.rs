@@ -321,6 +321,10 @@ impl Data for TcpData {
         self.plan.sends.then(|| SenderNow { dropped_data: dropped_data(), ..self.sampler.now() })
     }
 
+    fn connections(&self) -> Vec<Arc<TcpStream>> {
+        self.flows.values().map(Flow::shared_socket).collect()
+    }
+
     fn report(mut self: Box<Self>) -> EndReport {
         self.stop_sending.store(true, Ordering::Relaxed);
         self.stop_receiving.store(true, Ordering::Relaxed);
@@ -333,7 +337,6 @@ impl Data for TcpData {
         };
         let mut caveats = std::mem::take(&mut self.caveats);
         for (id, flow) in &self.flows {
-            flow.end_well();
             let mut report = sampled.flows.remove(id).unwrap_or_default();
             self.describe(*id, flow, &mut report, &mut caveats);
             tcp.streams.push(report);

@@ -6,10 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
-use longhaul_kernel::tcp::{set_acknowledged_within, set_reset_on_close};
+use longhaul_kernel::tcp::set_reset_on_close;
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_units::Nanos;
 
 use super::counts::Counts;
 use super::receiving::read_all;
@@ -17,10 +16,7 @@ use super::sending::{Block, write_all};
 use crate::cpus::pin;
 use crate::event::Event;
 
-/// How long what was sent may stay unacknowledged once the test is over: the kernel keeps it in memory, beside what the next test sends.
-const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
-
-/// A connection of a test. It is reset when it is dropped, unless the test came to its end.
+/// A connection of a test. It is reset when it is dropped, unless the test comes to its end ([`Ending`](super::ending::Ending)).
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) id: TcpStreamId,
@@ -95,13 +91,6 @@ impl Flow {
     pub(super) fn fail(&mut self, why: &std::io::Error, events: &Sender<Event>) {
         self.counts.end(Some(std::io::Error::new(why.kind(), why.to_string())));
         let _ = events.send(Event::StreamSent(self.id.stream));
-    }
-
-    /// The test came to its end: what is on its way may arrive after this is dropped.
-    pub(super) fn end_well(&self) {
-        // MPTCP has no such limit.
-        let _ = set_acknowledged_within(&*self.socket, ACKNOWLEDGED_WITHIN);
-        let _ = set_reset_on_close(&*self.socket, false);
     }
 
     /// The test is cut: its threads have been told to stop, and do so at once.

@@ -5,6 +5,7 @@ mod connections;
 mod counts;
 mod data;
 mod drops;
+mod ending;
 mod flow;
 mod info;
 mod pace;
@@ -19,6 +20,7 @@ use longhaul_tcp::{TcpParameters, WindowAuto};
 
 pub(crate) use connections::{data_hello, hold_small};
 pub(crate) use data::TcpData;
+pub(crate) use ending::Ending;
 use info::read_info;
 
 /// A window holds at least a few segments, however short the path.
