@@ -255,8 +255,8 @@ impl Newcomer {
     }
 }
 
-/// Accepts connections of `expected` and reads their first bytes, until there is something at `stop`. One too many displaces the oldest that
-/// has sent nothing.
+/// Accepts connections of `expected` and reads their first bytes, until there is something at `stop`. One too many displaces another one
+/// ([`make_room`]).
 fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: &ConnectionQueue) -> io::Result<()> {
     const STOP: u64 = u64::MAX;
     let poller = Poller::new()?;
@@ -288,15 +288,16 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: 
     Ok(())
 }
 
-/// Makes room for one more of `most`: the oldest that has sent nothing goes, unless its first bytes have come since, as `go_on` finds. Of those that
-/// have all sent some, the oldest goes.
+/// Makes room for one more of `most`: of the older half the oldest that has sent nothing goes, unless its first bytes have come since, as `go_on`
+/// finds. Where all of that half have sent some, the oldest goes. The younger half stays: first bytes come a moment after their connection.
 fn make_room(
     newcomers: &mut Vec<Newcomer>,
     most: usize,
     mut go_on: impl FnMut(Newcomer) -> io::Result<Option<Newcomer>>,
 ) -> io::Result<()> {
     while newcomers.len() >= most.max(1) {
-        let silent = newcomers.iter().position(|newcomer| newcomer.read == 0);
+        let older = &newcomers[..newcomers.len().div_ceil(2)];
+        let silent = older.iter().position(|newcomer| newcomer.read == 0);
         let oldest = newcomers.remove(silent.unwrap_or(0));
         if let (Some(at), Some(newcomer)) = (silent, go_on(oldest)?)
             && newcomer.read > 0
@@ -382,6 +383,41 @@ mod tests {
             connect().write_all(&[3; TCP_HELLO_BYTES]).unwrap();
             assert_eq!(said(), [3; TCP_HELLO_BYTES]);
             slow.write_all(&[2; TCP_HELLO_BYTES - 5]).unwrap();
+            assert_eq!(said(), [2; TCP_HELLO_BYTES]);
+        });
+    }
+
+    /// The first bytes of a connection come after it, and others that say a part of theirs take every place meanwhile.
+    #[test]
+    fn one_that_has_just_come_is_not_displaced() {
+        let (events, receiver) = channel();
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let says_a_byte = || {
+            let mut stream = connect();
+            stream.write_all(&[1]).unwrap();
+            stream
+        };
+        let _before: Vec<_> = (0..30).map(|_| says_a_byte()).collect();
+        let mut honest = connect();
+        let _after: Vec<_> = (0..5).map(|_| says_a_byte()).collect();
+        let mut last = connect();
+        last.write_all(&[3; TCP_HELLO_BYTES]).unwrap();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let expected = Expected { peer: IpAddr::from([127, 0, 0, 1]), most: 20, waits_small: false };
+        let said = || match receiver.recv_timeout(std::time::Duration::from_secs(5)) {
+            Ok(Event::Connection { hello, .. }) => hello,
+            other => panic!("{other:?}"),
+        };
+        std::thread::scope(|scope| {
+            let queue = ConnectionQueue::new(&events);
+            let (listener, stopped) = (&listener, &stopped);
+            scope.spawn(move || accept(listener, expected, stopped, &queue));
+            // Ends the thread also where an assertion fails.
+            let _stop = stop;
+            // All are accepted.
+            assert_eq!(said(), [3; TCP_HELLO_BYTES]);
+            honest.write_all(&[2; TCP_HELLO_BYTES]).unwrap();
             assert_eq!(said(), [2; TCP_HELLO_BYTES]);
         });
     }
