@@ -1,7 +1,7 @@
 //! Probes over a path in virtual time, by the code that the emulator runs.
 
 use longhaul_path::network::{Destination, Network, Options, PortId, Release, Segmentation, Shape};
-use longhaul_path::spec::{DelaySteps, HopSpec, PathSpec};
+use longhaul_path::spec::{DelaySteps, HopSpec, LossSpec, PathSpec};
 use longhaul_units::Nanos;
 
 use crate::probes::{Passage, Probe, Probes};
@@ -9,9 +9,12 @@ use crate::probes::{Passage, Probe, Probes};
 /// What a hop does with a packet, in looks at an outage; a look at an outage or a delay step that comes again.
 const HOP_WORK: usize = 32;
 const REPEATED_WORK: usize = 4;
+/// What random numbers cost: times at which a state or a delay changes, and a packet's jitter.
+const RANDOM_TIMES_WORK: usize = 20;
+const JITTER_WORK: usize = 10;
 
-/// The work of sending a packet over `path` to the server, and that of sending one back, in looks at an outage, which take some nanoseconds; and how
-/// many packets the first becomes on its way.
+/// The work of sending a packet over `path` to the server, and that of sending one back, in looks at an outage, which take some ten nanoseconds; and
+/// how many packets the first becomes on its way.
 pub(crate) fn work(path: &PathSpec) -> ([f64; 2], f64) {
     let hosts = path.clients.len().max(1) + path.servers.len().max(1);
     // Which of all hops is next is looked for each time.
@@ -19,10 +22,12 @@ pub(crate) fn work(path: &PathSpec) -> ([f64; 2], f64) {
     let own = |hop: &HopSpec| {
         let outages = hop.outages.iter().map(|outage| if outage.every.is_some() { REPEATED_WORK } else { 1 });
         let steps = match &hop.delay_steps {
-            DelaySteps::At(steps) => steps.iter().filter(|step| step.every.is_some()).count(),
-            DelaySteps::Random { .. } => 0,
+            DelaySteps::At(steps) => REPEATED_WORK * steps.iter().filter(|step| step.every.is_some()).count(),
+            DelaySteps::Random { .. } => RANDOM_TIMES_WORK,
         };
-        (each + outages.sum::<usize>() + steps * REPEATED_WORK) as f64
+        let loss = if matches!(hop.loss, LossSpec::Bursts(_)) { RANDOM_TIMES_WORK } else { 0 };
+        let jitter = if hop.jitter.is_some() { JITTER_WORK } else { 0 };
+        (each + outages.sum::<usize>() + steps + loss + jitter) as f64
     };
     // From the sender's host, over the hops, to the receiver's host.
     let way = |hops: &[HopSpec]| {

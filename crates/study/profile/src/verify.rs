@@ -13,9 +13,10 @@ use crate::simulate::{simulate, simulate_ways, work};
 /// The path is run until it has so many times the probes measured, or [`RUN_MOST`].
 const RUN_TIMES: usize = 8;
 const RUN_MOST: usize = 4_000_000;
-/// All runs take this [`work`] at most, some seconds; a single one may take more, for each packet measured.
-const WORK_MOST: f64 = (1_u64 << 31) as f64;
-const WORK_OF_A_PACKET: f64 = 1_024.0;
+/// All runs take this [`work`] at most, some two seconds; a single one may take more, for each packet measured: a day of ten a second over four hops
+/// with jitter and losses in bursts passes.
+const WORK_MOST: f64 = (1_u64 << 28) as f64;
+const WORK_OF_A_PACKET: f64 = 512.0;
 /// What scheduling adds to a packet's time on a host.
 const LEAST_NS: f64 = 20_000.0;
 /// Some thousand probes cannot tell rarer losses.
@@ -244,5 +245,36 @@ fn verified(of: WayName, measured: &[Probe], runs: &[Vec<Probe>], margins: &Marg
         resolution_ns: resolution_ns(measured),
         quantities: quantities.into_iter().filter(|one| !nothing(one) && !left_out(one)).collect(),
         curves: Curves::of(measured, runs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_path::spec::no_files;
+
+    use super::*;
+
+    /// How often `hops` there and back are run with so many packets.
+    fn runs_of(packets: usize, hops: usize, does: &str) -> Result<u64, TooLong> {
+        let path = format!("[[both]]\ndelay = '1ms'\n{does}\n").repeat(hops);
+        let path = PathSpec::parse(&path, &no_files).unwrap();
+        runs(&path, &Probes { rows: vec![Probe::default(); packets], frame_bytes: 98, ..Probes::default() })
+    }
+
+    #[test]
+    fn packets_and_hops_together_are_limited() {
+        // An hour of a hundred a second, and a day of ten.
+        for packets in [360_000, 864_000] {
+            for does in ["", "jitter = { law = 'normal', stddev = '50us' }"] {
+                assert!(runs_of(packets, 4, does).is_ok(), "{packets} {does}");
+            }
+        }
+        assert_eq!(runs_of(60_000, 4, ""), Ok(8));
+        // Half a minute each: one run, or several.
+        assert_eq!(runs_of(588_001, 28, ""), Err(TooLong(588_001)));
+        assert_eq!(runs_of(73_000, 28, ""), Ok(1));
+        // Random numbers count, too.
+        let random = "delay-steps = { every = '52us', delays = ['2ms'] }";
+        assert!(runs_of(588_001, 7, "").is_ok() && runs_of(588_001, 7, random).is_err());
     }
 }
