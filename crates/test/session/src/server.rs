@@ -170,7 +170,8 @@ impl ServerSession {
         match parameters.grant(&self.config.caps) {
             Ok(granted) => {
                 let longest = self.config.caps.sending_time(granted.kind().amount()).saturating_add(BESIDE_DATA);
-                self.state = State::Waiting { granted, ahead: None, told: false, remind: now.saturating_add(QUEUED_AFTER) };
+                self.state =
+                    State::Waiting { granted, ahead: None, told: false, remind: now.saturating_add(QUEUED_AFTER) };
                 self.line.push(Output::RequestAdmission { longest });
             }
             Err(error) => {

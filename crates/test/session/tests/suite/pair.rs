@@ -369,7 +369,7 @@ fn a_queued_client_is_told_what_has_changed() {
         pair.server.handle_timeout(now);
         std::iter::from_fn(|| pair.server.poll_output(now)).filter_map(ahead).collect()
     };
-    assert_eq!(told(now, &[3, 2]), [], "a test that is at its end is not worth a word");
+    assert!(told(now, &[3, 2]).is_empty(), "a test that is at its end is not worth a word");
     assert_eq!(told(now + Nanos::from_millis(200), &[2]), [2]);
     assert_eq!(told(now + Nanos::from_millis(300), &[2, 2, 1, 1]), [1]);
 }
