@@ -125,7 +125,10 @@ fn an_experiment_without_room_for_its_runs_does_not_begin() {
     }
     let folder = Folder::new("runs");
     let disk = folder.path("disk");
-    let run = format!("{} lab run datatag-loss -o {disk}; echo $?; ls -A {disk}", env!("CARGO_BIN_EXE_longhaul"));
+    let run = format!(
+        "{} lab run datatag-loss --share-cpus -o {disk}; echo $?; ls -A {disk}",
+        env!("CARGO_BIN_EXE_longhaul")
+    );
     let output = on_a_full_disk(&folder, &run);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\nused\n", "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
