@@ -3,6 +3,7 @@
 use crate::common::{alone, lab_with, unprivileged};
 use longhaul_kernel::schedule::{allowed_cpus, pin_to, realtime_share};
 use longhaul_lab::LabSpec;
+use longhaul_units::Nanos;
 
 /// How often it is asked how it does.
 const QUESTIONS: u64 = 500;
@@ -45,4 +46,32 @@ fn in_real_time_it_rests_rather_than_be_stopped() {
     println!("ran {ran:.3} of the time, allowed {share}, {rests:.0} rests a second");
     assert!(ran < share, "ran {ran:.3} of the time");
     assert!(rests > 500.0, "{rests:.0} rests a second");
+}
+
+/// 300 packets, one each millisecond: it wakes up for several at a time, and those leave late by as much.
+#[test]
+fn with_a_wake_interval_it_wakes_seldom() {
+    let _alone = alone();
+    if unprivileged() {
+        return;
+    }
+    let passed = |wake_interval| {
+        let lab = lab_with(LabSpec { wake_interval, ..LabSpec::default() }, "[[both]]\ndelay = '20ms'");
+        let server = lab.host("server").unwrap().plan.ipv4;
+        let before = lab.status().unwrap();
+        let send = || {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            for _ in 0..300 {
+                socket.send_to(b"x", (server, 9)).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        lab.host("client").unwrap().namespace.enter(send).unwrap();
+        let after = lab.status().unwrap();
+        println!("{wake_interval}: {} rounds, {:?}", after.rounds - before.rounds, after.lateness);
+        (after.rounds - before.rounds, after.lateness.p50_ns)
+    };
+    let ((exact, _), (seldom, late_ns)) = (passed(Nanos::ZERO), passed(Nanos::from_millis(5)));
+    assert!(seldom * 3 < exact, "{seldom} rounds, {exact} without it");
+    assert!((1_000_000..8_000_000).contains(&late_ns), "{late_ns} ns");
 }
