@@ -10,7 +10,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_rtt::RttParameters;
-use longhaul_session::{Accept, BusyPolicy, Caps, EndReport, Message, SessionError, TestParameters};
+use longhaul_session::{Accept, BusyPolicy, Caps, Message, SessionError, TestParameters};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_terms::{Amount, StreamSent};
@@ -120,25 +120,9 @@ fn a_number_that_nobody_can_have_reached_changes_nothing() {
         std::thread::sleep(Duration::from_millis(4));
     }
     client.control.say(&Message::Finished { streams: vec![StreamSent { sent_packets: 100, ..StreamSent::default() }] });
-    let (mut report, mut looks) = (String::new(), 0);
-    loop {
-        match client.control.hear().expect("a report") {
-            Message::Progress(progress) => {
-                looks += 1;
-                assert_eq!((progress.missing_packets, progress.reordered_packets), (0, 0), "{progress:?}");
-            }
-            Message::Report { text, last } => {
-                report += &text;
-                if last {
-                    break;
-                }
-            }
-            Message::Error(error) => panic!("{error:?}"),
-            _ => {}
-        }
-    }
-    assert!(looks > 0, "no live line");
-    let report: EndReport = serde_json::from_str(&report).unwrap();
+    let report = client.control.reported(|progress| {
+        assert_eq!((progress.missing_packets, progress.reordered_packets), (0, 0), "{progress:?}")
+    });
     let receiver = report.udp.unwrap().receiver.unwrap();
     let stream = &receiver.streams[0];
     assert_eq!((stream.counts.received_packets, stream.counts.out_of_range_packets), (100, 1), "{:?}", stream.counts);

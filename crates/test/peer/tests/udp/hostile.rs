@@ -317,6 +317,28 @@ impl ByHand {
         }
     }
 
+    /// The report of the server, before which it has sent live lines: `look` sees each.
+    pub(crate) fn reported(&mut self, look: impl Fn(Progress)) -> EndReport {
+        let (mut report, mut looks) = (String::new(), 0);
+        loop {
+            match self.hear().expect("a report") {
+                Message::Progress(progress) => {
+                    looks += 1;
+                    look(progress);
+                }
+                Message::Report { text, last } => {
+                    report += &text;
+                    if last {
+                        assert!(looks > 0, "no live line");
+                        return serde_json::from_str(&report).unwrap();
+                    }
+                }
+                Message::Error(error) => panic!("{error:?}"),
+                _ => {}
+            }
+        }
+    }
+
     /// Proposes a test until it is granted.
     fn granted(&mut self, direction: TestDirection) -> Accept {
         self.granted_of(UdpParameters { direction, ..parameters(10_000) })
@@ -387,25 +409,9 @@ fn datagrams_of_strangers_are_not_of_the_test() {
     }
     client.send_to(&datagram(3_000, 1, 500), data).unwrap();
     control.say(&Message::Finished { streams: vec![StreamSent { sent_packets: 100, ..StreamSent::default() }] });
-    let (mut report, mut looks) = (String::new(), 0);
-    loop {
-        match control.hear().expect("a report") {
-            Message::Progress(progress) => {
-                looks += 1;
-                assert_eq!(progress.dropped_packets, PacketsByLocation::default(), "a live line with forged losses");
-            }
-            Message::Report { text, last } => {
-                report += &text;
-                if last {
-                    break;
-                }
-            }
-            Message::Error(error) => panic!("{error:?}"),
-            _ => {}
-        }
-    }
-    assert!(looks > 0, "no live line");
-    let report: EndReport = serde_json::from_str(&report).unwrap();
+    let report = control.reported(|progress| {
+        assert_eq!(progress.dropped_packets, PacketsByLocation::default(), "a live line with forged losses")
+    });
     let receiver = report.udp.unwrap().receiver.unwrap();
     let stream = &receiver.streams[0];
     let (sent, lost) = (stream.losses.sent_packets(), stream.losses.lost_packets());
