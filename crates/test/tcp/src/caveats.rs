@@ -7,4 +7,6 @@ caveat_codes! {
     FLOW_FAILED = "flow_failed";
     /// Some drop events could not be read.
     DROPS_MISSED = "drops_missed";
+    /// The congestion window was larger than any receiver can grant.
+    IMPOSSIBLE_WINDOW = "impossible_window";
 }

@@ -8,7 +8,7 @@
 //! ```
 
 mod backlog;
-mod caveats;
+pub mod caveats;
 mod handshake;
 mod info;
 mod limited;

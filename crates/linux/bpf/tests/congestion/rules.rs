@@ -133,6 +133,21 @@ fn a_round_trip_at_most_doubles_the_window() {
     assert_eq!(ack(&mut flow, 1010), 2020);
 }
 
+/// The kernel may have set the window without the control: a loss then leaves no more than what is in flight.
+#[test]
+fn a_loss_mends_a_window_that_no_receiver_grants() {
+    for settings in all() {
+        let mut flow = flow(&settings);
+        let usual = flow.ssthresh();
+        assert!(usual <= 1000, "{}: {usual}", settings.name());
+        flow.socket.cwnd = 1_560_564_376;
+        flow.socket.packets_out = 1010;
+        flow.socket.sacked_out = 10;
+        let mended = flow.ssthresh();
+        assert!((2..=1000).contains(&mended), "{}: {mended}", settings.name());
+    }
+}
+
 /// Linux 7.1 tells the beginning of sending by a callback of its own: what the path was before is forgotten then, too.
 #[test]
 fn each_way_of_telling_that_sending_begins_forgets_the_base_rtt() {

@@ -33,6 +33,7 @@ use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_session::{SessionError, TestEnd, TestParameters};
+use longhaul_tcp::caveats::IMPOSSIBLE_WINDOW;
 use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::Amount;
 use longhaul_udp::UdpParameters;
@@ -326,8 +327,8 @@ struct Place<'a> {
     has_programs: bool,
 }
 
-/// Doubts about a test that spoil a run: its sender did not do what was asked, or its clock was set.
-const SPOILING: [CaveatCode; 3] = [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED];
+/// Doubts about a test that spoil a run: its sender did not do what was asked, its clock was set, or the kernel lost its window.
+const SPOILING: [CaveatCode; 4] = [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED, IMPOSSIBLE_WINDOW];
 
 /// Why the run is void, if others had the CPUs.
 fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {

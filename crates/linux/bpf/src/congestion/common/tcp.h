@@ -391,6 +391,20 @@ static __always_inline u32 at_least_two(u64 packets)
 	return packets < 2 ? 2 : packets > U32_MAX ? U32_MAX : packets;
 }
 
+/*
+ * No receiver can grant a window of so many packets: 2^30 bytes (RFC 7323 §2.3) are fewer, even of 64 bytes each.
+ */
+#define IMPOSSIBLE_WINDOW (1U << 24)
+
+/*
+ * The window that a loss makes smaller. One kernel (Linux 6.18) was seen to begin one recovery in 400 without a call of the control: ssthresh
+ * was what lay on its stack, and the window grew to 10^8 packets and more. What is in flight counts then, so that the next loss mends it.
+ */
+static __always_inline u32 window_at_loss(struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < IMPOSSIBLE_WINDOW ? tp->snd_cwnd : packets_in_flight(tp);
+}
+
 static __always_inline u32 half(u32 packets)
 {
 	return at_least_two(packets >> 1);

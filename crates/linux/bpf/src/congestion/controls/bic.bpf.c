@@ -146,7 +146,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *bic = STATE(sk);
-	u64 cwnd = tcp_of(sk)->snd_cwnd;
+	u64 cwnd = window_at_loss(tcp_of(sk));
 	u32 keep_1024 = MIN(parameters.keep_1024, 1024);
 
 	bic->before_max = bic->max;

@@ -154,7 +154,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *compound = STATE(sk);
-	u64 window = tp->snd_cwnd;
+	u64 window = window_at_loss(tp);
 	u64 delay, reno, kept, delay_kept;
 
 	follow_window(tp, compound);

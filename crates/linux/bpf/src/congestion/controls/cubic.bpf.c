@@ -126,7 +126,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *cubic = STATE(sk);
-	u64 cwnd = tp->snd_cwnd;
+	u64 cwnd = window_at_loss(tp);
 	u64 keep = MIN(parameters.keep_1024, 1024);
 
 	run_clock(tp, &cubic->clock);

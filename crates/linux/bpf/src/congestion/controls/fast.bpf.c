@@ -132,7 +132,7 @@ CALLBACK(void, cwnd_event, struct sock *sk, u32 event)
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	STATE(sk)->growth.left = 0;
-	return half(tcp_of(sk)->snd_cwnd);
+	return half(window_at_loss(tcp_of(sk)));
 }
 
 UNDO_TO_WINDOW_BEFORE_LOSS

@@ -103,7 +103,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
-	u64 cwnd = tcp_of(sk)->snd_cwnd;
+	u64 cwnd = window_at_loss(tcp_of(sk));
 	struct state *highspeed = STATE(sk);
 	u32 row = parameters.decrease_of_last_growth ? highspeed->row : row_of(cwnd);
 	u32 decrease_256 = table[row & (ROWS - 1)].decrease_256;

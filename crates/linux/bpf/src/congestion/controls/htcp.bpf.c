@@ -240,7 +240,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	struct state *htcp = STATE(sk);
-	u64 cwnd = tp->snd_cwnd;
+	u64 cwnd = window_at_loss(tp);
 	u32 least_us = least_rtt_us(htcp);
 
 	run_clock(tp, &htcp->clock);

@@ -158,7 +158,7 @@ CALLBACK(u32, ssthresh, struct sock *sk)
 	/* Linux keeps its fraction. */
 	if (!parameters.count_acks)
 		hybla->credit = 0;
-	return half(tcp_of(sk)->snd_cwnd);
+	return half(window_at_loss(tcp_of(sk)));
 }
 
 UNDO_TO_WINDOW_BEFORE_LOSS

@@ -176,7 +176,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *illinois = STATE(sk);
-	u64 cwnd = tcp_of(sk)->snd_cwnd;
+	u64 cwnd = window_at_loss(tcp_of(sk));
 
 	illinois->credit = 0;
 	return at_least_two(cwnd - (cwnd * MIN(illinois->beta_64, 64U) >> 6));

@@ -42,7 +42,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
-	u64 window = tcp_of(sk)->snd_cwnd;
+	u64 window = window_at_loss(tcp_of(sk));
 
 	if (parameters.low_window_halves && window <= parameters.low_window)
 		return half(window);

@@ -155,7 +155,7 @@ TX_START_CALLBACK
 
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
-	return at_least_two((u64)tcp_of(sk)->snd_cwnd * MIN(parameters.keep_128, 128) >> 7);
+	return at_least_two((u64)window_at_loss(tcp_of(sk)) * MIN(parameters.keep_128, 128) >> 7);
 }
 
 UNDO_TO_WINDOW_BEFORE_LOSS

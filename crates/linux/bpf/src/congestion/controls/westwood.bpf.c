@@ -110,7 +110,7 @@ CALLBACK(void, cong_avoid, struct sock *sk, u32 ack, u32 acked)
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *westwood = STATE(sk);
-	u32 cwnd = tcp_of(sk)->snd_cwnd;
+	u32 cwnd = window_at_loss(tcp_of(sk));
 	u64 packets = carried(westwood);
 
 	if (parameters.halve_in_recovery || !westwood->rate)

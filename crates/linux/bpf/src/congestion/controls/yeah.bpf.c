@@ -139,7 +139,7 @@ TX_START_CALLBACK
 CALLBACK(u32, ssthresh, struct sock *sk)
 {
 	struct state *yeah = STATE(sk);
-	u32 cwnd = tcp_of(sk)->snd_cwnd;
+	u32 cwnd = window_at_loss(tcp_of(sk));
 	u32 reduction = half(cwnd);
 
 	if (yeah->slow_rounds < parameters.rho) {
