@@ -19,7 +19,6 @@ say "Where is UDP lost? Figure 5 of the NLR Rings paper: rate, socket buffer, in
 run lab run nlr-udp-loss --quick --force -o "$results"
 
 say "And what does a lost packet do to TCP? DataTAG's question, by congestion control, with one packet lost in 5,000"
-# Its path is slow: the emulator needs no CPU for itself.
-run lab run experiments/demo-tcp.toml --quick --force -o "$results/tcp" --share-cpus
+run lab run experiments/demo-tcp.toml --quick --force -o "$results/tcp"
 
 say "The reports with their figures, for any browser: $results/report.html, $results/tcp/report.html"

@@ -40,8 +40,8 @@ pub(crate) struct EngineArgs {
     /// Never sleep: more exact, uses a whole CPU
     #[arg(long)]
     spin: bool,
-    /// Wake up at most once in this time, at most 10ms: packets leave up to so much late, and other programs get more of the CPUs. 0ns is as
-    /// exact as the emulator can be [default: 0ns; `lab run` says where it takes more]
+    /// Wake up at most once in this time, at most 10ms: packets leave late by up to that and the time that waking takes, and other programs get
+    /// more of the CPUs. 0ns is as exact as the emulator can be [default: 0ns; `lab run` says where it takes more]
     #[arg(long, value_name = "TIME", conflicts_with = "spin", value_parser = wake_interval, allow_hyphen_values = true)]
     wake_interval: Option<Nanos>,
     /// Run the emulator on these CPUs, such as 3 or 2,3; a lab's hosts then run on the others

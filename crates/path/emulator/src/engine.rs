@@ -64,7 +64,7 @@ pub struct EngineOptions {
     pub memory_bound: Option<Bytes>,
     /// Never sleep.
     pub spin: bool,
-    /// Wake up at most once in this time, so that packets leave up to so much late; 0: as exactly as the thread can.
+    /// Wake up at most once in this time, so that packets leave late by up to that and the time that waking takes; 0: as exactly as the thread can.
     pub wake_interval: Nanos,
 }
 

@@ -29,7 +29,7 @@ pub struct LabSpec {
     pub memory: Option<Bytes>,
     /// The emulator never sleeps.
     pub spin: bool,
-    /// The emulator wakes up at most once in this time, and packets leave up to so much late; 0: as exactly as it can.
+    /// The emulator wakes up at most once in this time, and packets leave late by up to that and the time that waking takes; 0: as exactly as it can.
     pub wake_interval: Nanos,
     /// CPUs that the emulator may run on; empty: any.
     pub cpus: Vec<usize>,

@@ -356,16 +356,9 @@ mod tests {
         assert!(given() > small);
     }
 
-    /// They come as one, and wait for the first look of the thread that accepts.
-    #[test]
-    fn who_says_something_is_not_displaced_by_the_silent() {
+    /// Accepts at `listener` while `looks` does; its argument waits for the next connection that said all, and returns it.
+    fn while_accepting(listener: &TcpListener, looks: impl FnOnce(&dyn Fn() -> [u8; TCP_HELLO_BYTES])) {
         let (events, receiver) = channel();
-        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
-        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut first, mut slow) = (connect(), connect());
-        first.write_all(&[1; TCP_HELLO_BYTES]).unwrap();
-        slow.write_all(&[2; 5]).unwrap();
-        let _silent: Vec<_> = (0..100).map(|_| connect()).collect();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let expected = Expected { peer: IpAddr::from([127, 0, 0, 1]), most: 20, waits_small: false };
         let said = || match receiver.recv_timeout(std::time::Duration::from_secs(5)) {
@@ -373,11 +366,24 @@ mod tests {
             other => panic!("{other:?}"),
         };
         std::thread::scope(|scope| {
-            let queue = ConnectionQueue::new(&events);
-            let (listener, stopped) = (&listener, &stopped);
+            let (queue, stopped) = (ConnectionQueue::new(&events), &stopped);
             scope.spawn(move || accept(listener, expected, stopped, &queue));
             // Ends the thread also where an assertion fails.
             let _stop = stop;
+            looks(&said);
+        });
+    }
+
+    /// They come as one, and wait for the first look of the thread that accepts.
+    #[test]
+    fn who_says_something_is_not_displaced_by_the_silent() {
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut first, mut slow) = (connect(), connect());
+        first.write_all(&[1; TCP_HELLO_BYTES]).unwrap();
+        slow.write_all(&[2; 5]).unwrap();
+        let _silent: Vec<_> = (0..100).map(|_| connect()).collect();
+        while_accepting(&listener, |said| {
             assert_eq!(said(), [1; TCP_HELLO_BYTES]);
             // Once the last has its place, the silent of before are gone.
             connect().write_all(&[3; TCP_HELLO_BYTES]).unwrap();
@@ -390,7 +396,6 @@ mod tests {
     /// The first bytes of a connection come after it, and others that say a part of theirs take every place meanwhile.
     #[test]
     fn one_that_has_just_come_is_not_displaced() {
-        let (events, receiver) = channel();
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let says_a_byte = || {
@@ -403,18 +408,7 @@ mod tests {
         let _after: Vec<_> = (0..5).map(|_| says_a_byte()).collect();
         let mut last = connect();
         last.write_all(&[3; TCP_HELLO_BYTES]).unwrap();
-        let (stop, stopped) = UnixStream::pair().unwrap();
-        let expected = Expected { peer: IpAddr::from([127, 0, 0, 1]), most: 20, waits_small: false };
-        let said = || match receiver.recv_timeout(std::time::Duration::from_secs(5)) {
-            Ok(Event::Connection { hello, .. }) => hello,
-            other => panic!("{other:?}"),
-        };
-        std::thread::scope(|scope| {
-            let queue = ConnectionQueue::new(&events);
-            let (listener, stopped) = (&listener, &stopped);
-            scope.spawn(move || accept(listener, expected, stopped, &queue));
-            // Ends the thread also where an assertion fails.
-            let _stop = stop;
+        while_accepting(&listener, |said| {
             // All are accepted.
             assert_eq!(said(), [3; TCP_HELLO_BYTES]);
             honest.write_all(&[2; TCP_HELLO_BYTES]).unwrap();

@@ -1,4 +1,4 @@
-//! Losses at the sending host, each provoked by itself. Lost is what never left its interface.
+//! The sending host: losses there, each provoked by itself, and how its sender waits. Lost is what never left its interface.
 
 use std::collections::BTreeSet;
 
@@ -135,4 +135,18 @@ fn no_way_for_a_while() {
         assert!(at_stack.is_subset(&missing) && at_stack.len() + 1 >= missing.len(), "{:?}", reasons(&result));
         assert!(lost_at(&result).iter().map(|(_, packets)| packets).sum::<u64>() == missing.len() as u64);
     }
+}
+
+#[test]
+fn a_sender_that_may_not_watch_the_clock_leaves_the_cpu_to_others() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    let used_ns = |no_spin| {
+        let end = run(&lab, UdpParameters { no_spin, ..parameters(4_000) });
+        result(&end, false).streams[0].sender_cpu.unwrap().cpu_time_ns
+    };
+    let (sleeping, watching) = (used_ns(true), used_ns(false));
+    assert!(sleeping * 4 < watching * 3, "{sleeping} ns of {watching}");
 }

@@ -396,8 +396,8 @@ const LARGEST_WINDOW_BYTES: u64 = 0xffff << 14;
 fn impossible_window(stream: &TcpStreamResult) -> Option<Caveat> {
     let bytes = stream.max_cwnd_bytes.filter(|bytes| *bytes > 2 * LARGEST_WINDOW_BYTES)?;
     let message = format!(
-        "flow {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07: the kernel set it without asking {}, and nothing \
-         limited what the flow sent",
+        "flow {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07 GB: the kernel or {} lost it, and nothing limited \
+         what the flow sent",
         stream.stream,
         bytes as f64 / 1e9,
         stream.congestion_control

@@ -45,9 +45,10 @@ fn sleeping(
     let mut tests = experiment.udp.iter().flat_map(|series| &series.tests);
     let wanted = experiment.calibrate && !experiment.udp.is_empty() && !tests.any(|test| test.parameters.each_packet);
     let has_few = allowed_cpus < UDP_CPUS && given.cpus.is_empty() && !given.spin;
-    (wanted && has_few).then(|| {
-        let realtime = given.realtime.or_else(|| may_have_priority().then_some(PRIORITY));
-        LabSpec { wake_interval: WAKE_INTERVAL, realtime, ..given.clone() }
+    (wanted && has_few).then(|| LabSpec {
+        wake_interval: WAKE_INTERVAL,
+        realtime: priority(given, may_have_priority),
+        ..given.clone()
     })
 }
 
@@ -57,7 +58,7 @@ pub(super) fn said_of_sleep(spec: &LabSpec) -> String {
     let priority =
         spec.realtime.map_or_else(String::new, |priority| format!(", the emulator at SCHED_FIFO priority {priority}"));
     format!(
-        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late (--wake-interval 0ns: exact)"
+        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late, and as much more as waking takes (--wake-interval 0ns: exact)"
     )
 }
 
@@ -76,7 +77,7 @@ fn host_cpus_needed(experiment: &Experiment) -> Option<usize> {
     tests.map(|test| if test.setting.softirq == Some(SoftirqPlacement::Split) { 2 } else { 1 }).max()
 }
 
-/// Of the CPUs `allowed` the last one is the emulator's where the hosts keep as many as they need. A priority that was `given` stays.
+/// Of the CPUs `allowed` the last one is the emulator's where the hosts keep as many as they need.
 fn decide(
     given: &LabSpec,
     host_cpus_needed: Option<usize>,
@@ -87,8 +88,12 @@ fn decide(
     if !given.cpus.is_empty() || of_hosts.len() < host_cpus_needed? {
         return None;
     }
-    let realtime = given.realtime.or_else(|| may_have_priority().then_some(PRIORITY));
-    Some(LabSpec { cpus: vec![*own], realtime, ..given.clone() })
+    Some(LabSpec { cpus: vec![*own], realtime: priority(given, may_have_priority), ..given.clone() })
+}
+
+/// A priority that was `given` stays.
+fn priority(given: &LabSpec, may_have_one: impl FnOnce() -> bool) -> Option<u8> {
+    given.realtime.or_else(|| may_have_one().then_some(PRIORITY))
 }
 
 #[cfg(test)]
@@ -140,7 +145,11 @@ mod tests {
         let late = sleeping(&none, &udp, 2, || false).unwrap();
         assert_eq!(late, LabSpec { wake_interval: WAKE_INTERVAL, ..none.clone() });
         assert_eq!(sleeping(&none, &udp, 2, || true).unwrap().realtime, Some(50));
-        assert!(said_of_sleep(&late).contains("packets leave up to 100us late (--wake-interval 0ns: exact)"));
+        assert!(
+            said_of_sleep(&late).contains(
+                "packets leave up to 100us late, and as much more as waking takes (--wake-interval 0ns: exact)"
+            )
+        );
         assert_eq!(sleeping(&none, &udp, 4, || true), None, "CPUs enough");
         assert_eq!(
             sleeping(&none, &experiment("[[udp]]\nname = 'u'\nrates = ['1M']\n"), 2, || true),
