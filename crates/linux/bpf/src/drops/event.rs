@@ -1,5 +1,6 @@
 //! One drop, as the kernel program reports it. The layout is that of `struct drop_event` in `intf.h`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use longhaul_units::Nanos;
@@ -50,9 +51,9 @@ pub struct DropEvent<'a> {
     pub ipv6: bool,
     /// Where only a fragment of the datagram was dropped: the bytes of the IP payload that it had.
     pub fragment: Option<Range<u32>>,
-    /// Whether it was damaged so that its sequence number cannot be told, and [`DropEvent::sequences`] are none: a wrong checksum, and
-    /// only the port is a flow's.
-    pub unidentified: bool,
+    /// Where it was damaged so that its sequence number cannot be told, and [`DropEvent::sequences`] are none: a wrong checksum, and
+    /// only the port is a flow's. Anyone may have sent it: this is what its headers say of that.
+    pub unidentified: Option<SocketAddr>,
     sequences: &'a [u8],
 }
 
@@ -70,7 +71,14 @@ impl<'a> DropEvent<'a> {
         let u32_at = |at: usize| header[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let nonzero = |number: u32| (number != 0).then_some(number);
         let (flags, offset) = (header[46], u32_at(48)?);
-        let count = if flags & UNIDENTIFIED != 0 { 0 } else { header[47] };
+        let unidentified = flags & UNIDENTIFIED != 0;
+        let count = if unidentified { 0 } else { header[47] };
+        let source = || {
+            let bytes: &[u8; 16] = rest.first_chunk()?;
+            let v4: &[u8; 4] = rest.first_chunk()?;
+            let ip = if flags & IPV6 != 0 { Ipv6Addr::from(*bytes).into() } else { IpAddr::V4(Ipv4Addr::from(*v4)) };
+            Some(SocketAddr::new(ip, offset as u16))
+        };
         Some(Self {
             at: Nanos(u64_at(0)?),
             location: u64_at(8)?,
@@ -84,7 +92,7 @@ impl<'a> DropEvent<'a> {
             super_packet: flags & GSO != 0,
             ipv6: flags & IPV6 != 0,
             fragment: if flags & FRAGMENT != 0 { Some(offset..offset.checked_add(u32_at(52)?)?) } else { None },
-            unidentified: flags & UNIDENTIFIED != 0,
+            unidentified: if unidentified { Some(source()?) } else { None },
             namespace_of_task: flags & TASKS_NAMESPACE != 0,
             continued: flags & CONTINUED != 0,
             // The ring pads to 8 bytes; the count rules.
@@ -128,6 +136,22 @@ mod tests {
         assert_eq!((event.super_packet, event.continued, event.ipv6), (true, true, false));
         assert_eq!(event.fragment, Some(1480..2480));
         assert_eq!(event.sequences().collect::<Vec<_>>(), [10, 1 << 47]);
+    }
+
+    #[test]
+    fn of_an_unidentified_packet_the_source_is_told() {
+        let mut bytes = bytes();
+        let event = |bytes: &[u8], flags: u8| {
+            let mut bytes = bytes.to_vec();
+            bytes[46] = flags;
+            bytes[48..52].copy_from_slice(&12_345_u32.to_ne_bytes());
+            DropEvent::parse(&bytes).map(|event| (event.unidentified, event.sequences().len()))
+        };
+        bytes[HEADER_BYTES..].copy_from_slice(&[10, 77, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        let said = |text: &str| Some((Some(text.parse().unwrap()), 0));
+        assert_eq!(event(&bytes, UNIDENTIFIED), said("10.77.1.1:12345"));
+        assert_eq!(event(&bytes, UNIDENTIFIED | IPV6), said("[a4d:101::9]:12345"));
+        assert_eq!(event(&bytes[..HEADER_BYTES + 15], UNIDENTIFIED), None);
     }
 
     #[test]

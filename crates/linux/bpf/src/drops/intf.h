@@ -25,7 +25,11 @@ enum drop_flags {
 	DROP_CONTINUED = 8,    /* another event of the same super-packet came before */
 	DROP_TASKS_NAMESPACE = 16, /* neither device nor socket tells: it is that of the task that ran */
 	DROP_FRAGMENT = 32, /* a fragment of the datagram alone */
-	DROP_UNIDENTIFIED = 64, /* damaged, and known by its port: its cookie and sequence number are none; the cookie told is the flow's */
+	/*
+	 * Damaged, and known by its port alone: its cookie and sequence number are none, and the cookie told is the flow's. fragment_offset
+	 * is its source port, and the first 16 bytes of `sequences` its source address (of IPv4 the first four).
+	 */
+	DROP_UNIDENTIFIED = 64,
 };
 
 /*

@@ -278,6 +278,10 @@ static __always_inline void count_unrecorded(const struct drop_event *event)
 		counted = bpf_map_lookup_elem(&unrecorded, &key);
 	}
 	/* Several fragments may be one datagram's: how many datagrams is not known. */
+	if (event->flags & DROP_UNIDENTIFIED) {
+		__sync_fetch_and_add(&lost_packets, 1);
+		return;
+	}
 	if (!counted || event->flags & DROP_FRAGMENT) {
 		__sync_fetch_and_add(&lost_packets, event->count);
 		return;
@@ -373,6 +377,9 @@ struct damaged {
 	struct flow flow;
 	__u64 sequence;
 	bool is_identified; /* by its cookie: then the sequence number is its own */
+	/* What its headers say of its sender, where only the port is known: anyone may send to that. */
+	__u16 source_port;
+	__u64 source[2]; /* of IPv4 the first four bytes */
 };
 
 static __always_inline bool is_foreign(const struct drop_event *event)
@@ -486,7 +493,7 @@ int on_received(__u64 *ctx)
 
 /*
  * A damaged packet that is no more what identifies it: known by the cookie behind a UDP header that follows an IP header without options,
- * whatever the headers say, or else by its port.
+ * whatever the headers say, or else by its port: then who reads the event compares the source.
  */
 static __always_inline bool find_damaged(struct view *view, __u32 network, bool ipv6, __u32 reason, struct damaged *damaged)
 {
@@ -512,9 +519,15 @@ static __always_inline bool find_damaged(struct view *view, __u32 network, bool 
 	damaged->is_identified = flow;
 	if (!flow && port_tells && damaged->sequence < FIRST_RESERVED)
 		flow = bpf_map_lookup_elem(&by_port, &port);
-	if (flow)
-		damaged->flow = *flow;
-	return flow;
+	if (!flow)
+		return false;
+	damaged->flow = *flow;
+	if (!damaged->is_identified) {
+		damaged->source_port = bytes[0] << 8 | bytes[1];
+		if (!read(view, network + (ipv6 ? 8 : 12), damaged->source, ipv6 ? 16 : 4))
+			return false;
+	}
+	return true;
 }
 
 static __always_inline int dropped(__u64 *ctx, __u32 of)
@@ -604,6 +617,12 @@ static __always_inline int dropped(__u64 *ctx, __u32 of)
 		bpf_loop(MAX_SEGMENTS, read_segment, &walk, 0);
 		if (event->count)
 			submit(event);
+	} else if (event->flags & DROP_UNIDENTIFIED) {
+		event->fragment_offset = damaged.source_port;
+		event->sequences[0] = damaged.source[0];
+		event->sequences[1] = damaged.source[1];
+		event->count = 2;
+		submit(event);
 	} else {
 		event->sequences[0] = sequence;
 		submit(event);

@@ -140,6 +140,11 @@ impl Hosts {
         frame
     }
 
+    /// Where frames seem to come from.
+    pub(crate) fn frame_source(ipv6: bool) -> SocketAddr {
+        SocketAddr::new(if ipv6 { SENDER_IPV6.into() } else { SENDER_IP.into() }, 9999)
+    }
+
     /// As [`Hosts::frame`], over IPv6.
     pub(crate) fn frame_ipv6(&self, payload: &[u8]) -> Vec<u8> {
         let udp_bytes = 8 + payload.len() as u16;
@@ -164,7 +169,7 @@ pub(crate) struct Seen {
     pub(crate) role: HostRole,
     pub(crate) place: Option<Location>,
     pub(crate) sequences: Vec<u64>,
-    pub(crate) unidentified: bool,
+    pub(crate) unidentified: Option<SocketAddr>,
     pub(crate) unit_packets: u32,
     pub(crate) super_packet: bool,
     pub(crate) continued: bool,

@@ -164,8 +164,10 @@ fn a_damaged_port_and_a_damaged_cookie() {
         watch.until(3);
         watch.print("damaged port or cookie");
         assert_eq!(watch.at(Location::ReceiverStack), BTreeSet::from([40, 41, FIRST_RESERVED + 1]), "{:?}", watch.seen);
-        let unidentified: Vec<_> = watch.seen.iter().filter(|seen| seen.unidentified).collect();
+        let unidentified: Vec<_> = watch.seen.iter().filter(|seen| seen.unidentified.is_some()).collect();
         let reasons: Vec<_> = unidentified.iter().map(|seen| &seen.reason[..]).collect();
         assert_eq!(reasons, ["UDP_CSUM"; 2], "{:?}", watch.seen);
+        let own = Hosts::frame_source(ipv6);
+        assert!(unidentified.iter().all(|seen| seen.unidentified == Some(own)), "{:?}", watch.seen);
     }
 }

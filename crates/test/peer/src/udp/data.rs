@@ -145,14 +145,14 @@ impl UdpData {
             parameters: asked.clone(),
         };
         for stream in 0..parameters.streams {
-            let (mut receiver, sender) = match place {
+            let (mut receiver, sender, source) = match place {
                 Place::Server { own, data_port, .. } => {
                     let receiver = UdpReceiver::bind(SocketAddr::new(own, data_port.number()), &receiving)?;
                     if receiving.shared_port && stream == 0 {
                         let (offset, mask) = Cookie::STREAM_BYTE;
                         receiver.share_by_byte(offset, mask)?;
                     }
-                    (receiver, None)
+                    (receiver, None, Source::default())
                 }
                 Place::Client { server, source } => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
@@ -163,8 +163,9 @@ impl UdpData {
                         ..SenderOptions::default()
                     };
                     let from = source.of_data(stream, server);
-                    let sender = UdpSender::connect(from, SocketAddr::new(server, port), &options)?;
-                    (sender.receiver(&receiving)?, Some(Arc::new(sender)))
+                    let to = SocketAddr::new(server, port);
+                    let sender = UdpSender::connect(from, to, &options)?;
+                    (sender.receiver(&receiving)?, Some(Arc::new(sender)), Source::Connected(to))
                 }
             };
             if plan.receives && buffer.is_some() {
@@ -188,7 +189,7 @@ impl UdpData {
             };
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
-                source: if sender.is_some() { Source::Connected } else { Source::default() },
+                source,
                 sender,
                 account: Account::new(tracker),
                 receiving: None,
@@ -223,8 +224,8 @@ impl UdpData {
             return Ok(());
         }
         let (units, bytes) = (self.unit_packets_most(), self.parameters.payload_bytes);
-        let accounts = self.streams.iter().map(|stream| stream.account.clone()).collect();
-        match Watch::start(flows, accounts, self.place.is_server(), units, bytes, self.place.report_bytes()) {
+        let received = self.streams.iter().map(|stream| (stream.account.clone(), stream.source.clone())).collect();
+        match Watch::start(flows, received, self.place.is_server(), units, bytes, self.place.report_bytes()) {
             Ok(watch) => self.watches.push(watch),
             Err(error) => self.caveats.push(no_drop_events(collect, &error)?),
         }

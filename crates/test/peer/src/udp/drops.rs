@@ -20,7 +20,7 @@ use longhaul_udp::locate::{EvidenceRecorder, Total, TotalScope};
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED};
 
 use super::missing::Missing;
-use super::receiving::Account;
+use super::receiving::{Account, Source};
 
 /// Places where a packet can be lost.
 const LOCATIONS: usize = Location::ALL.len();
@@ -91,14 +91,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches `flows` of a test whose streams have these `accounts`. `backward_is_ours`: this end is the server, whose packets go backward.
+    /// Watches `flows` of a test whose streams are `received` with these accounts from these sources. `backward_is_ours`: this end is the server, whose packets go backward.
     /// `unit_packets_most`: packets that may travel together. `payload_bytes`: of each packet. `report_bytes`: what a report may have.
     ///
     /// # Errors
     /// Where the kernel or the user's rights do not allow it.
     pub(super) fn start(
         flows: &[Flow],
-        accounts: Vec<Account>,
+        received: Vec<(Account, Source)>,
         backward_is_ours: bool,
         unit_packets_most: u64,
         payload_bytes: u32,
@@ -113,6 +113,7 @@ impl Watch {
         let stop: Arc<AtomicBool> = Arc::default();
         let proof = DroppedProof::default();
         let so_far = Arc::<SoFar>::default();
+        let (accounts, sources) = received.into_iter().unzip();
         let watch = Watching {
             proof: Arc::clone(&proof),
             so_far: Arc::clone(&so_far),
@@ -125,6 +126,7 @@ impl Watch {
             payload_bytes,
             report_bytes,
             missing: Missing::new(accounts),
+            sources,
         };
         let stopped = Arc::clone(&stop);
         // Without a thread there is no evidence: the losses then stay unexplained.
@@ -169,6 +171,8 @@ struct Watching {
     payload_bytes: u32,
     report_bytes: u64,
     missing: Missing,
+    /// Of each stream that is received.
+    sources: Vec<Source>,
 }
 
 impl Watching {
@@ -210,7 +214,9 @@ impl Watching {
                         }
                     }
                     let direction = placing.direction(&mut seen, cookie);
-                    direction.unidentified_packets += u64::from(event.unidentified);
+                    let source = self.sources.get(usize::from(cookie.stream()));
+                    let of_peer = event.unidentified.zip(source).is_some_and(|(from, source)| source.is_at(from));
+                    direction.unidentified_packets += u64::from(of_peer);
                     if is_damage(&why) {
                         direction.unidentified_packets += nobodys(cookie, event.sequences(), &limits);
                     }

@@ -54,8 +54,8 @@ impl Account {
 /// Where the packets of a stream come from. Who has its cookie, 24 random bits, can send from any address.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
-    /// The kernel hands over what the peer sends, and nothing else.
-    Connected,
+    /// The kernel hands over what the peer at this address sends, and nothing else.
+    Connected(SocketAddr),
     /// The address that the client has proven; nothing is of the test before.
     Proven(Arc<OnceLock<SocketAddr>>),
 }
@@ -75,13 +75,18 @@ impl Source {
         }
     }
 
-    /// Whether what came from `from` is of the test.
+    /// Whether what the socket received from `from` is of the test.
     fn is(&self, from: Option<SocketAddr>) -> bool {
-        let Self::Proven(proven) = self else { return true };
-        let same = |one: &SocketAddr, other: SocketAddr| {
-            one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+        matches!(self, Self::Connected(_)) || from.is_some_and(|from| self.is_at(from))
+    }
+
+    /// Whether the peer's packets come from `from`.
+    pub(super) fn is_at(&self, from: SocketAddr) -> bool {
+        let of_peer = match self {
+            Self::Connected(peer) => Some(peer),
+            Self::Proven(proven) => proven.get(),
         };
-        proven.get().zip(from).is_some_and(|(proven, from)| same(proven, from))
+        of_peer.is_some_and(|peer| (peer.port(), peer.ip().to_canonical()) == (from.port(), from.ip().to_canonical()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! ICMP messages that somebody forges who is neither of the hosts, nor on the way between them.
+//! What somebody forges who is neither of the hosts, nor on the way between them: ICMP messages, and datagrams that seem damaged.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
@@ -9,6 +9,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_lab::Lab;
 use longhaul_peer::client::{self, Source, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
+use longhaul_result::Location;
 use longhaul_terms::TestDirection;
 use longhaul_udp::UdpParameters;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
@@ -48,17 +49,12 @@ fn forge(lab: &Lab, from: &str, own: SocketAddrV4, peer: SocketAddrV4, over: &At
     lab.host(from).unwrap().namespace.enter(send).unwrap();
 }
 
-#[test]
-fn icmp_errors_neither_end_a_test_nor_lose_its_packets() {
-    if !able() {
-        return;
-    }
-    let lab = lab("[[both]]\ndelay = '1ms'\n");
+/// A server that serves until the process ends; client and server have data ports that anybody knows. Their addresses.
+fn known_ports(lab: &Lab) -> (Target, SocketAddrV4, SocketAddrV4) {
     let [client, server] = ["client", "server"].map(|host| lab.host(host).unwrap().plan.ipv4);
     let namespace = lab.host("server").unwrap().namespace.try_clone().unwrap();
     let (ready, bound) = std::sync::mpsc::channel();
     let stop = Stop::install().unwrap();
-    // It ends with the process.
     std::thread::spawn(move || {
         namespace.enter_for_good().unwrap();
         let options = ServeOptions { data_port: DataPort::Fixed(SERVER_PORT), ..options(None) };
@@ -68,8 +64,63 @@ fn icmp_errors_neither_end_a_test_nor_lose_its_packets() {
     });
     let source = Source { data_port: Some(CLIENT_PORT), ..Source::default() };
     let target = Target { source, ..Target::at(bound.recv().unwrap(), None) };
-    let client = SocketAddrV4::new(client, CLIENT_PORT);
-    let server = SocketAddrV4::new(server, SERVER_PORT);
+    (target, SocketAddrV4::new(client, CLIENT_PORT), SocketAddrV4::new(server, SERVER_PORT))
+}
+
+/// Sends datagrams with a wrong checksum from `port` of the client to `peer`, some 1,500 a second, until it is `over`.
+fn send_damaged(lab: &Lab, port: u16, peer: SocketAddrV4, over: &AtomicBool) {
+    // Ports, length, checksum; what follows is no cookie of a test.
+    let mut datagram = [0; 48];
+    datagram[..2].copy_from_slice(&port.to_be_bytes());
+    datagram[2..4].copy_from_slice(&peer.port().to_be_bytes());
+    datagram[4..8].copy_from_slice(&[0, 48, 0xde, 0xad]);
+    let send = || {
+        let socket = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Udp).unwrap();
+        let to = SockaddrIn::from(SocketAddrV4::new(*peer.ip(), 0));
+        while !over.load(Ordering::Relaxed) {
+            sendto(socket.as_raw_fd(), &datagram, &to, MsgFlags::empty()).unwrap();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    };
+    lab.host("client").unwrap().namespace.enter(send).unwrap();
+}
+
+/// Of a damaged packet whose cookie is wrong only ports and addresses tell: the port of the test alone, to which anybody may send, does not.
+#[test]
+fn damaged_datagrams_of_others_take_no_loss_from_the_path() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 50 }\n");
+    let (target, _, server) = known_ports(&lab);
+    for (port, is_peers) in [(CLIENT_PORT + 1, false), (CLIENT_PORT, true)] {
+        let over = AtomicBool::new(false);
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| send_damaged(&lab, port, server, &over));
+            let test = || client::run(&target, parameters(3_000), None, |_| {});
+            let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
+            over.store(true, Ordering::Relaxed);
+            end.unwrap()
+        });
+        let result = result(&end, false);
+        let lost = lost_at(&result);
+        assert!((20..=80).contains(&result.lost_packets), "{lost:?}");
+        if is_peers {
+            assert!(lost.iter().any(|(at, _)| *at == Location::ReceiverStack), "{lost:?}");
+        } else {
+            assert_eq!(lost, [(Location::Network, result.lost_packets)]);
+        }
+    }
+    assert!(counter(&lab, "server", "Udp", "InCsumErrors") > 100, "they came");
+}
+
+#[test]
+fn icmp_errors_neither_end_a_test_nor_lose_its_packets() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    let (target, client, server) = known_ports(&lab);
     for (direction, wire) in [
         (TestDirection::Forward, true),
         (TestDirection::Forward, false),
