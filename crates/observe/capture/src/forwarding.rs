@@ -121,7 +121,8 @@ impl Forwarder {
         // The writing thread ends at the same time as the logging hosts.
         drop(self.to_writer.take());
         self.links.iter_mut().for_each(|link| link.finish(packing.floor.floor_ns()));
-        let links = std::mem::take(&mut self.links).into_iter().map(LogLink::close).collect();
+        let deadline = LogLink::close_deadline();
+        let links = std::mem::take(&mut self.links).into_iter().map(|link| link.close(deadline)).collect();
         Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);
         // Without a writing thread, nobody else closes the pool.
         self.pool.close();

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, set_reset_on_close};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, set_reset_on_close, unacknowledged_bytes};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
@@ -56,6 +56,11 @@ impl HasControl for ControlEvent {
     }
 }
 
+/// How long what was sent may stay unacknowledged once a test is over: the kernel keeps it in memory, beside what the next test sends.
+pub(crate) const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
+/// How often to look.
+pub(crate) const UNACKNOWLEDGED_LOOK: Nanos = Nanos::from_millis(5);
+
 /// One end of a control connection.
 pub struct Control {
     stream: TcpStream,
@@ -71,6 +76,8 @@ pub struct Control {
     proven: Option<Arc<Standing>>,
     /// Of a peer that sends short messages until it keeps its place.
     trusted: Option<Arc<Standing>>,
+    /// Whether its end waits until the other end has acknowledged all, and resets the connection otherwise.
+    ends_in_time: bool,
 }
 
 impl Control {
@@ -116,6 +123,7 @@ impl Control {
             left_silently: false,
             proven: None,
             trusted: None,
+            ends_in_time: false,
         })
     }
 
@@ -141,6 +149,11 @@ impl Control {
     /// Takes long messages once `standing` keeps its place.
     pub(crate) fn trust_once(&mut self, standing: Arc<Standing>) {
         self.trusted = Some(standing);
+    }
+
+    /// Leaves nothing in the kernel for long when it ends, whatever the other end does.
+    pub(crate) fn end_in_time(&mut self) {
+        self.ends_in_time = true;
     }
 
     /// A message that arrived.
@@ -245,9 +258,23 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // What is queued still goes out.
-        let _ = set_reset_on_close(&self.stream, false);
         self.hang_up();
+        // What is queued still goes out. A server's kernel keeps it for three seconds at most.
+        if !self.ends_in_time || is_acknowledged(&self.stream) {
+            let _ = set_reset_on_close(&self.stream, false);
+        }
+    }
+}
+
+/// Waits until the other end has acknowledged all that was sent over `connection`, which was shut down, but its end. Whether it has in time.
+fn is_acknowledged(connection: &TcpStream) -> bool {
+    let until = monotonic() + ACKNOWLEDGED_WITHIN;
+    loop {
+        match unacknowledged_bytes(connection) {
+            Ok(0 | 1) => return true,
+            Ok(_) if monotonic() < until => thread::sleep(UNACKNOWLEDGED_LOOK.into()),
+            Ok(_) | Err(_) => return false,
+        }
     }
 }
 
@@ -435,6 +462,30 @@ mod tests {
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         far.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// However often the other end acknowledges a little.
+    #[test]
+    fn a_server_keeps_nothing_for_who_does_not_read() {
+        let (mut control, _events, mut far) = pair();
+        control.end_in_time();
+        control.patience = Nanos::from_millis(500);
+        for _ in 0..100 {
+            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
+        }
+        assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            loop {
+                match far.read(&mut buffer) {
+                    Ok(0) => return None,
+                    Ok(_) => thread::sleep(Duration::from_millis(20)),
+                    Err(error) => return Some(error.kind()),
+                }
+            }
+        });
+        drop(control);
+        assert_eq!(reader.join().unwrap(), Some(ErrorKind::ConnectionReset));
     }
 
     /// Bytes come one by one, so that one always waits.

@@ -109,6 +109,7 @@ impl<E: HasControl> Seat<E> {
             None => Channel::plain(Role::Server),
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
+        control.end_in_time();
         if key.is_some() {
             control.prove_to(Arc::clone(&self.standing));
         } else {

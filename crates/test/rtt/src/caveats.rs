@@ -13,6 +13,8 @@ caveat_codes! {
     ANSWERS_DROPPED = "answers_dropped";
     /// The responder did not answer every probe that reached it, to keep to its rate.
     ANSWERS_LIMITED = "answers_limited";
+    /// The responder's socket was full and dropped packets: probes among them count as lost.
+    PROBES_DROPPED = "probes_dropped";
     /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.
     MEASUREMENT_HAS_GAPS = "measurement_has_gaps";
     /// The way to the host or back changed while probes were sent.

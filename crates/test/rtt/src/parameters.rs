@@ -140,6 +140,9 @@ pub struct RttEndReport {
     /// Responder: probes that it did not answer to keep to its rate.
     #[serde(default)]
     pub limited: u64,
+    /// Responder: packets that its socket dropped since the measurement began.
+    #[serde(default)]
+    pub dropped: u64,
     /// Responder: its clock, at the end.
     #[serde(default)]
     pub clock: Option<ClockState>,
@@ -151,6 +154,7 @@ impl RttEndReport {
         self.received = self.received.saturating_add(before.received);
         self.answered = self.answered.saturating_add(before.answered);
         self.limited = self.limited.saturating_add(before.limited);
+        self.dropped = self.dropped.saturating_add(before.dropped);
     }
 }
 
@@ -160,7 +164,8 @@ mod tests {
 
     #[test]
     fn reports_of_several_sessions_that_lie_have_a_sum() {
-        let lie = RttEndReport { received: u64::MAX, answered: u64::MAX, limited: u64::MAX, clock: None };
+        let lie =
+            RttEndReport { received: u64::MAX, answered: u64::MAX, limited: u64::MAX, dropped: u64::MAX, clock: None };
         let mut sum = lie.clone();
         sum.add(&lie);
         assert_eq!(sum, lie);

@@ -214,6 +214,14 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         let message = format!("the responder left {limited} probes without an answer, as they came too often");
         all.push(Caveat::new(caveats::ANSWERS_LIMITED, message, "send probes less often"));
     }
+    if let Some(dropped) = remote.map(|remote| remote.dropped).filter(|dropped| *dropped > 0) {
+        let message = format!("the responder's socket was full and dropped {dropped} packets");
+        all.push(Caveat::new(
+            caveats::PROBES_DROPPED,
+            message,
+            "send probes less often, or end what else keeps that host busy",
+        ));
+    }
     if skipped_ns > 0 {
         let message = format!("probes were put off by {} ms in all", skipped_ns / 1_000_000);
         all.push(Caveat::new(

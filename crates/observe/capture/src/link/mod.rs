@@ -313,9 +313,13 @@ impl LogLink {
         }
     }
 
-    /// Waits until the other end has closed its files. Returns the account.
-    pub(super) fn close(mut self) -> LinkEnd {
-        let deadline = monotonic() + CLOSE_PATIENCE;
+    /// When all links have to be closed that begin to now.
+    pub(super) fn close_deadline() -> Nanos {
+        monotonic() + CLOSE_PATIENCE
+    }
+
+    /// Waits until the other end has closed its files, or until `deadline`. Returns the account.
+    pub(super) fn close(mut self, deadline: Nanos) -> LinkEnd {
         while self.is_up() {
             match self.control.wait(deadline) {
                 Ok(Some(message)) => self.hear(message),

@@ -2,7 +2,7 @@
 //! more often than was agreed.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -47,15 +47,19 @@ struct State {
     limited: AtomicU64,
     last_arrival: AtomicU64,
     read_bytes: AtomicU64,
+    /// What the socket had dropped when it began to take packets of the client alone.
+    dropped_before: AtomicU32,
 }
 
 impl State {
-    fn report(&self) -> RttEndReport {
+    /// `dropped`: by the socket, since it was opened.
+    fn report(&self, dropped: Option<u32>) -> RttEndReport {
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         RttEndReport {
             received: load(&self.received),
             answered: load(&self.answered),
             limited: load(&self.limited),
+            dropped: dropped.map_or(0, |now| now.wrapping_sub(self.dropped_before.load(Ordering::Relaxed)).into()),
             clock: clock_state(),
         }
     }
@@ -101,6 +105,11 @@ impl AnsweringData {
         let thread = Builder::new().name("answer".into()).spawn(move || answering.run(&mut slots));
         let thread = Some(thread.map_err(|error| failed(error.to_string()))?);
         Ok(Self { socket, shared, thread, peer_sent: None })
+    }
+
+    /// Packets that the socket dropped since it was opened; `None` before Linux 4.12.
+    fn dropped(&self) -> Option<u32> {
+        Some(self.socket.memory().ok()?.drops)
     }
 
     fn end(&mut self) {
@@ -196,6 +205,9 @@ impl Data for AnsweringData {
     }
 
     fn start_sending(&mut self, to: &[SocketAddr]) {
+        // What others send must not fill the buffer. A host may refuse to connect; the source is compared, too.
+        let _ = to.first().map(|to| self.socket.take_from(*to));
+        self.shared.dropped_before.store(self.dropped().unwrap_or(0), Ordering::Relaxed);
         *self.shared.proven.lock().unwrap_or_else(PoisonError::into_inner) = to.first().copied();
     }
 
@@ -228,6 +240,6 @@ impl Data for AnsweringData {
     fn report(mut self: Box<Self>) -> EndReport {
         self.end();
         let host = serde_json::to_value(HostSnapshot::take()).unwrap_or_default();
-        EndReport { rtt: Some(self.shared.report()), host, ..EndReport::default() }
+        EndReport { rtt: Some(self.shared.report(self.dropped())), host, ..EndReport::default() }
     }
 }

@@ -8,13 +8,8 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::tcp::{set_reset_on_close, unacknowledged_bytes};
 use longhaul_units::Nanos;
 
-use crate::control::ControlEvent;
+use crate::control::{ACKNOWLEDGED_WITHIN, ControlEvent, UNACKNOWLEDGED_LOOK};
 use crate::event::Event;
-
-/// How long what was sent may stay unacknowledged once the test is over: the kernel keeps it in memory, beside what the next test sends.
-const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
-/// How often to look.
-const LOOK: Nanos = Nanos::from_millis(5);
 
 /// Connections of a test that is over. Those are reset when this is dropped of which the other end has not acknowledged all.
 #[derive(Debug, Default)]
@@ -52,7 +47,7 @@ impl Ending {
             if self.0.is_empty() || monotonic() >= until {
                 return;
             }
-            let event = events.recv_timeout(LOOK.into());
+            let event = events.recv_timeout(UNACKNOWLEDGED_LOOK.into());
             if let Ok(Event::Control(ControlEvent::Interrupt | ControlEvent::Abort) | Event::TakenOver) = event {
                 return;
             }
@@ -108,7 +103,7 @@ mod tests {
                 loop {
                     match far.read(&mut some) {
                         Ok(0) => return None,
-                        Ok(_) => std::thread::sleep(LOOK.into()),
+                        Ok(_) => std::thread::sleep(UNACKNOWLEDGED_LOOK.into()),
                         Err(error) => return Some(error.kind()),
                     }
                 }

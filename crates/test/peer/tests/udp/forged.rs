@@ -1,6 +1,6 @@
 //! What somebody forges who is neither of the hosts, nor on the way between them: ICMP messages, and datagrams that seem damaged.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use longhaul_lab::Lab;
 use longhaul_peer::client::{self, Source, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_result::Location;
-use longhaul_terms::TestDirection;
+use longhaul_rtt::RttParameters;
+use longhaul_terms::{Amount, TestDirection};
 use longhaul_udp::UdpParameters;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 
@@ -112,6 +113,39 @@ fn damaged_datagrams_of_others_take_no_loss_from_the_path() {
         }
     }
     assert!(counter(&lab, "server", "Udp", "InCsumErrors") > 100, "they came");
+}
+
+/// Anybody may send to the port of a responder: it reads what its client sent, and nothing else fills its buffer.
+#[test]
+fn who_floods_a_responder_loses_none_of_its_probes() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '1ms'\n");
+    let (target, _, server) = known_ports(&lab);
+    let over = AtomicBool::new(false);
+    // Of the server's own host, so that nothing else is full.
+    let flood = || {
+        let socket = UdpSocket::bind((*server.ip(), 0)).unwrap();
+        while !over.load(Ordering::Relaxed) {
+            for _ in 0..600 {
+                // Where no socket takes it, that is told by ICMP.
+                let _ = socket.send_to(&[0], server);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let end = std::thread::scope(|scope| {
+        scope.spawn(|| lab.host("server").unwrap().namespace.enter(flood).unwrap());
+        let asked = RttParameters { amount: Amount::Packets(200), interval_ns: 5_000_000, ..RttParameters::default() };
+        let test = || client::run(&target, asked, None, |_| {});
+        let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
+        over.store(true, Ordering::Relaxed);
+        end.unwrap()
+    });
+    let responder = end.responder().unwrap();
+    assert_eq!((responder.received, responder.answered, responder.dropped), (200, 200, 0));
+    assert!(counter(&lab, "server", "Udp", "NoPorts") > 10_000, "no socket took them");
 }
 
 #[test]
