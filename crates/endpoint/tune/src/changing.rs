@@ -2,6 +2,8 @@
 //!
 //! Settings are put back in the order in which they were changed: the default queueing discipline comes before those that follow it.
 
+use std::io;
+
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_units::Nanos;
 
@@ -180,6 +182,10 @@ fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
                 state.drop_ins.push(crate::state::DropIn { path: path.clone(), ours: Vec::new() });
                 state.drop_ins.len() - 1
             });
+            if drop_ins::now(&state.drop_ins[at]).owner == Owner::Other {
+                let source = io::Error::other("somebody else wrote or changed it: move it away first");
+                return Err(TuneError::DropIn { path, source });
+            }
             state.drop_ins[at].ours.push(text.clone());
             store.save(&state)?;
             drop_ins::write(&path, &text).map_err(|source| TuneError::DropIn { path, source })?;
@@ -357,6 +363,30 @@ mod tests {
         let left = put_one_back(&saved, true);
         assert_eq!((left.outcome, left.now.as_deref()), (Outcome::Left, Some("no such interface")));
         assert_eq!(not_by_another(&saved).unwrap_err(), "no such interface: make the plan again");
+    }
+
+    /// It has the name of a drop-in of longhaul's, and another text.
+    #[test]
+    fn a_drop_in_of_somebody_else_is_not_replaced() {
+        let folder = std::env::temp_dir().join(format!("longhaul-tune-theirs-{}", std::process::id()));
+        let store = Store::open(&folder.join("states")).unwrap().with_etc(&folder.join("etc"));
+        let place = Place::Sysctl { key: "net.ipv4.tcp_no_metrics_save".into() };
+        let saved = Saved { place, before: "0".into(), given: "1".into(), ours: vec!["1".into()] };
+        let mut state = State::new(boot_id().unwrap());
+        (state.persist, state.settings) = (true, vec![saved]);
+        let (path, _) = drop_ins::texts(&store.etc, &state.settings).remove(0);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        {
+            let (locked, _lock) = &store.lock().unwrap();
+            let refused = keep(locked, state.clone()).unwrap_err().to_string();
+            assert!(refused.contains("move it away"), "{refused}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+            fs::remove_file(&path).unwrap();
+            keep(locked, state).unwrap();
+        }
+        assert!(fs::read_to_string(&path).unwrap().contains("tcp_no_metrics_save"));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Who could write the state would have any file removed whose text he knows.

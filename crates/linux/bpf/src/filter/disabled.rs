@@ -20,6 +20,8 @@ pub struct Filter {
 impl Filter {
     /// # Errors
     /// [`crate::BpfError::NotBuilt`].
+    pub fn forget_gone() {}
+
     pub fn attach(_ifindex: u32, _options: &FilterOptions) -> Result<Self, FilterError> {
         Err(NOT_BUILT.into())
     }

@@ -24,6 +24,16 @@ pub fn name(pid: u32) -> Option<String> {
     Some(shown_name(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))
 }
 
+/// Whether Ctrl-C on a terminal reaches this process, and with it those that it starts: its group is the terminal's foreground one
+/// (proc_pid_stat(5), `pgrp` and `tpgid`).
+pub fn is_in_foreground() -> bool {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name before may contain brackets too. State, parent, group, session, terminal, its foreground group.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().skip(2);
+    let (group, foreground) = (fields.next(), fields.nth(2));
+    group.is_some() && group == foreground
+}
+
 /// The name that a process gave itself, up to the first zero byte: what a terminal obeys is a question mark.
 pub fn shown_name(comm: &[u8]) -> String {
     let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -9,7 +9,7 @@ pub(crate) mod text;
 
 use clap::Subcommand;
 use longhaul_bpf::BpfError;
-use longhaul_bpf::filter::FilterError;
+use longhaul_bpf::filter::{Filter, FilterError};
 use longhaul_filter::FollowError;
 use longhaul_kernel::link::{Link, LinkError, Netlink};
 
@@ -52,6 +52,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// The interface, and a netlink socket of its network namespace.
 pub(crate) fn interface(name: &str) -> Result<(Netlink, Link), Failure> {
+    // Also where this one is gone.
+    Filter::forget_gone();
     let mut netlink = Netlink::open().map_err(|error| no_link(name, &error))?;
     let link = netlink.link_by_name(name).map_err(|error| no_link(name, &error))?;
     if link.mac.is_none() {

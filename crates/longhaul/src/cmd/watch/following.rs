@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_kernel::process::{Process, Signal, ended_child};
+use longhaul_kernel::process::{Process, Signal, ended_child, is_in_foreground};
 use longhaul_kernel::process_sockets::adopt_orphans;
 use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::{readable_until, sleep_until};
@@ -19,8 +19,6 @@ use crate::output::Failure;
 
 /// After the processes have ended, their connections have this long to end.
 const GRACE: Nanos = Nanos::from_secs(1);
-/// A signal is passed on to the command after this time. Ctrl-C on a terminal reaches the command directly, before that.
-const PASS_ON: Nanos = Nanos::from_millis(500);
 /// How often to check whether the processes still run.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(100);
 
@@ -57,7 +55,7 @@ pub(crate) fn follow(
     let (mut tick, mut table, mut look) = (start, start.saturating_add(interval), start);
     let mut ended = None;
     let mut leave = Nanos::MAX;
-    let mut asked: Option<Nanos> = None;
+    let mut passed_on = false;
     loop {
         let now = monotonic();
         if now >= tick {
@@ -80,8 +78,9 @@ pub(crate) fn follow(
             }
         }
         if let Some(running) = child {
-            if let Some(signal) = stop.requested() {
-                pass_on(running, signal, *asked.get_or_insert(now), now)?;
+            if let Some(signal) = stop.requested().filter(|_| !passed_on) {
+                pass_on(running, signal)?;
+                passed_on = true;
             }
         } else if stop.requested().is_some() {
             return Ok(ended);
@@ -105,19 +104,16 @@ pub(crate) fn follow(
     }
 }
 
-/// Passes a signal on to the command. Ctrl-C on a terminal has reached it already.
-fn pass_on(child: u32, signal: StopSignal, asked: Nanos, now: Nanos) -> io::Result<()> {
-    let (signal, due) = match signal {
-        StopSignal::Interrupt => (Signal::INT, asked.saturating_add(PASS_ON)),
-        StopSignal::Terminate => (Signal::TERM, asked),
-        StopSignal::HangUp => (Signal::HUP, asked),
+/// Passes a signal on to the command, once: many programs take a second one as the wish to end without cleaning up. Ctrl-C on a terminal has reached
+/// it already.
+fn pass_on(child: u32, signal: StopSignal) -> io::Result<()> {
+    let signal = match signal {
+        StopSignal::Interrupt if is_in_foreground() => return Ok(()),
+        StopSignal::Interrupt => Signal::INT,
+        StopSignal::Terminate => Signal::TERM,
+        StopSignal::HangUp => Signal::HUP,
     };
-    if now >= due
-        && let Some(process) = Process::open(child)?
-    {
-        process.signal(signal)?;
-    }
-    Ok(())
+    Process::open(child)?.map_or(Ok(()), |process| process.signal(signal))
 }
 
 /// Starts the command; the number of its process.

@@ -120,6 +120,41 @@ fn curl_is_seen_with_its_bytes_and_its_exit_code() {
     assert_eq!(none.status.code(), Some(127), "{none:?}");
 }
 
+/// Many programs take a second signal as the wish to end without cleaning up.
+#[test]
+fn a_signal_reaches_the_program_once() {
+    // It says when it is ready, ends a second after the first signal, and tells how many came.
+    const COUNTS: &str = "
+import signal, sys, time
+came = 0
+def count(*_):
+    global came
+    came += 1
+for one in (signal.SIGINT, signal.SIGTERM): signal.signal(one, count)
+print('ready', flush=True)
+while not came: time.sleep(0.01)
+end = time.time() + 1
+while time.time() < end: time.sleep(0.01)
+print(came, flush=True)
+";
+    for signal in [Signal::INT, Signal::TERM] {
+        // In a group of its own, which no terminal's Ctrl-C reaches.
+        let mut watch = Command::new(LONGHAUL)
+            .args(["watch", "--", "python3", "-c", COUNTS])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == "ready"));
+        Process::open(watch.id()).unwrap().unwrap().signal(signal).unwrap();
+        let said = lines.find(|line| line.parse::<u32>().is_ok());
+        assert_eq!(said.as_deref(), Some("1"), "{signal:?}");
+        lines.for_each(drop);
+        watch.wait().unwrap();
+    }
+}
+
 #[test]
 fn a_slow_reader_and_a_small_window_are_told_apart() {
     let Some(web) = Web::up("reader") else { return };

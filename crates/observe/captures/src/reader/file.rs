@@ -20,7 +20,7 @@ use crate::spool::{Interface, MAGIC, Share, SpoolError, gaps_in};
 /// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
 /// longer: a few bytes could keep a command busy for hours.
 const UNPACKED_BYTES_SURE: u64 = 256 << 20;
-const UNPACKED_TIMES_MOST: u64 = 1_000;
+const UNPACKED_TIMES_MOST: u64 = 200;
 /// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
 const WINDOW_LOG_MAX: u32 = 23;
 /// Memory for a file that is open: what is read at once, and what unpacking takes at most.
@@ -44,7 +44,7 @@ impl<R: Read> Read for Unpacked<R> {
         let read = self.stream.read(into).map_err(explained)?;
         self.bytes += read as u64;
         if self.bytes > UNPACKED_BYTES_SURE && self.bytes > self.packed.own().saturating_mul(UNPACKED_TIMES_MOST) {
-            let why = "more than 256 MiB come of it, and 1,000 times its length, which is not what captures are like; \
+            let why = "more than 256 MiB come of it, and 200 times its length, which is not what captures are like; \
                        if it is one, unpack it first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
@@ -474,8 +474,8 @@ mod tests {
             let mut piece = vec![0; 1 << 24];
             (0..20).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
         };
-        assert_eq!(unpacked(200_000), Err(io::ErrorKind::FileTooLarge));
-        assert_eq!(unpacked(400_000), Ok(()), "it may be that long");
+        assert_eq!(unpacked(1_000_000), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(unpacked(2_000_000), Ok(()), "it may be that long");
     }
 
     /// A frame says how much memory reading it takes.

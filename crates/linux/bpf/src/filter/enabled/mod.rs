@@ -75,6 +75,11 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
+    /// Removes what keeps the filters of interfaces that no longer exist: the kernel detached the program, and a file keeps the rest.
+    pub fn forget_gone() {
+        remove_stale();
+    }
+
     /// Attaches a filter to link `ifindex` of the calling thread's network namespace. Replaces a filter of longhaul that is
     /// there, between two frames; counters start from zero, and the mode stays.
     ///
