@@ -16,12 +16,12 @@ pub struct Filter {
     never: Infallible,
 }
 
-#[allow(missing_docs, clippy::missing_errors_doc, reason = "none but the first two can be called")]
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "none but the first three can be called")]
 impl Filter {
-    /// # Errors
-    /// [`crate::BpfError::NotBuilt`].
     pub fn forget_gone() {}
 
+    /// # Errors
+    /// [`crate::BpfError::NotBuilt`].
     pub fn attach(_ifindex: u32, _options: &FilterOptions) -> Result<Self, FilterError> {
         Err(NOT_BUILT.into())
     }
