@@ -24,10 +24,13 @@ pub fn name(pid: u32) -> Option<String> {
     Some(shown_name(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))
 }
 
-/// Whether Ctrl-C on a terminal reaches this process, and with it those that it starts: its group is the terminal's foreground one
-/// (proc_pid_stat(5), `pgrp` and `tpgid`).
-pub fn is_in_foreground() -> bool {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// Whether Ctrl-C on its terminal reaches process `pid`: its group is the terminal's foreground one (proc_pid_stat(5), `pgrp` and `tpgid`).
+pub fn is_in_foreground(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    is_foreground_stat(&String::from_utf8_lossy(&stat))
+}
+
+fn is_foreground_stat(stat: &str) -> bool {
     // The name before may contain brackets too. State, parent, group, session, terminal, its foreground group.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().skip(2);
     let (group, foreground) = (fields.next(), fields.nth(2));
@@ -174,6 +177,14 @@ mod tests {
         assert_eq!(shown_name(b"a\x1b[2Jb\x07\0rest"), "a?[2Jb?");
         assert_eq!(shown_name("Über c\u{202e}\u{9b}".as_bytes()), "Über c??");
         assert_eq!(shown_name(b"cut \xc3"), "cut ?");
+    }
+
+    #[test]
+    fn ctrl_c_reaches_the_foreground_group_alone() {
+        assert!(is_foreground_stat("8 (a) b (c)) S 7 8 7 34816 8 4194304 1"));
+        assert!(!is_foreground_stat("8 (sh) S 7 8 7 34816 7 4194304 1"), "another group is");
+        assert!(!is_foreground_stat("8 (sh) S 7 8 8 0 -1 4194304 1"), "it has no terminal");
+        assert!(!is_foreground_stat(""), "it has ended");
     }
 
     #[test]

@@ -104,11 +104,11 @@ pub(crate) fn follow(
     }
 }
 
-/// Passes a signal on to the command, once: many programs take a second one as the wish to end without cleaning up. Ctrl-C on a terminal has reached
-/// it already.
+/// Passes a signal on to the command. Many programs take a second one as the wish to end without cleaning up: so call it once, and Ctrl-C on a
+/// terminal is not sent again to a command that has it already. One with a group or session of its own has not.
 fn pass_on(child: u32, signal: StopSignal) -> io::Result<()> {
     let signal = match signal {
-        StopSignal::Interrupt if is_in_foreground() => return Ok(()),
+        StopSignal::Interrupt if is_in_foreground(child) => return Ok(()),
         StopSignal::Interrupt => Signal::INT,
         StopSignal::Terminate => Signal::TERM,
         StopSignal::HangUp => Signal::HUP,
