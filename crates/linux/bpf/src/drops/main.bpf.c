@@ -270,18 +270,20 @@ static __always_inline void count_unrecorded(const struct drop_event *event)
 		.flags = event->flags & ~DROP_CONTINUED,
 	};
 	struct unrecorded none = {};
-	struct unrecorded *counted = bpf_map_lookup_elem(&unrecorded, &key);
+	struct unrecorded *counted;
 
+	/* Whose it was, only its event would have told. */
+	if (event->flags & DROP_UNIDENTIFIED) {
+		__sync_fetch_and_add(&lost_packets, 1);
+		return;
+	}
+	counted = bpf_map_lookup_elem(&unrecorded, &key);
 	if (!counted) {
 		/* Another CPU may have been faster; then it is there. */
 		bpf_map_update_elem(&unrecorded, &key, &none, BPF_NOEXIST);
 		counted = bpf_map_lookup_elem(&unrecorded, &key);
 	}
 	/* Several fragments may be one datagram's: how many datagrams is not known. */
-	if (event->flags & DROP_UNIDENTIFIED) {
-		__sync_fetch_and_add(&lost_packets, 1);
-		return;
-	}
 	if (!counted || event->flags & DROP_FRAGMENT) {
 		__sync_fetch_and_add(&lost_packets, event->count);
 		return;

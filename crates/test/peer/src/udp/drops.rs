@@ -214,9 +214,9 @@ impl Watching {
                         }
                     }
                     let direction = placing.direction(&mut seen, cookie);
-                    let source = self.sources.get(usize::from(cookie.stream()));
-                    let of_peer = event.unidentified.zip(source).is_some_and(|(from, source)| source.is_at(from));
-                    direction.unidentified_packets += u64::from(of_peer);
+                    // Streams may share the port, which is all that is known.
+                    let is_peers = |from| self.sources.iter().any(|source| source.is_at(from));
+                    direction.unidentified_packets += u64::from(event.unidentified.is_some_and(is_peers));
                     if is_damage(&why) {
                         direction.unidentified_packets += nobodys(cookie, event.sequences(), &limits);
                     }
