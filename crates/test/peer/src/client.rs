@@ -201,7 +201,8 @@ fn run_with(
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
     let place = Place::Client { server: target.address.ip(), source: target.source };
-    let driven = drive(&mut session, control, &receiver, &sender, place, tell);
+    let driven = drive(&mut session, &mut control, &receiver, &sender, place, tell);
+    drop(control);
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
         hand_over_rest(&receiver, &mut observe);
     }

@@ -76,8 +76,8 @@ pub struct Control {
     proven: Option<Arc<Standing>>,
     /// Of a peer that sends short messages until it keeps its place.
     trusted: Option<Arc<Standing>>,
-    /// Whether its end waits until the other end has acknowledged all, and resets the connection otherwise.
-    ends_in_time: bool,
+    /// Of a peer after whose work the end waits until it has acknowledged all, and resets the connection otherwise.
+    ends_in_time: Option<Arc<Standing>>,
 }
 
 impl Control {
@@ -123,7 +123,7 @@ impl Control {
             left_silently: false,
             proven: None,
             trusted: None,
-            ends_in_time: false,
+            ends_in_time: None,
         })
     }
 
@@ -151,9 +151,10 @@ impl Control {
         self.trusted = Some(standing);
     }
 
-    /// Leaves nothing in the kernel for long when it ends, whatever the other end does.
-    pub(crate) fn end_in_time(&mut self) {
-        self.ends_in_time = true;
+    /// Leaves nothing in the kernel for long when it ends, whatever the other end does, if the peer's work has begun by then. To others it says
+    /// little, and their connections end at once: they make room for those that have a key.
+    pub(crate) fn end_in_time(&mut self, standing: Arc<Standing>) {
+        self.ends_in_time = Some(standing);
     }
 
     /// A message that arrived.
@@ -260,7 +261,8 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.hang_up();
         // What is queued still goes out. A server's kernel keeps it for three seconds at most.
-        if !self.ends_in_time || is_acknowledged(&self.stream) {
+        let ends_in_time = self.ends_in_time.as_ref().is_some_and(|standing| standing.is_kept());
+        if !ends_in_time || is_acknowledged(&self.stream) {
             let _ = set_reset_on_close(&self.stream, false);
         }
     }
@@ -464,16 +466,34 @@ mod tests {
         far.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
-    /// However often the other end acknowledges a little.
-    #[test]
-    fn a_server_keeps_nothing_for_who_does_not_read() {
-        let (mut control, _events, mut far) = pair();
-        control.end_in_time();
+    /// Queues more than the kernel takes for who does not read.
+    fn fill(control: &mut Control) {
         control.patience = Nanos::from_millis(500);
         for _ in 0..100 {
             control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
         }
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    /// Another one has its place already, or waits for it.
+    #[test]
+    fn the_end_of_a_stranger_waits_for_nothing() {
+        let (mut control, _events, _far) = pair();
+        control.end_in_time(Arc::default());
+        fill(&mut control);
+        let began = Instant::now();
+        drop(control);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+
+    /// However often the other end acknowledges a little.
+    #[test]
+    fn a_server_keeps_nothing_for_who_does_not_read() {
+        let (mut control, _events, mut far) = pair();
+        let standing = Arc::<Standing>::default();
+        standing.keep();
+        control.end_in_time(standing);
+        fill(&mut control);
         let reader = thread::spawn(move || {
             let mut buffer = [0; 4096];
             loop {

@@ -149,7 +149,7 @@ impl RateWatch {
 /// Why there is no result, with what to do.
 pub(crate) fn drive(
     session: &mut impl Session,
-    mut control: Control,
+    control: &mut Control,
     events: &Receiver<Event>,
     sender: &Sender<Event>,
     place: Place,
@@ -251,7 +251,7 @@ pub(crate) fn drive(
                 }
             }
         }
-        if transmit(&mut control, &mut lost, session) {
+        if transmit(control, &mut lost, session) {
             continue;
         }
 
@@ -311,7 +311,7 @@ pub(crate) fn drive(
                 return Err(SessionError::new("internal", "the test's threads have ended", "report this"));
             }
             Ok(Event::Control(ControlEvent::Abort)) => return Err(interrupted()),
-            Ok(event) => handle(event, session, &mut control, data.as_deref_mut()),
+            Ok(event) => handle(event, session, control, data.as_deref_mut()),
         }
     }
 }

@@ -192,7 +192,8 @@ fn serve(
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let own = stream.local_addr().map_err(io)?.ip();
     let options = &shared.options;
-    let control = seat.control(stream, options.key.as_ref())?;
+    // It ends after the session: whoever is next has the turn while the kernel waits for the other end.
+    let mut control = seat.control(stream, options.key.as_ref())?;
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving {
@@ -205,7 +206,7 @@ fn serve(
         turn: Arc::default(),
     };
     let place = Place::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
-    drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
+    drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {})
 }
 
 /// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.
