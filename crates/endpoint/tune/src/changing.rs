@@ -13,7 +13,7 @@ use crate::outcome::{Now, Outcome, Owner, PutBack, Refused, Status};
 use crate::place::Place;
 use crate::plan::Change;
 use crate::setting;
-use crate::state::{Saved, State, Store, boot_id};
+use crate::state::{DropIn, Saved, State, Store, boot_id};
 
 /// So long what is put back waits for the end of a test that has changed the same.
 const TESTS_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -90,6 +90,7 @@ pub fn apply<'a>(
     if state.settings.is_empty() {
         return refused.into_iter().next().map_or_else(|| Ok(Vec::new()), |first| Err(none_changed(first)));
     }
+    no_drop_in_of_others(store, &state)?;
     state.done = state.settings.len() - (changes.len() - refused.len());
     store.save(&state)?;
     step();
@@ -173,19 +174,31 @@ fn load(store: &Store) -> Result<Option<State>, TuneError> {
     Ok(state)
 }
 
+/// Nobody else wrote or changed a drop-in that keeping the settings of `state` would replace.
+fn no_drop_in_of_others(store: &Store, state: &State) -> Result<(), TuneError> {
+    let settings = if state.persist { &state.settings[..] } else { &[] };
+    for (path, _) in drop_ins::texts(&store.etc, settings) {
+        let old = state.drop_ins.iter().find(|one| one.path == path).cloned();
+        let drop_in = old.unwrap_or_else(|| DropIn { path: path.clone(), ours: Vec::new() });
+        if drop_ins::now(&drop_in).owner == Owner::Other {
+            let source = io::Error::other("somebody else wrote or changed it: move it away first");
+            return Err(TuneError::DropIn { path, source });
+        }
+    }
+    Ok(())
+}
+
 /// Keeps the settings, and writes the drop-ins that were asked for.
 fn keep(store: &Store, mut state: State) -> Result<State, TuneError> {
+    // Somebody may have since the settings were changed.
+    no_drop_in_of_others(store, &state)?;
     if state.persist {
         for (path, text) in drop_ins::texts(&store.etc, &state.settings) {
             let old = state.drop_ins.iter().position(|one| one.path == path);
             let at = old.unwrap_or_else(|| {
-                state.drop_ins.push(crate::state::DropIn { path: path.clone(), ours: Vec::new() });
+                state.drop_ins.push(DropIn { path: path.clone(), ours: Vec::new() });
                 state.drop_ins.len() - 1
             });
-            if drop_ins::now(&state.drop_ins[at]).owner == Owner::Other {
-                let source = io::Error::other("somebody else wrote or changed it: move it away first");
-                return Err(TuneError::DropIn { path, source });
-            }
             state.drop_ins[at].ours.push(text.clone());
             store.save(&state)?;
             drop_ins::write(&path, &text).map_err(|source| TuneError::DropIn { path, source })?;
@@ -353,7 +366,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::state::DropIn;
 
     /// The command was killed while it changed it, and the interface went then. A plan of before cannot be followed either.
     #[test]
@@ -382,6 +394,7 @@ mod tests {
             let refused = keep(locked, state.clone()).unwrap_err().to_string();
             assert!(refused.contains("move it away"), "{refused}");
             assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+            assert!(load(locked).unwrap().is_none(), "nothing is kept");
             fs::remove_file(&path).unwrap();
             keep(locked, state).unwrap();
         }
