@@ -145,6 +145,10 @@ fn a_loss_mends_a_window_that_no_receiver_grants() {
         flow.socket.sacked_out = 10;
         let mended = flow.ssthresh();
         assert!((2..=1000).contains(&mended), "{}: {mended}", settings.name());
+        // Also where the loss was none.
+        flow.socket.prior_cwnd = flow.socket.cwnd;
+        flow.socket.cwnd = mended;
+        assert_eq!(flow.undo(), mended, "{}", settings.name());
     }
 }
 

@@ -410,10 +410,10 @@ static __always_inline u32 half(u32 packets)
 	return at_least_two(packets >> 1);
 }
 
-/* The window before a spurious loss. */
+/* The window before a spurious loss; one that a loss has mended stays so. */
 static __always_inline u32 window_before_loss(struct tcp_sock *tp)
 {
-	return MAX(tp->snd_cwnd, tp->prior_cwnd);
+	return tp->prior_cwnd < IMPOSSIBLE_WINDOW ? MAX(tp->snd_cwnd, tp->prior_cwnd) : tp->snd_cwnd;
 }
 
 /* The callback of most controls after a spurious loss. */
