@@ -40,6 +40,8 @@ const LONGER_PATIENCE: Nanos = Nanos::from_secs(2);
 const SILENCE: Nanos = Nanos::from_secs(10);
 /// After the capture's last message the logging host closes its files within this time. It waits for late datagrams, then for the disk.
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
+/// Links are closed one after the other. Where one before took all of that time, what came meanwhile is read within this one.
+const CLOSE_READ: Nanos = Nanos::from_millis(200);
 
 /// Reads of a link before it is another one's turn, whatever the other end floods it with.
 const EVENTS_AT_ONCE: usize = 16;
@@ -313,13 +315,14 @@ impl LogLink {
         }
     }
 
-    /// When all links have to be closed that begin to now.
+    /// When all links have to be closed whose end begins now.
     pub(super) fn close_deadline() -> Nanos {
         monotonic() + CLOSE_PATIENCE
     }
 
-    /// Waits until the other end has closed its files, or until `deadline`. Returns the account.
+    /// Waits until the other end has closed its files, or until `deadline`, but reads what it has said by now. Returns the account.
     pub(super) fn close(mut self, deadline: Nanos) -> LinkEnd {
+        let deadline = deadline.max(monotonic() + CLOSE_READ);
         while self.is_up() {
             match self.control.wait(deadline) {
                 Ok(Some(message)) => self.hear(message),
