@@ -411,7 +411,8 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caveats::ANSWERS_DROPPED;
+    use crate::caveats::{ANSWERS_DROPPED, PROBES_DROPPED};
+    use crate::parameters::RttEndReport;
     use crate::result::caveats_of;
 
     const MS: i64 = 1_000_000;
@@ -535,8 +536,11 @@ mod tests {
         // Another socket began anew.
         [0, 3, 2].into_iter().for_each(|so_far| account.dropped(so_far));
         let two_sessions = account.counts().plus(&account.counts());
-        let caveats = caveats_of(&two_sessions, 0, None);
-        assert!(caveats.iter().any(|caveat| caveat.code == ANSWERS_DROPPED.0 && caveat.message.contains("6 packets")));
+        let remote = RttEndReport { dropped: 7, ..RttEndReport::default() };
+        let caveats = caveats_of(&two_sessions, 0, Some(&remote));
+        for (code, said) in [(ANSWERS_DROPPED, "6 packets"), (PROBES_DROPPED, "7 packets")] {
+            assert!(caveats.iter().any(|caveat| caveat.is(code) && caveat.message.contains(said)), "{caveats:?}");
+        }
     }
 
     #[test]
