@@ -9,11 +9,11 @@ caveat_codes! {
     ANSWERS_IGNORED = "answers_ignored";
     /// Answers came after the time-out, and their probes count as lost.
     ANSWERS_LATE = "answers_late";
-    /// This host's socket was full and dropped packets: answers among them count as lost.
+    /// This host's socket dropped packets, as it was full or they were damaged: answers among them count as lost.
     ANSWERS_DROPPED = "answers_dropped";
     /// The responder did not answer every probe that reached it, to keep to its rate.
     ANSWERS_LIMITED = "answers_limited";
-    /// The responder's socket was full and dropped packets: probes among them count as lost.
+    /// The responder's socket dropped packets, as it was full or they were damaged: probes among them count as lost.
     PROBES_DROPPED = "probes_dropped";
     /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.
     MEASUREMENT_HAS_GAPS = "measurement_has_gaps";

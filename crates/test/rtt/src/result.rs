@@ -203,7 +203,8 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         all.push(Caveat::new(caveats::ANSWERS_LATE, message, "give a longer time-out"));
     }
     if counts.dropped > 0 {
-        let message = format!("this host's socket was full and dropped {} packets", counts.dropped);
+        let message =
+            format!("this host's socket dropped {} packets, as it was full or they were damaged", counts.dropped);
         all.push(Caveat::new(
             caveats::ANSWERS_DROPPED,
             message,
@@ -215,7 +216,7 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         all.push(Caveat::new(caveats::ANSWERS_LIMITED, message, "send probes less often"));
     }
     if let Some(dropped) = remote.map(|remote| remote.dropped).filter(|dropped| *dropped > 0) {
-        let message = format!("the responder's socket was full and dropped {dropped} packets");
+        let message = format!("the responder's socket dropped {dropped} packets, as it was full or they were damaged");
         all.push(Caveat::new(
             caveats::PROBES_DROPPED,
             message,

@@ -194,8 +194,10 @@ fn rate_of(loss: &LossSpec) -> f64 {
 mod tests {
     use std::path::Path;
 
+    use longhaul_result::CaveatCode;
     use longhaul_tcp::{TcpEndReport, TcpParameters, TcpResult, TcpStreamReport};
 
+    use super::super::spoiling;
     use super::*;
     use crate::spec::Experiment;
 
@@ -209,6 +211,28 @@ mod tests {
         let mut result = TcpResult::assemble(&parameters, false, false, &end(true), &end(false)).unwrap().result;
         (result.goodput_bps, result.streams[0].mss_bytes) = (goodput_mbit * 1_000_000, mss_bytes);
         Flows { host: "client".into(), command: String::new(), parameters, result: Some(result) }
+    }
+
+    /// Another try may be spared that.
+    #[test]
+    fn a_window_that_could_not_be_spoils_a_run() {
+        let run = |code: CaveatCode| {
+            let caveats = vec![Caveat::new(code, String::new(), "")];
+            let flows = flows(100, 1448);
+            Run {
+                flows,
+                caveats,
+                program: None,
+                packets: None,
+                steps: Vec::new(),
+                beside: None,
+                expected_bps: None,
+                path_rtt_ns: 0,
+                error: None,
+            }
+        };
+        assert!(spoiling(&run(longhaul_tcp::caveats::IMPOSSIBLE_WINDOW)).is_some());
+        assert!(spoiling(&run(caveats::MORE_THAN_CARRIED)).is_none(), "it is doubtful, and counts");
     }
 
     /// Of 1875 Mb/s at L1 full packets of 9000 bytes carry 8948 in 9038 bytes: 1856.3 Mb/s; those of 1500 carry 1448 in 1538: 1765.3.

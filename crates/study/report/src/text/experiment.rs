@@ -95,49 +95,44 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
     table
 }
 
-/// A series of TCP tests: means over the runs of each point. Rates are Mb/s of payload, windows packets.
+/// A column of TCP tests: its title, its width, and a point's cell.
+type TcpColumn = (&'static str, usize, fn(&Point<tcp_goodput::Run>) -> String);
+
+const TCP_COLUMNS: [TcpColumn; 8] = [
+    ("goodput", 16, |point| with_interval(point, GOODPUT, 1e-6)),
+    ("time, s", 9, |point| alone(point, TIME, 1e-9, 2)),
+    ("expected", 10, |point| alone(point, EXPECTED, 1e-6, 1)),
+    ("other", 16, |point| with_interval(point, BESIDE_GOODPUT, 1e-6)),
+    ("retrans.", 9, |point| alone(point, RETRANSMITS, 1.0, 0)),
+    ("mean window", 12, |point| alone(point, WINDOW, 1.0, 0)),
+    ("RTT asked", 9, |point| alone(point, PATH_RTT, 1e-6, 1)),
+    ("seen, ms", 9, |point| alone(point, RTT, 1e-6, 1)),
+];
+
+fn with_interval(point: &Point<tcp_goodput::Run>, name: &str, factor: f64) -> String {
+    point.mean(name).map_or_else(|| NONE.to_owned(), |_| scaled(point, name, factor).text(1))
+}
+
+fn alone(point: &Point<tcp_goodput::Run>, name: &str, factor: f64, decimals: usize) -> String {
+    point.mean(name).map_or_else(|| NONE.to_owned(), |mean| format!("{:.decimals$}", mean.mean * factor))
+}
+
+/// A series of TCP tests: means over the runs of each point. Rates are Mb/s of payload, windows packets. Columns in which no point has a value
+/// are left out.
 pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
     let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(16);
-    let mut table = format!(
-        "{}\n{:<wide$} {:>16} {:>9} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} runs\n",
-        series.name,
-        "test",
-        "goodput",
-        "time, s",
-        "expected",
-        "other",
-        "retrans.",
-        "mean window",
-        "RTT asked",
-        "seen, ms",
-        "limited by"
-    );
+    let measured = || series.points.iter().filter(|point| point.mean(GOODPUT).is_some());
+    let used = |(.., cell): &&TcpColumn| measured().next().is_none() || measured().any(|point| cell(point) != NONE);
+    let columns: Vec<&TcpColumn> = TCP_COLUMNS.iter().filter(used).collect();
+    let titles: String = columns.iter().map(|(title, wide, _)| format!(" {title:>wide$}")).collect();
+    let mut table = format!("{}\n{:<wide$}{titles}  {:<24} runs\n", series.name, "test", "limited by");
     for point in &series.points {
-        let Some(_) = point.mean(GOODPUT) else {
+        if point.mean(GOODPUT).is_none() {
             let _ = writeln!(table, "{:<wide$} {}", point.label, why(point));
             continue;
-        };
-        let with_interval = |name: &str, factor: f64| {
-            point.mean(name).map_or_else(|| NONE.to_owned(), |_| scaled(point, name, factor).text(1))
-        };
-        let alone = |name: &str, factor: f64, decimals: usize| {
-            point.mean(name).map_or_else(|| NONE.to_owned(), |mean| format!("{:.decimals$}", mean.mean * factor))
-        };
-        let _ = writeln!(
-            table,
-            "{:<wide$} {:>16} {:>9} {:>10} {:>16} {:>9} {:>12} {:>9} {:>9}  {:<24} {}",
-            point.label,
-            with_interval(GOODPUT, 1e-6),
-            alone(TIME, 1e-9, 2),
-            alone(EXPECTED, 1e-6, 1),
-            with_interval(BESIDE_GOODPUT, 1e-6),
-            alone(RETRANSMITS, 1.0, 0),
-            alone(WINDOW, 1.0, 0),
-            alone(PATH_RTT, 1e-6, 1),
-            alone(RTT, 1e-6, 1),
-            limit(point),
-            runs(point),
-        );
+        }
+        let cells: String = columns.iter().map(|(_, wide, cell)| format!(" {:>wide$}", cell(point))).collect();
+        let _ = writeln!(table, "{:<wide$}{cells}  {:<24} {}", point.label, limit(point), runs(point));
     }
     table
 }
