@@ -76,8 +76,8 @@ pub struct Control {
     proven: Option<Arc<Standing>>,
     /// Of a peer that sends short messages until it keeps its place.
     trusted: Option<Arc<Standing>>,
-    /// Of a peer after whose work the end waits until it has acknowledged all, and resets the connection otherwise.
-    ends_in_time: Option<Arc<Standing>>,
+    /// Whether its end waits until the other end has acknowledged all, and resets the connection otherwise.
+    ends_in_time: bool,
 }
 
 impl Control {
@@ -123,7 +123,7 @@ impl Control {
             left_silently: false,
             proven: None,
             trusted: None,
-            ends_in_time: None,
+            ends_in_time: false,
         })
     }
 
@@ -151,10 +151,10 @@ impl Control {
         self.trusted = Some(standing);
     }
 
-    /// Leaves nothing in the kernel for long when it ends, whatever the other end does, if the peer's work has begun by then. To others it says
-    /// little, and their connections end at once: they make room for those that have a key.
-    pub(crate) fn end_in_time(&mut self, standing: Arc<Standing>) {
-        self.ends_in_time = Some(standing);
+    /// Leaves nothing in the kernel for long when it ends, whatever the other end does. Its end may take three seconds: it is for those that had a
+    /// test, who wait for their turns. What others are told is short.
+    pub(crate) fn end_in_time(&mut self) {
+        self.ends_in_time = true;
     }
 
     /// A message that arrived.
@@ -260,9 +260,8 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.hang_up();
-        // What is queued still goes out. A server's kernel keeps it for three seconds at most.
-        let ends_in_time = self.ends_in_time.as_ref().is_some_and(|standing| standing.is_kept());
-        if !ends_in_time || is_acknowledged(&self.stream) {
+        // What is queued still goes out. After a test a server's kernel keeps it for three seconds at most.
+        if !self.ends_in_time || is_acknowledged(&self.stream) {
             let _ = set_reset_on_close(&self.stream, false);
         }
     }
@@ -479,7 +478,6 @@ mod tests {
     #[test]
     fn the_end_of_a_stranger_waits_for_nothing() {
         let (mut control, _events, _far) = pair();
-        control.end_in_time(Arc::default());
         fill(&mut control);
         let began = Instant::now();
         drop(control);
@@ -490,9 +488,7 @@ mod tests {
     #[test]
     fn a_server_keeps_nothing_for_who_does_not_read() {
         let (mut control, _events, mut far) = pair();
-        let standing = Arc::<Standing>::default();
-        standing.keep();
-        control.end_in_time(standing);
+        control.end_in_time();
         fill(&mut control);
         let reader = thread::spawn(move || {
             let mut buffer = [0; 4096];

@@ -109,7 +109,6 @@ impl<E: HasControl> Seat<E> {
             None => Channel::plain(Role::Server),
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
-        control.end_in_time(Arc::clone(&self.standing));
         if key.is_some() {
             control.prove_to(Arc::clone(&self.standing));
         } else {

@@ -206,7 +206,12 @@ fn serve(
         turn: Arc::default(),
     };
     let place = Place::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
-    drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {})
+    let result = drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {});
+    drop(session);
+    if *tested {
+        control.end_in_time();
+    }
+    result
 }
 
 /// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.

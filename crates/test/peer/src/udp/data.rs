@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_bpf::drops::Flow;
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
-use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
+use longhaul_kernel::udp::{
+    ReceiverOptions, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiver, UdpSender,
+};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, PacketsByLocation, Progress, SessionError};
@@ -70,6 +72,8 @@ struct Stream {
     /// At the client, which knows its peer from the start.
     sender: Option<Arc<UdpSender>>,
     source: Source,
+    /// What the receiver had dropped when it began to take packets of the peer alone: before, anybody could fill it.
+    dropped_before: AtomicU32,
     account: Account,
     receiving: Option<JoinHandle<StreamIn>>,
     /// What the receiving thread left, once it has ended.
@@ -190,6 +194,7 @@ impl UdpData {
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
                 source,
+                dropped_before: AtomicU32::new(0),
                 sender,
                 account: Account::new(tracker),
                 receiving: None,
@@ -357,9 +362,11 @@ impl UdpData {
         let cpus = self.streams.iter().map(|stream| stream.received.cpu).collect();
         let (mut streams, mut arrivals, mut socket_drops) = (Vec::new(), Vec::new(), 0);
         for (number, stream) in self.streams.drain(..).enumerate() {
-            // The socket's own count covers this test alone, with its end.
+            // The socket's own count from the proof on covers this test alone, with its end.
             if collects {
-                socket_drops += stream.receiver.memory().map_or(0, |memory| u64::from(memory.drops));
+                let before = stream.dropped_before.into_inner();
+                let drops = |memory: SocketMemory| memory.drops.wrapping_sub(before).into();
+                socket_drops += stream.receiver.memory().map_or(0, drops);
             }
             let sent = self.peer_sent.get(number).map(|sent| sent.sent_packets);
             let mut account = stream.account.into_tracker();
@@ -408,6 +415,8 @@ impl Data for UdpData {
             // The source is compared, too: what others sent before still waits, and a host may refuse to connect.
             stream.source.prove(*to);
             let _ = stream.receiver.take_from(*to);
+            let dropped = stream.receiver.memory().map_or(0, |memory| memory.drops);
+            stream.dropped_before.store(dropped, Ordering::Relaxed);
         }
     }
 

@@ -11,7 +11,7 @@ use longhaul_peer::client::{self, Source, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_result::Location;
 use longhaul_rtt::RttParameters;
-use longhaul_terms::{Amount, TestDirection};
+use longhaul_terms::{Amount, Collect, TestDirection};
 use longhaul_udp::UdpParameters;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 
@@ -112,6 +112,28 @@ fn damaged_datagrams_of_others_take_no_loss_from_the_path() {
             assert_eq!(lost, [(Location::Network, result.lost_packets)]);
         }
     }
+    assert!(counter(&lab, "server", "Udp", "InCsumErrors") > 100, "they came");
+}
+
+/// Until the client has proven its address, anybody's datagrams come to the socket of a test, and it counts what it drops of them.
+#[test]
+fn what_a_socket_dropped_before_the_proof_is_none_of_the_test() {
+    if !able() {
+        return;
+    }
+    let lab = lab("[[both]]\ndelay = '50ms'\n[[forward]]\nloss = { every = 50 }\n");
+    let (target, _, server) = known_ports(&lab);
+    let over = AtomicBool::new(false);
+    let end = std::thread::scope(|scope| {
+        scope.spawn(|| send_damaged(&lab, CLIENT_PORT + 1, server, &over));
+        let asked = UdpParameters { collect: Collect::Counters, ..parameters(3_000) };
+        let test = || client::run(&target, asked, None, |_| {});
+        let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
+        over.store(true, Ordering::Relaxed);
+        end.unwrap()
+    });
+    let lost = lost_at(&result(&end, false));
+    assert!(!lost.iter().any(|(at, _)| *at == Location::ReceiverStack), "{lost:?}");
     assert!(counter(&lab, "server", "Udp", "InCsumErrors") > 100, "they came");
 }
 
