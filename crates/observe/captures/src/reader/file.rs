@@ -20,7 +20,10 @@ use crate::spool::{Interface, MAGIC, Share, SpoolError, gaps_in};
 /// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
 /// longer: a few bytes could keep a command busy for hours.
 const UNPACKED_BYTES_SURE: u64 = 256 << 20;
-const UNPACKED_TIMES_MOST: u64 = 200;
+const UNPACKED_TIMES_MOST: u64 = 1_000;
+/// Packets that a file may stand for in any case, and so many as it has bytes beyond that. A captured packet takes ten bytes and more however well
+/// it is compressed, as its time differs from the one before; a made-up one takes a twentieth of a byte.
+const PACKETS_SURE: u64 = 4 << 20;
 /// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
 const WINDOW_LOG_MAX: u32 = 23;
 /// Memory for a file that is open: what is read at once, and what unpacking takes at most.
@@ -44,12 +47,22 @@ impl<R: Read> Read for Unpacked<R> {
         let read = self.stream.read(into).map_err(explained)?;
         self.bytes += read as u64;
         if self.bytes > UNPACKED_BYTES_SURE && self.bytes > self.packed.own().saturating_mul(UNPACKED_TIMES_MOST) {
-            let why = "more than 256 MiB come of it, and 200 times its length, which is not what captures are like; \
+            let why = "more than 256 MiB come of it, and 1,000 times its length, which is not what captures are like; \
                        if it is one, unpack it first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
         Ok(read)
     }
+}
+
+/// Whether a file of which `bytes` were read may have `packets`.
+fn believable(packets: u64, bytes: &ReadBytes) -> Result<(), Reason> {
+    if packets <= PACKETS_SURE || packets <= bytes.own() {
+        return Ok(());
+    }
+    let why = "more than 4 million packets come of it, and more than it has bytes, which is not what captures are like; if it is one, unpack it \
+               first (zstd -d, gunzip)";
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, why).into())
 }
 
 /// zstd says only that a frame takes too much memory.
@@ -272,10 +285,11 @@ impl Capture {
                     }
                     self.fill()?;
                 }
-                Source::Capture { reader, current, read, .. } => {
+                Source::Capture { reader, current, read, bytes, .. } => {
                     *current = None;
                     while let Some(record) = reader.next().map_err(|error| OpenError::new(&self.path, error))? {
                         *read += 1;
+                        believable(*read, bytes).map_err(|error| OpenError::new(&self.path, error))?;
                         take(Item::Record(record))?;
                     }
                 }
@@ -394,13 +408,13 @@ impl Capture {
                 }
                 Ok(())
             }
-            Source::Capture { reader, snippet, current, read, .. } => {
+            Source::Capture { reader, snippet, current, read, bytes, .. } => {
                 if let Some(record) = reader.next().map_err(|error| OpenError::new(path, error))? {
                     snippet.clear();
                     snippet.extend_from_slice(record.snippet);
                     *current = Some(Record { snippet: &[], ..record });
                     *read += 1;
-                    return Ok(());
+                    return believable(*read, bytes).map_err(|error| OpenError::new(path, error));
                 }
                 let account = self.account();
                 (self.account, self.source) = (account, Source::Ended);
@@ -474,8 +488,19 @@ mod tests {
             let mut piece = vec![0; 1 << 24];
             (0..20).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
         };
-        assert_eq!(unpacked(1_000_000), Err(io::ErrorKind::FileTooLarge));
-        assert_eq!(unpacked(2_000_000), Ok(()), "it may be that long");
+        assert_eq!(unpacked(200_000), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(unpacked(400_000), Ok(()), "it may be that long");
+    }
+
+    /// A packet that opens a flow takes some 2.5 us: a file of 1 MB must not stand for 17 million of them.
+    #[test]
+    fn a_compressed_file_has_no_more_packets_than_bytes() {
+        let bytes = ReadProgress::default().of_capture();
+        bytes.add(5_000_000);
+        let may_have = |packets| believable(packets, &bytes).map_err(|error| error.to_string());
+        assert_eq!(may_have(5_000_000), Ok(()));
+        assert!(may_have(5_000_001).unwrap_err().contains("unpack it first"));
+        assert_eq!(believable(PACKETS_SURE, &ReadProgress::default().of_capture()).map_err(|_| ()), Ok(()));
     }
 
     /// A frame says how much memory reading it takes.
