@@ -104,8 +104,8 @@ pub(crate) fn follow(
     }
 }
 
-/// Passes a signal on to the command. Many programs take a second one as the wish to end without cleaning up: so call it once, and Ctrl-C on a
-/// terminal is not sent again to a command that has it already. One with a group or session of its own has not.
+/// Passes a signal on to the command. Call it once: many programs take a second signal as the wish to end without cleaning up. A terminal sends
+/// Ctrl-C to its foreground group, so that a command in that group has it already.
 fn pass_on(child: u32, signal: StopSignal) -> io::Result<()> {
     let signal = match signal {
         StopSignal::Interrupt if is_in_foreground(child) => return Ok(()),

@@ -11,6 +11,7 @@ use longhaul_peer::client::{self, Source, Target};
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_result::Location;
 use longhaul_rtt::RttParameters;
+use longhaul_session::{TestEnd, TestParameters};
 use longhaul_terms::{Amount, Collect, TestDirection};
 use longhaul_udp::UdpParameters;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
@@ -86,6 +87,23 @@ fn send_damaged(lab: &Lab, port: u16, peer: SocketAddrV4, over: &AtomicBool) {
     lab.host("client").unwrap().namespace.enter(send).unwrap();
 }
 
+/// A test of `asked` from the client, while `disturbs` runs until it is over.
+fn disturbed(
+    lab: &Lab,
+    target: &Target,
+    asked: impl Into<TestParameters> + Send,
+    disturbs: impl FnOnce(&AtomicBool) + Send,
+) -> TestEnd {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| disturbs(&over));
+        let test = || client::run(target, asked, None, |_| {});
+        let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
+        over.store(true, Ordering::Relaxed);
+        end.unwrap()
+    })
+}
+
 /// Of a damaged packet whose cookie is wrong only ports and addresses tell: the port of the test alone, to which anybody may send, does not.
 #[test]
 fn damaged_datagrams_of_others_take_no_loss_from_the_path() {
@@ -95,14 +113,7 @@ fn damaged_datagrams_of_others_take_no_loss_from_the_path() {
     let lab = lab("[[both]]\ndelay = '1ms'\n[[forward]]\nloss = { every = 50 }\n");
     let (target, _, server) = known_ports(&lab);
     for (port, is_peers) in [(CLIENT_PORT + 1, false), (CLIENT_PORT, true)] {
-        let over = AtomicBool::new(false);
-        let end = std::thread::scope(|scope| {
-            scope.spawn(|| send_damaged(&lab, port, server, &over));
-            let test = || client::run(&target, parameters(3_000), None, |_| {});
-            let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
-            over.store(true, Ordering::Relaxed);
-            end.unwrap()
-        });
+        let end = disturbed(&lab, &target, parameters(3_000), |over| send_damaged(&lab, port, server, over));
         let result = result(&end, false);
         let lost = lost_at(&result);
         assert!((20..=80).contains(&result.lost_packets), "{lost:?}");
@@ -123,15 +134,8 @@ fn what_a_socket_dropped_before_the_proof_is_none_of_the_test() {
     }
     let lab = lab("[[both]]\ndelay = '50ms'\n[[forward]]\nloss = { every = 50 }\n");
     let (target, _, server) = known_ports(&lab);
-    let over = AtomicBool::new(false);
-    let end = std::thread::scope(|scope| {
-        scope.spawn(|| send_damaged(&lab, CLIENT_PORT + 1, server, &over));
-        let asked = UdpParameters { collect: Collect::Counters, ..parameters(3_000) };
-        let test = || client::run(&target, asked, None, |_| {});
-        let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
-        over.store(true, Ordering::Relaxed);
-        end.unwrap()
-    });
+    let asked = UdpParameters { collect: Collect::Counters, ..parameters(3_000) };
+    let end = disturbed(&lab, &target, asked, |over| send_damaged(&lab, CLIENT_PORT + 1, server, over));
     let lost = lost_at(&result(&end, false));
     assert!(!lost.iter().any(|(at, _)| *at == Location::ReceiverStack), "{lost:?}");
     assert!(counter(&lab, "server", "Udp", "InCsumErrors") > 100, "they came");
@@ -145,9 +149,8 @@ fn who_floods_a_responder_loses_none_of_its_probes() {
     }
     let lab = lab("[[both]]\ndelay = '1ms'\n");
     let (target, _, server) = known_ports(&lab);
-    let over = AtomicBool::new(false);
     // Of the server's own host, so that nothing else is full.
-    let flood = || {
+    let flood = |over: &AtomicBool| {
         let socket = UdpSocket::bind((*server.ip(), 0)).unwrap();
         while !over.load(Ordering::Relaxed) {
             for _ in 0..600 {
@@ -157,14 +160,9 @@ fn who_floods_a_responder_loses_none_of_its_probes() {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    let end = std::thread::scope(|scope| {
-        scope.spawn(|| lab.host("server").unwrap().namespace.enter(flood).unwrap());
-        let asked = RttParameters { amount: Amount::Packets(200), interval_ns: 5_000_000, ..RttParameters::default() };
-        let test = || client::run(&target, asked, None, |_| {});
-        let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
-        over.store(true, Ordering::Relaxed);
-        end.unwrap()
-    });
+    let asked = RttParameters { amount: Amount::Packets(200), interval_ns: 5_000_000, ..RttParameters::default() };
+    let of_server = |over: &AtomicBool| lab.host("server").unwrap().namespace.enter(|| flood(over)).unwrap();
+    let end = disturbed(&lab, &target, asked, of_server);
     let responder = end.responder().unwrap();
     assert_eq!((responder.received, responder.answered, responder.dropped), (200, 200, 0));
     assert!(counter(&lab, "server", "Udp", "NoPorts") > 10_000, "no socket took them");
@@ -186,14 +184,7 @@ fn icmp_errors_neither_end_a_test_nor_lose_its_packets() {
         let backward = direction.server_sends();
         let (own, peer, forger) = if backward { (server, client, "client") } else { (client, server, "server") };
         let asked = UdpParameters { direction, wire, ..parameters(3_000) };
-        let over = AtomicBool::new(false);
-        let end = std::thread::scope(|scope| {
-            scope.spawn(|| forge(&lab, forger, own, peer, &over));
-            let test = || client::run(&target, asked, None, |_| {});
-            let end = lab.host("client").unwrap().namespace.enter(test).unwrap();
-            over.store(true, Ordering::Relaxed);
-            end.unwrap()
-        });
+        let end = disturbed(&lab, &target, asked, |over| forge(&lab, forger, own, peer, over));
         let (result, caveats) = assemble(&end, backward);
         assert!(!caveats.iter().any(|caveat| caveat.code == "sender_stopped"), "{direction:?} {wire}: {caveats:?}");
         let said = format!("{direction:?} {wire}: {:?}", reasons(&result));
