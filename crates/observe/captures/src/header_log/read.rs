@@ -15,7 +15,8 @@ use crate::parquet_limits::guarded;
 use crate::record::InterfaceDirection;
 
 /// Bytes of snippets that a file of any length may have, and so many times its length beyond that: a dictionary names one many times, and who writes
-/// them to a file fills a disk.
+/// them to a file fills a disk. More than of a compressed capture, which can be unpacked first: a jumbo frame of constant payload, captured whole,
+/// has 9,014 bytes, which took 19 in zstd, and takes some 15 more in the other columns.
 const SNIPPETS_SURE: u64 = 256 << 20;
 const SNIPPETS_TIMES_MOST: u64 = 1_000;
 /// Letters of an Ethernet address.
