@@ -102,14 +102,20 @@ const HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
 const HANDED_OVER_BYTES: [&str; 2] = ["IpExt.OutOctets", "Ip6OutOctets"];
 /// Headers of a UDP packet over IPv4 where it is handed over, and in an interface. One over IPv6 has [`IPV6_MORE`] bytes more at both.
 const HANDED_HEADERS: u64 = 20 + 8;
-const FRAME_HEADERS: u64 = 14 + HANDED_HEADERS;
+const FRAME_HEADERS: u64 = ETHERNET + HANDED_HEADERS;
+/// The loopback interface counts none.
+const ETHERNET: u64 = 14;
 const IPV6_MORE: u64 = 20;
 /// What these leave out of the headers of a segment over IPv6, or of TCP with its options, at most.
 const SEGMENT_MORE: u64 = 72;
 /// Segments of TCP, over IPv4 and IPv6.
 const TCP_SEGMENTS: [&str; 1] = ["Tcp.OutSegs"];
-/// Packets for neighbours that did not answer, over IPv4 and IPv6.
+/// Packets that found the queue of a neighbour full, over IPv4 and IPv6.
 const UNANSWERED: [&str; 2] = ["arp_cache.unresolved_discards", "ndisc_cache.unresolved_discards"];
+/// Neighbours that did not answer. What waited for one is dropped, and is counted nowhere.
+const FAILED: [&str; 2] = ["arp_cache.res_failed", "ndisc_cache.res_failed"];
+/// Packets that wait for a neighbour at most: they take 768 bytes each at least (`skb->truesize`), and together what `unres_qlen_bytes` says.
+const WAITING_MOST: u64 = 212_992 / 768;
 
 impl Before {
     pub(crate) fn take() -> Self {
@@ -175,17 +181,20 @@ impl Changed {
     /// Packets dropped because their next hop did not answer. The kernel counts them for all network namespaces together: this host's are those
     /// that its IP handed over and its interfaces did not send. Where these do not say how many that is, they may be this host's or another's.
     fn unanswered(&self, sent: Sent) -> Vec<Total> {
-        let units = UNANSWERED.map(|name| self.sum_of(|known| known.ends_with(name)));
+        let of_machine = |names: [&str; 2]| names.map(|name| self.sum_of(|known| known.ends_with(name)));
+        let (units, failed) = (of_machine(UNANSWERED), of_machine(FAILED));
         let machine = units.iter().sum::<u64>().saturating_mul(sent.unit_packets_most);
-        let (least, most) = self.unsent(sent.payload_bytes, units[1] > 0);
+        let waited = failed.iter().sum::<u64>().saturating_mul(WAITING_MOST).saturating_mul(sent.unit_packets_most);
+        let (least, most) = self.unsent(sent.payload_bytes, units[1] > 0 || failed[1] > 0);
         let (own, perhaps) = (least.min(machine), most.min(machine) - least.min(machine));
         let total = |location, reason: &str, packets| {
-            let reason = format!("machine: unresolved_discards{reason}");
+            let reason = format!("machine: {reason}");
             Total { location, reason, packets, scope: TotalScope::Host }
         };
         let totals = [
-            total(Location::SenderStack, "", own),
-            total(Location::Unexplained, ", of this host or of another network namespace", perhaps),
+            total(Location::SenderStack, "unresolved_discards", own),
+            total(Location::SenderStack, "res_failed, what waited", (least - own).min(waited)),
+            total(Location::Unexplained, "unresolved_discards, of this host or of another network namespace", perhaps),
         ];
         totals.into_iter().filter(|total| total.packets > 0).collect()
     }
@@ -203,11 +212,12 @@ impl Changed {
         }
         let interfaces = |end: &str| self.sum_of(|name| name.ends_with(end));
         let sent_packets = interfaces(": tx_packets");
+        let loopback = self.sum_of(|name| name == "lo: tx_packets");
+        let sent_bytes = interfaces(": tx_bytes").saturating_add(loopback.saturating_mul(ETHERNET));
         let payload = |packets: u64, bytes: u64, headers| bytes.saturating_sub(packets.saturating_mul(headers));
         let handed_over = payload(packets, bytes, HANDED_HEADERS);
         // More is sent where a packet passes two interfaces.
-        let Some(missing) = handed_over.checked_sub(payload(sent_packets, interfaces(": tx_bytes"), FRAME_HEADERS))
-        else {
+        let Some(missing) = handed_over.checked_sub(payload(sent_packets, sent_bytes, FRAME_HEADERS)) else {
             return unknown;
         };
         let segments = sent_packets.saturating_sub(packets);
@@ -305,6 +315,18 @@ mod tests {
     /// What is told of packets without a neighbour, here and perhaps here, of a host that handed over `[packets, bytes]` over IPv4 or IPv6, whose
     /// interfaces sent `[packets, bytes]`, and on whose machine so many had none.
     fn told(sent: Sent, ipv6: bool, handed_over: [i64; 2], interface: [i64; 2], machine: i64) -> (u64, u64) {
+        told_with(sent, ipv6, handed_over, interface, machine, &[])
+    }
+
+    /// The same with more counters.
+    fn told_with(
+        sent: Sent,
+        ipv6: bool,
+        handed_over: [i64; 2],
+        interface: [i64; 2],
+        machine: i64,
+        more: &[(&str, i64)],
+    ) -> (u64, u64) {
         let [packets, bytes, cache] = match ipv6 {
             false => ["host: Ip.OutTransmits", "host: IpExt.OutOctets", "arp_cache"],
             true => ["host: Ip6OutTransmits", "host: Ip6OutOctets", "ndisc_cache"],
@@ -316,7 +338,8 @@ mod tests {
             ("eth0: tx_bytes".to_owned(), interface[1]),
             (format!("machine, CPU 1: {cache}.unresolved_discards"), machine),
         ];
-        let changed = Changed { all: all.into(), ..Changed::default() };
+        let more = more.iter().map(|(name, by)| ((*name).to_owned(), *by));
+        let changed = Changed { all: all.into_iter().chain(more).collect(), ..Changed::default() };
         let totals = changed.unanswered(sent);
         let at = |location| totals.iter().filter(|total| total.location == location).map(|total| total.packets).sum();
         (at(Location::SenderStack), at(Location::Unexplained))
@@ -338,5 +361,29 @@ mod tests {
         // Linux before 6.6 counts other packets; and two interfaces count a packet twice.
         assert_eq!(told(SINGLE, false, [0, 528_000], sent, 100), (0, 100));
         assert_eq!(told(SINGLE, false, handed_over, [1_808, 2 * sent[1]], 100), (0, 100));
+    }
+
+    #[test]
+    fn what_waited_for_a_neighbour_that_did_not_answer_is_counted_nowhere() {
+        let failed = |by| [("machine, CPU 0: arp_cache.res_failed", by)];
+        // 1,000 packets, of which 500 were sent, and 300 found a full queue.
+        let (handed_over, sent) = ([1_000, 528_000], [500, 500 * 542]);
+        let of = |machine, by| told_with(SINGLE, false, handed_over, sent, machine, &failed(by));
+        assert_eq!([of(300, 0), of(300, 1), of(0, 2)], [(300, 0), (500, 0), (500, 0)]);
+        assert_eq!(of(0, 1), (WAITING_MOST, 0), "no more wait");
+        // Another namespace's.
+        let all = [1_000, 1_000 * 542];
+        assert_eq!(told_with(SINGLE, false, handed_over, all, 0, &failed(50)), (0, 0));
+        assert_eq!(told_with(SINGLE, false, [0, 528_000], sent, 0, &failed(50)), (0, 0), "Linux before 6.6");
+        let failed = [("machine, CPU 0: ndisc_cache.res_failed", 1)];
+        assert_eq!(told_with(SINGLE, true, [1_000, 548_000], [900, 900 * 562], 0, &failed), (100, 0));
+    }
+
+    /// The loopback interface counts no Ethernet header.
+    #[test]
+    fn what_passes_the_loopback_interface_is_sent() {
+        let loopback = [("lo: tx_packets", 10_000), ("lo: tx_bytes", 10_000 * 528)];
+        let handed_over = [11_000, 11_000 * 528];
+        assert_eq!(told_with(SINGLE, false, handed_over, [900, 900 * 542], 5_000, &loopback), (100, 0));
     }
 }

@@ -158,39 +158,87 @@ fn a_full_backlog() {
     assert_lost(&result, Location::ReceiverBacklog, &missing);
 }
 
-#[test]
-fn nobody_answers_for_the_address() {
-    let prepare = |lab: &longhaul_lab::Lab| {
-        on(lab, "server", "echo 8 > /proc/sys/net/ipv4/conf/eth0/arp_ignore")
-            && on(lab, "client", "echo 4000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes")
-    };
+/// A test of 6,000 packets, in which `begin` changes the client, and `end` changes it back once `change` has come about: its result, and what
+/// never left the client.
+fn meanwhile(
+    prepare: &[(&str, &str)],
+    begin: &str,
+    change: impl FnOnce(&longhaul_lab::Lab),
+    end: &str,
+) -> Option<(UdpResult, BTreeSet<u64>)> {
     let mut left = None;
     let outcome = unprivileged(
         PATH,
         &asked(6_000),
         |lab| {
             left = Some(Capture::leaving(lab, "client"));
-            prepare(lab)
+            prepare.iter().all(|(host, command)| on(lab, host, command))
         },
         |lab, _, reached| {
             until("packets", || reached.bulk() > 500);
-            assert!(on(lab, "client", "ip neigh del 10.77.2.1 dev eth0"));
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            assert!(on(lab, "client", "ip neigh replace 10.77.2.1 lladdr 02:6c:68:02:00:01 dev eth0 nud permanent"));
+            assert!(on(lab, "client", begin));
+            change(lab);
+            assert!(on(lab, "client", end));
         },
     );
-    let (Some((result, _)), Some(left)) = (outcome, left) else { return };
+    let (result, left) = (outcome?.0, left?);
     let missing = &(0..6_000).collect::<BTreeSet<u64>>() - &left.sequences();
     assert!(missing.len() > 100, "{}", missing.len());
-    // What waited for the neighbour comes at once, and may be more than a busy receiver's small buffer takes.
+    Some((result, missing))
+}
+
+fn a_while(_: &longhaul_lab::Lab) {
+    std::thread::sleep(std::time::Duration::from_millis(300));
+}
+
+/// Asserts that `missing` was lost at the sender's stack, and nothing else, but for what the receiver's small buffer did not take: what waited for the
+/// neighbour comes at once.
+#[track_caller]
+fn assert_lost_at_stack(result: &UdpResult, missing: &BTreeSet<u64>) {
     let refused = result.lost_packets - missing.len() as u64;
     if refused == 0 {
-        return assert_lost(&result, Location::SenderStack, &missing);
+        return assert_lost(result, Location::SenderStack, missing);
     }
-    assert!(refused < 100, "{:?}", reasons(&result));
+    assert!(refused < 100, "{:?}", reasons(result));
     let places = [(Location::SenderStack, missing.len() as u64), (Location::ReceiverSocketBuffer, refused)];
-    assert_eq!(lost_at(&result), places, "{:?}", reasons(&result));
-    assert!(sequences(&result).into_values().flatten().collect::<BTreeSet<u64>>().is_superset(&missing));
+    assert_eq!(lost_at(result), places, "{:?}", reasons(result));
+    assert!(sequences(result).into_values().flatten().collect::<BTreeSet<u64>>().is_superset(missing));
+}
+
+const SILENT: (&str, &str) = ("server", "echo 8 > /proc/sys/net/ipv4/conf/eth0/arp_ignore");
+const FORGET: &str = "ip neigh del 10.77.2.1 dev eth0";
+const KNOW: &str = "ip neigh replace 10.77.2.1 lladdr 02:6c:68:02:00:01 dev eth0 nud permanent";
+
+#[test]
+fn nobody_answers_for_the_address() {
+    let short = ("client", "echo 4000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes");
+    let Some((result, missing)) = meanwhile(&[SILENT, short], FORGET, a_while, KNOW) else { return };
+    assert_lost_at_stack(&result, &missing);
+}
+
+/// The kernel gives up: it drops what has waited, counts none of it, and has ICMP of the own host say so to the socket.
+#[test]
+fn the_neighbour_does_not_answer_in_time() {
+    let soon = ("client", "cd /proc/sys/net/ipv4/neigh/eth0 && echo 1 > mcast_solicit && echo 20 > retrans_time_ms");
+    let given_up = |lab: &longhaul_lab::Lab| {
+        // Fifty at once at most (`net.ipv4.icmp_msgs_burst`).
+        until("ICMP about two queues", || counter(lab, "client", "Icmp", "OutDestUnreachs") > 60);
+    };
+    let Some((result, missing)) = meanwhile(&[SILENT, soon], FORGET, given_up, KNOW) else { return };
+    assert_lost_at_stack(&result, &missing);
+}
+
+/// The send says so, packet by packet, again and again.
+#[test]
+fn no_way_for_a_while() {
+    for kind in ["unreachable", "prohibit"] {
+        let begin = format!("ip route add {kind} 10.77.2.1/32");
+        let Some((result, missing)) = meanwhile(&[], &begin, a_while, "ip route del 10.77.2.1/32") else { return };
+        let at_stack = &sequences(&result)[&Location::SenderStack];
+        // The kernel may refuse the packet that meets the route in the moment of its change in another way.
+        assert!(at_stack.is_subset(&missing) && at_stack.len() + 1 >= missing.len(), "{:?}", reasons(&result));
+        assert_eq!(result.lost_packets, missing.len() as u64, "{:?}", reasons(&result));
+    }
 }
 
 /// The kernel counts these drops for all network namespaces together.
