@@ -1,6 +1,8 @@
 //! Datagrams arrive as they were sent, in batches and one by one, over IPv4 and IPv6.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::udp::{
@@ -169,8 +171,8 @@ fn empty_and_cut_datagrams_are_told() {
     assert_eq!(next(&[1; 100]), (Some(100), 100, false));
 }
 
-/// Has the right host send the left one an ICMP message about a packet that it got: of `protocol`, with `quoted` behind its IP header.
-fn forge_icmp_about(pair: &Pair, kind: u8, code: u8, protocol: u8, quoted: &[u8]) {
+/// An ICMP message about a packet from the left host to the right one: of `protocol`, with `quoted` behind its IP header.
+fn icmp_about(kind: u8, code: u8, protocol: u8, quoted: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 60, 0, 1, 0, 0, 60, protocol, 0, 0];
     message.extend(LEFT_IP.octets());
     message.extend(RIGHT_IP.octets());
@@ -179,19 +181,30 @@ fn forge_icmp_about(pair: &Pair, kind: u8, code: u8, protocol: u8, quoted: &[u8]
     let sum: u32 = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
+    message
+}
+
+/// The same about what the pair's sender sends.
+fn icmp_about_sent(pair: &Pair, kind: u8, code: u8) -> Vec<u8> {
+    let [own, peer] = [pair.sender.local_address(), pair.sender.peer_address()].map(|address| address.port());
+    icmp_about(kind, code, 17, &[&own.to_be_bytes()[..], &peer.to_be_bytes(), &[0, 40, 0, 0]].concat())
+}
+
+/// Has the right host send the left one the messages.
+fn forge<'a>(pair: &Pair, messages: impl Iterator<Item = &'a Vec<u8>> + Send) {
     let send = || {
         let protocol = Some(ipproto::ICMP);
         let socket = socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).unwrap();
-        sendto(&socket, &message, SendFlags::empty(), &SocketAddr::new(LEFT_IP.into(), 0)).unwrap();
+        for message in messages {
+            sendto(&socket, message, SendFlags::empty(), &SocketAddr::new(LEFT_IP.into(), 0)).unwrap();
+        }
     };
     pair.cable.right.enter(send).unwrap();
 }
 
-/// The same about what the pair's sender sends; waits until it is there.
+/// The same with one about what the pair's sender sends; waits until it is there.
 fn forge_icmp(pair: &Pair, kind: u8, code: u8) {
-    let [own, peer] = [pair.sender.local_address(), pair.sender.peer_address()].map(|address| address.port());
-    let quoted = [&own.to_be_bytes()[..], &peer.to_be_bytes(), &[0, 40, 0, 0]].concat();
-    forge_icmp_about(pair, kind, code, 17, &quoted);
+    forge(pair, [icmp_about_sent(pair, kind, code)].iter());
     assert!(readable_until(&pair.sender, Some(monotonic() + PATIENCE)).unwrap(), "{kind}/{code}: no error came");
 }
 
@@ -244,6 +257,41 @@ fn goes_on(pair: &Pair, kind: u8, code: u8) {
     while there.receive_until(&mut slots, monotonic()).unwrap() > 0 {}
 }
 
+/// A thread that sends and one that receives empty the error queue, and sendmmsg does not say what ended it: a message tells, whoever has it.
+#[test]
+fn icmp_without_end_leaves_no_datagram_of_a_batch_behind() {
+    if unprivileged() {
+        return;
+    }
+    let pair = Pair::v4(SenderOptions::default(), roomy());
+    let there = pair.sender.receiver(&roomy()).unwrap();
+    // Protocol unreachable.
+    let message = icmp_about_sent(&pair, 3, 2);
+    let over = AtomicBool::new(false);
+    let forged = std::iter::repeat(&message).take_while(|_| {
+        std::thread::sleep(Duration::from_micros(50));
+        !over.load(Ordering::Relaxed)
+    });
+    let unsent: Vec<Unsent> = std::thread::scope(|scope| {
+        scope.spawn(|| forge(&pair, forged));
+        scope.spawn(|| {
+            let mut slots = ReceiveSlots::new(4, 2_048, false);
+            while !over.load(Ordering::Relaxed) {
+                let _ = there.receive_until(&mut slots, monotonic() + Nanos::from_millis(20));
+            }
+        });
+        let mut batch = SendBatch::new(32, 100);
+        let end = monotonic() + Nanos::from_millis(300);
+        let times = std::iter::repeat(()).take_while(|()| monotonic() < end);
+        let unsent = times.filter_map(|()| pair.sender.send_singly(&mut batch, 0..32, true).unsent).collect();
+        over.store(true, Ordering::Relaxed);
+        unsent
+    });
+    // On a busy machine the other end's queue may be full.
+    let refused = unsent.iter().find(|why| !matches!(why, Unsent::Because(UdpSendError::NoBuffers)));
+    assert!(refused.is_none(), "{refused:?}");
+}
+
 /// Else who forges them without end fills the buffer in which the answers wait.
 #[test]
 fn icmp_errors_about_echoes_come_where_they_are_asked_for() {
@@ -258,7 +306,7 @@ fn icmp_errors_about_echoes_come_where_they_are_asked_for() {
             echo.socket().report_errors().unwrap();
         }
         // Host unreachable, about an echo request. The answer to another one comes behind it.
-        forge_icmp_about(&pair, 3, 1, 1, &[8, 0, 0, 0, 0, 7, 0, 1]);
+        forge(&pair, [icmp_about(3, 1, 1, &[8, 0, 0, 0, 0, 7, 0, 1])].iter());
         echo.send(&mut [0; 16], 2).unwrap();
         let deadline = monotonic() + PATIENCE;
         while echo.receive(&mut slots).unwrap() == 0 {

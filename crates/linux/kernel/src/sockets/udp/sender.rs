@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, socket_with};
 
-use super::error_queue::{ErrorQueue, TRIES_MOST};
+use super::error_queue::{ErrorQueue, Tries};
 use super::option::{read_words, set_bytes, set_int, set_traffic_class};
 use super::{
     BufferGrant, DATAGRAMS_MOST, ReceiverOptions, SendBatch, SocketMemory, UdpOpenError, UdpReceiver, UdpSendError,
@@ -210,21 +210,20 @@ impl UdpSender {
     /// call, and more where ICMP says something of earlier datagrams.
     pub fn send_singly(&self, batch: &mut SendBatch, range: Range<usize>, wait: bool) -> Sent {
         let messages = batch.messages(range);
-        let (mut datagrams, mut tries) = (0, 0);
+        let (mut datagrams, mut tries) = (0, Tries::default());
         while datagrams < messages.len() {
             let rest = &mut messages[datagrams..];
-            let taken = self.errors.taken();
             // SAFETY: `messages` made every message point to a part and every part to its datagram, all borrowed mutably
             // with the batch; the kernel reads them and writes only `msg_len`.
             let sent =
                 unsafe { libc::sendmmsg(self.fd.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, flags(wait) as _) };
             if sent >= 0 {
                 datagrams += sent as usize;
-                tries = 0;
+                tries = Tries::default();
                 if datagrams < messages.len() {
                     self.errors.drain(self.fd.as_fd());
-                    // Where an ICMP message came meanwhile, its error was the reason.
-                    if self.errors.taken() == taken {
+                    // Where ICMP messages come, the error of one was the reason.
+                    if !self.errors.explains() {
                         return Sent { datagrams, unsent: Some(Unsent::Unknown) };
                     }
                 }
@@ -234,8 +233,7 @@ impl UdpSender {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            tries += 1;
-            if tries > TRIES_MOST || !self.errors.may_pass(self.fd.as_fd(), &error, false) {
+            if !self.errors.may_pass(self.fd.as_fd(), &error, false, &mut tries) {
                 return Sent { datagrams, unsent: Some(Unsent::Because(UdpSendError::from_io(error))) };
             }
         }
@@ -282,7 +280,7 @@ impl UdpSender {
             message.msg_control = (&raw mut control).cast();
             message.msg_controllen = size_of::<SegmentControl>();
         }
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
             // SAFETY: all that `message` points to lives on this stack frame or is borrowed; the kernel only reads it.
             let sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &message, flags(wait)) };
@@ -293,8 +291,7 @@ impl UdpSender {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            tries += 1;
-            if tries > TRIES_MOST || !self.errors.may_pass(self.fd.as_fd(), &error, segment_bytes.is_some()) {
+            if !self.errors.may_pass(self.fd.as_fd(), &error, segment_bytes.is_some(), &mut tries) {
                 return Err(UdpSendError::from_io(error));
             }
         }
