@@ -33,11 +33,25 @@ pub(crate) fn has_folder(kept: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes the folder `kept` in [`OWN_FOLDER`], and that one, where they are missing.
+/// Has `pin` make a file in the folder `kept`, which is in [`OWN_FOLDER`]; makes the two where they are missing. Whoever finds one of them empty
+/// removes it: where that comes between, both are done again.
 ///
 /// # Errors
 /// As [`has_folder`], or the kernel's.
-pub(crate) fn make_folder(kept: &str) -> io::Result<()> {
+pub(crate) fn keep_in(kept: &str, mut pin: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    // Somebody would have to remove them each time.
+    const TRIES_MOST: u32 = 100;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match make_folder(kept).and_then(|()| pin()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES_MOST => {}
+            done => return done,
+        }
+    }
+}
+
+fn make_folder(kept: &str) -> io::Result<()> {
     for folder in [OWN_FOLDER, kept] {
         has_folder(folder)?;
         match fs::create_dir(folder) {
@@ -204,7 +218,8 @@ mod enabled {
 
     /// With all that libbpf-rs has to say about it.
     pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
-        io::Error::other(format!("{error:#}"))
+        let kind = if error.kind() == ErrorKind::NotFound { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
+        io::Error::new(kind, format!("{error:#}"))
     }
 
     #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use longhaul_bpf::filter::{Filter, FilterOptions, Generations};
+use longhaul_bpf::filter::{Filter, FilterOptions, Generations, KEPT};
 use longhaul_bpf::support::has_bpf_fs;
 use longhaul_filter::Following;
 use longhaul_kernel::link::{Address, Netlink};
@@ -51,6 +52,11 @@ fn status(namespace: &NetNamespace, interface: &str) -> Option<Value> {
 
 fn is_kept(namespace: &NetNamespace, interface: &str) -> bool {
     status(namespace, interface).is_some_and(|status| status["result"]["kept"] == true)
+}
+
+/// The files that keep filters.
+fn pins() -> Vec<PathBuf> {
+    std::fs::read_dir(KEPT).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 /// Moves the interface that is filtered; its number there.
@@ -174,8 +180,14 @@ fn a_moved_one_and_its_successor_are_told_apart() {
 #[test]
 fn one_whose_interface_ended_is_not_its_successors() {
     let Some(hosts) = hosts() else { return };
+    let others = pins();
     succeeds(&hosts.ours, &["filter", "attach", "lf0", "--pin"]);
+    let own: Vec<PathBuf> = pins().into_iter().filter(|path| !others.contains(path)).collect();
     hosts.ip("link delete lf0");
+    let output = run(&hosts.ours, &["filter", "status", "lf0", "--json"]);
+    assert_eq!(object(&output.stdout)["error"]["code"], "no_interface", "{output:?}");
+    // Other tests may have kept one meanwhile.
+    assert!(own.iter().any(|path| !path.exists()), "{own:?}: not forgotten");
     hosts.ip(&format!("link add lf0 index {} type veth peer name lf8", hosts.index));
     assert!(status(&hosts.ours, "lf0").is_none());
     succeeds(&hosts.ours, &["filter", "attach", "lf0", "--pin"]);

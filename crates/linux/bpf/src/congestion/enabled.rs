@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::Read;
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder};
@@ -13,7 +12,7 @@ use longhaul_congestion::{Algorithm, Settings};
 use super::CongestionError;
 use super::kept::{KEPT, failed, path_of};
 use crate::BpfError;
-use crate::support::{KernelTypes, has_bpf_fs, io_error, load_error, make_folder, require_capabilities, with_log};
+use crate::support::{KernelTypes, has_bpf_fs, io_error, keep_in, load_error, require_capabilities, with_log};
 
 /// A congestion control that is loaded, until this value is dropped or its process ends.
 pub struct Control {
@@ -93,9 +92,9 @@ impl Control {
         if !has_bpf_fs() {
             return Err(CongestionError::NoBpfFs);
         }
-        make_folder(KEPT).map_err(|source| failed("make", Path::new(KEPT), source))?;
         let path = path_of(&self.name).ok_or_else(|| CongestionError::NotKept { name: self.name.clone() })?;
-        self.link.pin(&path).map_err(|error| failed("pin", &path, io_error(&error)))
+        let pinned = keep_in(KEPT, || self.link.pin(&path).map_err(|error| io_error(&error)));
+        pinned.map_err(|source| failed("make", &path, source))
     }
 }
 

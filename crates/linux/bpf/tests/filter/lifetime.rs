@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Xdp, XdpFlags};
-use longhaul_bpf::filter::{Filter, FilterError, FilterOptions, Mode, Reason};
+use longhaul_bpf::filter::{Filter, FilterError, FilterOptions, KEPT, Mode, Reason};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
@@ -49,6 +50,26 @@ fn foreign() -> Vec<u8> {
 /// Held by a test that keeps a filter, as another counts what is kept.
 static KEEPS: Mutex<()> = Mutex::new(());
 
+/// The files that keep filters.
+fn pins() -> Vec<PathBuf> {
+    std::fs::read_dir(KEPT).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Keeps a filter, and gives its file; `None` where that cannot be, and says why.
+fn keep(cable: &Cable, filter: &Filter) -> Option<PathBuf> {
+    let others = pins();
+    if let Err(error) = cable.inside(|| filter.keep()) {
+        longhaul_testing::skipped!("{error}");
+        return None;
+    }
+    pins().into_iter().find(|path| !others.contains(path))
+}
+
+/// Runs `ip` in the namespace of the calling thread.
+fn ip(words: &str) {
+    assert!(std::process::Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
+}
+
 #[test]
 fn it_goes_with_its_owner_unless_kept() {
     let Some(cable) = Cable::lay() else { return };
@@ -74,8 +95,49 @@ fn it_goes_with_its_owner_unless_kept() {
     cable.inside(|| again.detach()).unwrap();
     gone(id);
     assert!(matches!(open(), Err(FilterError::NotThere { .. })));
-    let left = std::fs::read_dir(longhaul_bpf::filter::KEPT).into_iter().flatten().flatten().count();
-    assert_eq!(left, 0, "files in {}", longhaul_bpf::filter::KEPT);
+    assert_eq!(pins(), Vec::<PathBuf>::new());
+}
+
+/// The kernel detaches it, and the file that keeps it keeps the rest.
+#[test]
+fn one_whose_interface_is_gone_is_forgotten() {
+    let Some(cable) = Cable::lay() else { return };
+    let _alone = KEEPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let filter = cable.filter(&FilterOptions::default());
+    let Some(pin) = keep(&cable, &filter) else { return };
+    let id = filter.program_id();
+    drop(filter);
+    Filter::forget_gone();
+    assert!(pin.exists(), "its interface is there");
+    cable.inside(|| ip(&format!("link delete {LINK}")));
+    assert!(pin.exists());
+    Filter::forget_gone();
+    assert!(!pin.exists());
+    gone(id);
+}
+
+/// Each command on filters removes the folder where it is empty, as it is before the file is there.
+#[test]
+fn it_is_kept_while_others_look_for_what_is_gone() {
+    let Some(cable) = Cable::lay() else { return };
+    let _alone = KEEPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let filter = cable.filter(&FilterOptions::default());
+    let Some(pin) = keep(&cable, &filter) else { return };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                Filter::forget_gone();
+            }
+        });
+        for _ in 0..300 {
+            std::fs::remove_file(&pin).unwrap();
+            filter.keep().unwrap();
+            assert!(pin.exists());
+        }
+    });
+    cable.inside(|| filter.detach()).unwrap();
 }
 
 /// The file that keeps it was made in another network namespace, where the interface had another number.
@@ -93,8 +155,8 @@ fn one_whose_interface_was_moved_leaves_nothing_either() {
     // Its number is taken there.
     let taken = format!("link add taken index {} type veth peer name taken1 index 77", cable.ifindex);
     let to = format!("link set {LINK} netns /proc/{}/fd/{}", std::process::id(), other.as_fd().as_raw_fd());
-    let ip = |words: &str| std::process::Command::new("ip").args(words.split(' ')).status().unwrap().success();
-    assert!(other.enter(|| ip(&taken)).unwrap() && cable.inside(|| ip(&to)));
+    other.enter(|| ip(&taken)).unwrap();
+    cable.inside(|| ip(&to));
     let ifindex = other.enter(|| Netlink::open().unwrap().index_of(LINK).unwrap()).unwrap();
     assert_ne!(ifindex, cable.ifindex);
     let moved = other.enter(|| Filter::open(ifindex)).unwrap().unwrap();

@@ -37,7 +37,7 @@ use crate::BpfError;
 use crate::program::LoadedProgram;
 use crate::skeleton::filter::FilterSkelBuilder;
 use crate::support::{
-    KernelTypes, OWN_FOLDER, has_bpf_fs, has_folder, io_error, load_error, make_folder, require_capabilities, with_log,
+    KernelTypes, OWN_FOLDER, has_bpf_fs, has_folder, io_error, keep_in, load_error, require_capabilities, with_log,
 };
 
 const PROGRAM: &str = "filter";
@@ -75,9 +75,17 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
-    /// Removes what keeps the filters of interfaces that no longer exist: the kernel detached the program, and a file keeps the rest.
+    /// Removes what keeps the filters of interfaces that no longer exist: the kernel detached the program, and a file keeps the rest. To be called
+    /// before an interface is looked up, which may be such a one.
     pub fn forget_gone() {
-        remove_stale();
+        for (path, link) in kept() {
+            if matches!(link.info, LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0) {
+                let _ = fs::remove_file(path);
+            }
+        }
+        if has_folder(KEPT).unwrap_or(false) {
+            remove_empty_folders();
+        }
     }
 
     /// Attaches a filter to link `ifindex` of the calling thread's network namespace. Replaces a filter of longhaul that is
@@ -90,7 +98,6 @@ impl Filter {
     pub fn attach(ifindex: u32, options: &FilterOptions) -> Result<Self, FilterError> {
         KernelTypes::read()?;
         require_capabilities()?;
-        remove_stale();
         let before = Self::open(ifindex);
         match &before {
             Ok(_) | Err(FilterError::NotThere { .. }) => {}
@@ -356,13 +363,12 @@ impl Filter {
         if !has_bpf_fs() {
             return Err(FilterError::NoBpfFs);
         }
-        make_folder(KEPT).map_err(|source| not_kept("make", Path::new(KEPT), source))?;
         if self.kept_at().is_some() {
             // It replaced a kept filter: the link is the same.
             return Ok(());
         }
         let path = Path::new(KEPT).join(format!("link{}", self.link_id()?));
-        self.link.pin(&path).map_err(|source| not_kept("make", &path, source))
+        keep_in(KEPT, || self.link.pin(&path)).map_err(|source| not_kept("make", &path, source))
     }
 
     /// Whether it stays when every process that holds it has ended.
@@ -389,7 +395,7 @@ impl Filter {
         if let Some(path) = self.kept_at() {
             fs::remove_file(&path).map_err(|source| not_kept("remove", &path, source))?;
         }
-        remove_stale();
+        remove_empty_folders();
         self.link.detach().map_err(|source| plain_step("detach the link", source))?;
         let deadline = Instant::now() + PATIENCE;
         while self.is_attached() && Instant::now() < deadline {
@@ -445,18 +451,6 @@ fn kept() -> Vec<(PathBuf, LinkInfo)> {
         Some((path, info))
     };
     fs::read_dir(KEPT).into_iter().flatten().flatten().filter_map(|entry| link_of(entry.path())).collect()
-}
-
-/// Removes the files of filters whose interface no longer exists: the kernel detached the program, and the file keeps the rest.
-fn remove_stale() {
-    for (path, link) in kept() {
-        if matches!(link.info, LinkTypeInfo::Xdp(xdp) if xdp.ifindex == 0) {
-            let _ = fs::remove_file(path);
-        }
-    }
-    if has_folder(KEPT).unwrap_or(false) {
-        remove_empty_folders();
-    }
 }
 
 /// Leaves nothing behind. It is no error that other filters are kept there.
