@@ -121,8 +121,7 @@ impl Forwarder {
         // The writing thread ends at the same time as the logging hosts.
         drop(self.to_writer.take());
         self.links.iter_mut().for_each(|link| link.finish(packing.floor.floor_ns()));
-        let deadline = LogLink::close_deadline();
-        let links = std::mem::take(&mut self.links).into_iter().map(|link| link.close(deadline)).collect();
+        let links = LogLink::close_all(std::mem::take(&mut self.links));
         Counters::add(&self.counters.cpu_ns, thread_cpu_time().0);
         // Without a writing thread, nobody else closes the pool.
         self.pool.close();

@@ -38,10 +38,10 @@ const PROOF_RESEND: Nanos = Nanos::from_millis(250);
 const LONGER_PATIENCE: Nanos = Nanos::from_secs(2);
 /// A logging host reports its progress twice a second. After this silence the link is lost. It survives an outage of 5 s.
 const SILENCE: Nanos = Nanos::from_secs(10);
-/// After the capture's last message the logging host closes its files within this time. It waits for late datagrams, then for the disk.
+/// After the capture's last message all logging hosts close their files within this time. They wait for late datagrams, then for the disk.
 const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
-/// Links are closed one after the other. Where one before took all of that time, what came meanwhile is read within this one.
-const CLOSE_READ: Nanos = Nanos::from_millis(200);
+/// How long to wait for one of them before it is another one's turn.
+const CLOSE_TURN: Nanos = Nanos::from_millis(5);
 
 /// Reads of a link before it is another one's turn, whatever the other end floods it with.
 const EVENTS_AT_ONCE: usize = 16;
@@ -305,7 +305,7 @@ impl LogLink {
         self.progress.lost_packets.saturating_add(self.progress.disk_dropped_packets)
     }
 
-    /// Reports how much was sent. [`Self::close`] receives the account.
+    /// Reports how much was sent. [`Self::close_all`] receives the account.
     pub(super) fn finish(&mut self, floor_ns: i64) {
         self.datagrams.transmit();
         if self.is_up() {
@@ -315,21 +315,28 @@ impl LogLink {
         }
     }
 
-    /// When all links have to be closed whose end begins now.
-    pub(super) fn close_deadline() -> Nanos {
-        monotonic() + CLOSE_PATIENCE
+    /// Waits until the other ends have closed their files, side by side: what one has to say must be read to come, also while another one is
+    /// silent. Returns the accounts, in the order of `links`.
+    pub(super) fn close_all(links: Vec<Self>) -> Vec<LinkEnd> {
+        Self::close_until(monotonic() + CLOSE_PATIENCE, links)
     }
 
-    /// Waits until the other end has closed its files, or until `deadline`, but reads what it has said by now. Returns the account.
-    pub(super) fn close(mut self, deadline: Nanos) -> LinkEnd {
-        let deadline = deadline.max(monotonic() + CLOSE_READ);
-        while self.is_up() {
-            match self.control.wait(deadline) {
-                Ok(Some(message)) => self.hear(message),
-                Ok(None) => self.note(Err(no_answer())),
-                Err(error) => self.note(Err(error)),
+    /// The same; all have until `deadline`.
+    fn close_until(deadline: Nanos, mut links: Vec<Self>) -> Vec<LinkEnd> {
+        while links.iter().any(Self::is_up) && monotonic() < deadline {
+            for link in links.iter_mut().filter(|link| link.is_up()) {
+                match link.control.wait(deadline.min(monotonic() + CLOSE_TURN)) {
+                    Ok(Some(message)) => link.hear(message),
+                    Ok(None) => {}
+                    Err(error) => link.note(Err(error)),
+                }
             }
         }
+        links.into_iter().map(Self::end).collect()
+    }
+
+    fn end(mut self) -> LinkEnd {
+        self.note(Err(no_answer()));
         let _ = self.control.send(&Message::Goodbye);
         LinkEnd {
             ledger: self.account(),
@@ -372,5 +379,89 @@ impl LogLink {
         }
         drop(Place::LogLink, self.started_ns, latest_ns, u64::MAX);
         ledger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use longhaul_channel::{Channel, Role};
+
+    use super::*;
+
+    /// A link that is up, and its other end.
+    fn link() -> (LogLink, TcpStream, Channel<Message>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let near = TcpStream::connect(address).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let mut channel = Channel::plain(Role::Server);
+        channel.handle_bytes(b"longhaul/1 plain").unwrap();
+        far.write_all(&channel.poll_transmit().unwrap()).unwrap();
+        let mut control = LinkControl::establish(near, None, None).unwrap();
+        control.is_made = true;
+        let now = monotonic();
+        let link = LogLink {
+            name: "there".into(),
+            control,
+            datagrams: Datagrams::connect(address, DatagramKeys::plain(Default::default()), 1, None).unwrap(),
+            numbers: LinkSender::default(),
+            started_ns: 0,
+            progress: LinkProgress::default(),
+            said: now,
+            heard: now,
+            closed: None,
+            error: None,
+            noticed: false,
+            payload: Vec::new(),
+        };
+        (link, far, channel)
+    }
+
+    /// A message as it goes over the connection.
+    fn bytes(channel: &mut Channel<Message>, message: &LinkMessage) -> Vec<u8> {
+        channel.send(&Message::LogLink { text: serde_json::to_string(message).unwrap() }).unwrap();
+        std::iter::from_fn(|| channel.poll_transmit()).flatten().collect()
+    }
+
+    #[test]
+    fn a_long_account_comes_while_another_logging_host_is_silent() {
+        let (silent, silent_far, _) = link();
+        let (speaks, mut far, mut channel) = link();
+        let gap = Gap { place: Place::Disk, interface: Some(9), from_ns: i64::MAX, to_ns: i64::MAX, packets: 1 };
+        let ledger = Ledger { gaps: vec![gap; 2_000], ..Ledger::default() };
+        let part = bytes(&mut channel, &LinkMessage::Part { ledger: ledger.clone() });
+        let progress = LinkProgress { received_datagrams: 7, ..LinkProgress::default() };
+        let closed = bytes(&mut channel, &LinkMessage::Closed { progress, ledger });
+        let writer = thread::spawn(move || {
+            // More than the kernel keeps for both ends: it goes only while it is read.
+            for _ in 0..(8 << 20) / part.len() {
+                far.write_all(&part).unwrap();
+            }
+            far.write_all(&closed).unwrap();
+            drop(silent_far);
+            far
+        });
+        let began = monotonic();
+        let ends = LogLink::close_until(began + Nanos::from_secs(20), vec![silent, speaks]);
+        let took = monotonic().saturating_sub(began);
+        drop(writer.join().unwrap());
+        assert!(took < Nanos::from_secs(15), "{took}");
+        let codes: Vec<_> = ends.iter().map(|end| end.error.as_ref().map(|error| error.code.as_str())).collect();
+        assert_eq!(codes, [Some("control_lost"), None]);
+        assert_eq!(ends[1].progress, progress);
+    }
+
+    #[test]
+    fn all_silent_logging_hosts_have_one_time_together() {
+        let (links, _fars): (Vec<_>, Vec<_>) = (0..4).map(|_| link()).map(|(link, far, _)| (link, far)).unzip();
+        let began = monotonic();
+        let ends = LogLink::close_until(began + Nanos::from_millis(500), links);
+        let took = monotonic().saturating_sub(began);
+        assert!(took >= Nanos::from_millis(500) && took < Nanos::from_millis(1_500), "{took}");
+        assert!(ends.iter().all(|end| end.error.as_ref().is_some_and(|error| error.code == "no_answer")), "{ends:?}");
     }
 }
