@@ -503,6 +503,32 @@ mod tests {
         assert_eq!(believable(PACKETS_SURE, &ReadProgress::default().of_capture()).map_err(|_| ()), Ok(()));
     }
 
+    /// Whether its packets are taken together or one by one.
+    #[test]
+    fn a_made_up_file_of_too_many_packets_is_read_no_further() {
+        let path = std::env::temp_dir().join(format!("longhaul-packets-{}.pcap.zst", std::process::id()));
+        let header = [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]].concat();
+        let packets = [1_u32, 0, 0, 60].map(u32::to_le_bytes).concat().repeat(1 << 16);
+        let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        io::Write::write_all(&mut packed, &header).unwrap();
+        for _ in 0..=PACKETS_SURE >> 16 {
+            io::Write::write_all(&mut packed, &packets).unwrap();
+        }
+        fs::write(&path, packed.finish().unwrap()).unwrap();
+        let open = || Capture::open(&path, false, &mut ReadProgress::default()).unwrap();
+        let mut taken = 0;
+        let together: Result<(), OpenError> = open().for_each(&mut |_: Item<'_>| {
+            taken += 1;
+            Ok(())
+        });
+        let mut capture = open();
+        let one_by_one = (0..PACKETS_SURE).find_map(|_| capture.advance().err());
+        fs::remove_file(&path).unwrap();
+        assert!(together.unwrap_err().to_string().contains("more than 4 million packets"));
+        assert_eq!(taken, PACKETS_SURE);
+        assert!(one_by_one.unwrap().to_string().contains("more than 4 million packets"));
+    }
+
     /// A frame says how much memory reading it takes.
     #[test]
     fn a_zstd_window_beyond_8_mib_is_refused() {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use longhaul_result::Location;
+use longhaul_session::Message;
 use longhaul_terms::TestDirection;
 use longhaul_udp::{Pace, UdpParameters};
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +12,7 @@ use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::Pid;
 
 use crate::capture::Capture;
+use crate::hostile::ByHand;
 use crate::hosts::*;
 
 const PATH: &str = "[[both]]\ndelay = '1ms'\n";
@@ -85,6 +87,56 @@ fn a_client_that_falls_silent_is_given_up() {
     let took = began.elapsed();
     assert!((Duration::from_secs(15)..Duration::from_secs(40)).contains(&took), "{took:?}");
     assert!(test(&lab, address, parameters(500), |_| {}).is_ok());
+}
+
+/// What it does not acknowledge the server's kernel keeps for 3 s after its test, while another client has the turn. Who had no test gives its place
+/// back at once.
+#[test]
+fn a_client_that_acknowledges_nothing_is_reset_after_its_test() {
+    if !able() {
+        return;
+    }
+    let lab = lab(PATH);
+    let (mut server, address) = serving_process(&lab, &[]);
+    let client = &lab.host("client").unwrap().namespace;
+    let resets = || counter(&lab, "server", "Tcp", "OutRsts");
+    let granted = || {
+        let mut control = ByHand::connect(address);
+        control.granted_of(parameters(1_000));
+        control
+    };
+    let greeted = || {
+        let mut control = ByHand::connect(address);
+        control.hear().expect("a greeting");
+        control
+    };
+    for tested in [true, false] {
+        let before = resets();
+        let mut control = if tested { client.enter(granted) } else { client.enter(greeted) }.unwrap();
+        // Nothing that the server says arrives any more.
+        let rule = format!(
+            "nft add table inet t; nft 'add chain inet t c {{ type filter hook input priority 0; }}'; \
+             nft 'add rule inet t c tcp dport {} drop'",
+            control.port()
+        );
+        if !on(&lab, "client", &rule) {
+            return;
+        }
+        let began = Instant::now();
+        // It is not the time for that.
+        control.say(&Message::Start);
+        let _next = tested.then(|| client.enter(granted).unwrap());
+        assert!(began.elapsed() < Duration::from_secs(3), "the next one waits for the place, not for the turn");
+        while server.says("ended ") != "protocol" {}
+        let took = began.elapsed();
+        if tested {
+            assert!((Duration::from_secs(3)..Duration::from_secs(10)).contains(&took), "{took:?}");
+            until("the reset", || resets() > before);
+        } else {
+            assert!(took < Duration::from_secs(2), "{took:?}");
+        }
+    }
+    until("all places to be free", || server.holds().0 <= 2);
 }
 
 #[test]

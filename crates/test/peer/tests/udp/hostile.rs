@@ -287,6 +287,11 @@ impl ByHand {
         Self { stream, channel, read_time: Duration::ZERO }
     }
 
+    /// Its own port.
+    pub(crate) fn port(&self) -> u16 {
+        self.stream.local_addr().unwrap().port()
+    }
+
     /// How long to wait for a message.
     pub(crate) fn set_patience(&self, patience: Duration) {
         self.stream.set_read_timeout(Some(patience)).unwrap();
