@@ -10,12 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use longhaul_captures::spool::{EXTENSION, MAGIC};
 use longhaul_report::html::over_time::udp::Departures;
 use longhaul_report::text;
 use longhaul_session::{EndReport, TestEnd, TestParameters, kind};
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::TestDirection;
 use longhaul_udp::{UdpParameters, attribution};
+
+use super::sealed;
 
 /// Two captures in one input: this, and the length of the first (four bytes, LE).
 const TWO: &[u8] = b"TWO\n";
@@ -36,13 +39,8 @@ fn file(name: &str, bytes: &[u8]) -> String {
     path(name)
 }
 
-/// A file of the input of `longhaul analyze`, `compare` and `convert`.
-fn capture(input: &[u8]) -> String {
-    file("input", input)
-}
-
-/// Runs `longhaul` with `arguments` in this process, and judges what it printed.
-fn run(arguments: &[&str]) {
+/// Runs `longhaul` with `arguments` in this process, and judges what it printed, which it gives.
+fn run(arguments: &[&str]) -> String {
     let arguments: Vec<OsString> = ["longhaul"].iter().chain(arguments).map(OsString::from).collect();
     let mut printed = File::options().read(true).write(true).create(true).truncate(true).open(FOLDER.join("printed"));
     let printed = printed.as_mut().expect("memory");
@@ -67,11 +65,12 @@ fn run(arguments: &[&str]) {
     for line in text.lines().filter(|line| line.starts_with('{')) {
         serde_json::from_str::<serde_json::Value>(line).expect("JSON");
     }
+    text
 }
 
 /// A file for `longhaul analyze`, with all that it can be asked for.
 pub fn analyze(input: &[u8]) {
-    let (capture, series) = (capture(input), path("series"));
+    let (capture, series) = (file("input", &sealed(input)), path("series"));
     let _ = fs::remove_dir_all(&series);
     run(&["analyze", "--json", "--top", "0", "--force", "--html", &path("page.html"), "-o", &series, &capture]);
     run(&["analyze", &capture]);
@@ -84,7 +83,7 @@ pub fn compare(input: &[u8]) {
         rest.split_at_checked(u32::from_le_bytes(*length) as usize)
     });
     let (a, b) = two.unwrap_or((input, input));
-    let (a, b, delays) = (file("a", a), file("b", b), path("delays"));
+    let (a, b, delays) = (file("a", &sealed(a)), file("b", &sealed(b)), path("delays"));
     let _ = fs::remove_dir_all(&delays);
     run(&["compare", "--json", "--force", "--html", &path("page.html"), "-o", &delays, &a, &b]);
     run(&["compare", "--behaviour", &a, &b]);
@@ -104,17 +103,19 @@ pub fn profile(input: &[u8]) {
 
 /// A file for `longhaul convert`, to each form; and as a file of a spool, whose folder is read otherwise.
 pub fn convert(input: &[u8]) {
-    let (capture, log) = (capture(input), path("log.parquet"));
+    let sealed = sealed(input);
+    let (capture, log) = (file("input", &sealed), path("log.parquet"));
     let _ = fs::remove_file(&log);
     run(&["convert", "--force", "--keep-snippets", &capture, &log]);
     for to in ["packets.pcapng", "packets.pcap.zst"] {
         run(&["convert", "--force", if Path::new(&log).exists() { &log } else { &capture }, &path(to)]);
     }
-    if input.starts_with(&longhaul_captures::spool::MAGIC) {
+    if sealed.starts_with(&MAGIC) {
         let spool = path("spool");
         fs::create_dir_all(&spool).expect("memory");
-        fs::write(Path::new(&spool).join("000000.lhs"), input).expect("memory");
-        run(&["convert", "--force", "--json", &spool, &log]);
+        fs::write(Path::new(&spool).join("00000001").with_extension(EXTENSION), &sealed).expect("memory");
+        let said = run(&["convert", "--force", "--json", &spool, &log]);
+        assert!(!said.contains("there is no capture in this folder"), "{said}");
     }
 }
 

@@ -15,7 +15,7 @@ use longhaul_captures::header_log::HeaderLogReader;
 use longhaul_captures::ledger::Ledger;
 use longhaul_captures::log_link::{Arrival, INTERFACES_MOST, LinkMessage, LinkReceiver};
 use longhaul_captures::packet::within_times;
-use longhaul_captures::spool::{BlockReader, Kind, Packets};
+use longhaul_captures::spool::{BlockReader, HEADER_BYTES, Kind, MAGIC, Packets};
 use longhaul_captures::{CaptureReader, LinkType, Record, dissect};
 use longhaul_channel::{Deframer, Key, to_frame};
 use longhaul_experiment::faults::spec::Fault;
@@ -39,6 +39,7 @@ use longhaul_tcp::proof::TCP_HELLO_BYTES;
 use longhaul_tcp::{Series, TcpParameters, TcpResult};
 use longhaul_udp::{UdpParameters, UdpResult};
 use longhaul_units::Nanos;
+use longhaul_wire::checksum::{crc32c, crc32c_append};
 use longhaul_wire::probe::Cookie;
 use longhaul_wire::{PieceHeader, Segmenter, VnetHeader, vnet};
 
@@ -251,9 +252,25 @@ pub fn end_report(input: &[u8]) {
     }
 }
 
+/// A file of a spool, its checksums made good, up to the first block that is not whole: behind a wrong one nothing is read, and mutations seldom
+/// have a right one. What is no spool stays as it is.
+pub fn sealed(input: &[u8]) -> Vec<u8> {
+    let mut sealed = input.to_vec();
+    let mut at = 0;
+    while let Some((header, body)) = sealed[at..].split_at_mut_checked(HEADER_BYTES) {
+        let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let Some(body) = body.get(..length).filter(|_| header.starts_with(&MAGIC)) else { break };
+        let (summed, crc) = header.split_at_mut(HEADER_BYTES - 4);
+        crc.copy_from_slice(&crc32c_append(crc32c(body), summed).to_le_bytes());
+        at += HEADER_BYTES + length;
+    }
+    sealed
+}
+
 /// A file of a spool. Every packet of a whole block can be looked into.
 pub fn spool(input: &[u8]) {
-    let mut reader = BlockReader::new(input);
+    let sealed = sealed(input);
+    let mut reader = BlockReader::new(&sealed[..]);
     while let Ok(Some(block)) = reader.next_block() {
         if block.kind == Kind::Ledger
             && let Ok(part) = block.json::<Ledger>()
@@ -267,7 +284,7 @@ pub fn spool(input: &[u8]) {
             assert_eq!(dissect(&record).at_ns, within_times(record.at_ns));
         }
     }
-    // Mutations seldom have a good checksum: the packets of a block without it.
+    // The packets of a body that has no block around it.
     let mut packets = Packets::of_body(input, 1000, 0, 0, LinkType::Ethernet);
     while let Ok(Some(record)) = packets.next() {
         assert!(record.snippet.len() <= input.len());

@@ -210,8 +210,8 @@ fn worker() {
     setrlimit(Resource::RLIMIT_AS, MEMORY_MOST, MEMORY_MOST).unwrap();
     let corpus = root().join("fuzz/corpus").join(&name);
     let own = corpus.exists().then_some(corpus);
-    let folders = [own, also.map(|folder| root().join(folder))];
-    let mut files: Vec<_> = folders.iter().flatten().flat_map(|folder| files_in(folder)).collect();
+    let folders = own.into_iter().chain(also.iter().map(|folder| root().join(folder)));
+    let mut files: Vec<_> = folders.flat_map(|folder| files_in(&folder)).collect();
     files.sort();
     let inputs: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     assert!(inputs.len() >= 3, "{name}: where is the corpus?");
@@ -251,20 +251,18 @@ fn files_in(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
 
-type Tried = (&'static str, Option<&'static str>, fn(&[u8]));
+type Tried = (&'static str, &'static [&'static str], fn(&[u8]));
 
-/// A test of each target, and all of them by name; of some another folder has examples as well.
+/// A test of each target, and all of them by name; of some other folders have examples as well.
 macro_rules! targets {
-    ($($name:ident $(+ $also:literal)?: $target:path;)*) => {
-        const TARGETS: &[Tried] = &[$((stringify!($name), targets!(@ $($also)?), $target)),*];
+    ($($name:ident $(+ $also:literal)*: $target:path;)*) => {
+        const TARGETS: &[Tried] = &[$((stringify!($name), &[$($also),*], $target)),*];
 
         $(#[test]
         fn $name() {
             run(stringify!($name));
         })*
     };
-    (@) => { None };
-    (@ $also:literal) => { Some($also) };
 }
 
 targets! {
@@ -290,9 +288,9 @@ targets! {
     log_link: targets::log_link;
     header_log: targets::header_log;
     probe_log: targets::probe_log;
-    analyze + "fuzz/corpus/capture": commands::analyze;
-    compare + "fuzz/corpus/capture": commands::compare;
-    convert + "fuzz/corpus/header_log": commands::convert;
+    analyze + "fuzz/corpus/capture" + "fuzz/corpus/compressed" + "fuzz/corpus/spool": commands::analyze;
+    compare + "fuzz/corpus/capture" + "fuzz/corpus/compressed" + "fuzz/corpus/spool": commands::compare;
+    convert + "fuzz/corpus/compressed" + "fuzz/corpus/header_log" + "fuzz/corpus/spool": commands::convert;
     show + "fuzz/corpus/saved_result": commands::show;
     profile + "fuzz/corpus/analyze": commands::profile;
     report + "fuzz/corpus/saved_result": commands::report;
