@@ -13,6 +13,7 @@ use crate::common::{alone, side_by_side};
 use crate::world::{Random, SERVER, World};
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_peer::listening::CONNECTIONS_MOST;
 use longhaul_session::Message;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
@@ -20,6 +21,8 @@ use nix::sys::socket::{
 
 /// How long it takes; `LONGHAUL_SOAK_SECONDS` asks for more.
 const TIME: Duration = Duration::from_secs(5);
+/// Connections that one hostile act holds: more than there are seats.
+const CROWD: usize = CONNECTIONS_MOST + 8;
 /// Where hostile connections come from; good clients have another address of the same host.
 const HOSTILE: &str = "10.96.0.3:0";
 /// The most memory that the server may take, whatever strangers do: 192 connections with their threads, each with a heap of its own that
@@ -115,7 +118,7 @@ fn act(which: u64, key: &Key, other: &Key, replay: &[u8], random: &mut Random) -
     match which {
         // Many at once, that say nothing.
         0 => {
-            let held: Vec<_> = (0..100).map_while(|_| connected(port())).collect();
+            let held: Vec<_> = (0..CROWD).map_while(|_| connected(port())).collect();
             sleep(Duration::from_millis(random.next() % 300));
             held.iter().step_by(2).for_each(reset);
         }
@@ -130,9 +133,9 @@ fn act(which: u64, key: &Key, other: &Key, replay: &[u8], random: &mut Random) -
             stream.write_all(&noise(random, 200)).ok()?;
             sleep(Duration::from_millis(random.next() % 50));
         }
-        // 70 recorded handshakes: more than there are seats.
+        // Recorded handshakes.
         3 => {
-            let held: Vec<_> = (0..70).map_while(|_| connected(port())).collect();
+            let held: Vec<_> = (0..CROWD).map_while(|_| connected(port())).collect();
             held.iter().for_each(|mut stream| _ = stream.write_all(replay));
             sleep(Duration::from_millis(random.next() % 200));
         }

@@ -20,7 +20,7 @@ use crate::control::{Control, ControlEvent, HasControl, random};
 
 /// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
 /// replaces one whose work has not begun; where all are at work it is closed at once.
-const CONNECTIONS_MOST: usize = 64 + 128;
+pub const CONNECTIONS_MOST: usize = 64 + 128;
 /// How long the next one waits for connections that were replaced and have not ended yet; then it is closed.
 const CROWD_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
+use longhaul_peer::listening::CONNECTIONS_MOST;
 use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_rtt::RttParameters;
 use longhaul_session::{
@@ -204,7 +205,7 @@ fn replayed_handshakes_hold_no_seat() {
         if key_of_both.is_none() {
             recorded.extend(to_frame(&hello()).unwrap());
         }
-        let strangers: Vec<_> = (0..64)
+        let strangers: Vec<_> = (0..CONNECTIONS_MOST)
             .map(|_| {
                 let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), address);
                 stream.write_all(&recorded).unwrap();
@@ -241,7 +242,7 @@ fn idle_holders_of_the_key_hold_no_seat() {
         }
         stream
     };
-    let idle: Vec<_> = (0..192).map(greeted).collect();
+    let idle: Vec<_> = (0..CONNECTIONS_MOST).map(greeted).collect();
     let target = Target::at(address, Some(key(1)));
     let end = client::run(&target, UdpParameters { sockbuf_bytes: None, ..parameters(100) }, None, |_| {});
     assert_eq!(result(&end.unwrap(), false).sent_packets, 100);
