@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,10 +18,12 @@ use longhaul_kernel::process_sockets::adopt_orphans;
 
 /// Moments at which each command is killed; `LONGHAUL_KILLS` asks for more.
 const KILLS: usize = 1;
-/// A command is killed within this time of its start. With debug assertions a test begins after some 200 ms.
+/// A command is killed within this time of its start, and before it ends by itself. With debug assertions a test begins after some 200 ms.
 const LATEST: Duration = Duration::from_millis(700);
+/// Runs of which one is to be killed before it ends.
+const TRIES: usize = 10;
 
-/// Kills until the end; 50 of each take ten minutes.
+/// Kills until the end; 50 of each take some 25 minutes.
 fn kills() -> usize {
     std::env::var("LONGHAUL_KILLS").ok().map_or(KILLS, |kills| kills.parse().expect("LONGHAUL_KILLS is a number"))
 }
@@ -30,6 +33,8 @@ struct Case {
     /// Where it runs: on `near`, which tests, or on `far`.
     host: &'static str,
     words: &'static str,
+    /// A command that is run to its end before this one.
+    first: Option<&'static str>,
     /// A command on the other host that is started when this one says that it listens.
     beside: Option<&'static str>,
     /// What removes that which it shall leave.
@@ -40,11 +45,15 @@ struct Case {
 
 impl Case {
     const fn near(words: &'static str) -> Self {
-        Self { host: "near", words, beside: None, undo: None, products: &[] }
+        Self { host: "near", words, first: None, beside: None, undo: None, products: &[] }
     }
 
     const fn far(words: &'static str, beside: &'static str) -> Self {
-        Self { host: "far", words, beside: Some(beside), undo: None, products: &[] }
+        Self { host: "far", words, first: None, beside: Some(beside), undo: None, products: &[] }
+    }
+
+    const fn after(self, first: &'static str) -> Self {
+        Self { first: Some(first), ..self }
     }
 
     const fn undo(self, undo: &'static str) -> Self {
@@ -67,29 +76,57 @@ const CASES: &[Case] = &[
     ),
     Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms -R --softirq split -o OUT/udp")
         .leaves(&["udp", "udp/result.json"]),
+    Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms --softirq same"),
     Case::near("tcp 10.96.0.1 -p 7001 --key KEY -t 300ms --no-sack --no-timestamps -C scalable -o OUT/tcp").leaves(&[
         "tcp",
         "tcp/result.json",
         "tcp/samples.parquet",
     ]),
+    Case::near("rtt 10.96.0.1 -p 7001 --key KEY -i 10ms -t 300ms -o OUT/rtt --html OUT/page.html").leaves(&[
+        "rtt",
+        "rtt/result.json",
+        "rtt/probes-*.parquet",
+        "page.html",
+    ]),
+    Case::near("sweep 10.96.0.1 -p 7001 --key KEY -l 64 -b 1M -t 100ms --repeat 1 -o OUT/sweep --html OUT/page.html")
+        .leaves(&["sweep", "sweep/result.json", "page.html"]),
     Case::far("log --bind 10.96.0.1 -p 7003 --key KEY -o OUT", "capture lf0 --to 10.96.0.1:7003 --key KEY -t 300ms")
         .leaves(&["*", "*/00000001.spool"]),
     Case::near("capture lf0 -o OUT/spool").leaves(&["spool", "spool/00000001.spool"]),
+    Case::near("capture lf0 -w OUT/packets.pcapng -t 200ms").leaves(&[
+        "packets.pcapng",
+        ".packets.pcapng.*.spool",
+        ".packets.pcapng.*.spool/00000001.spool",
+    ]),
     Case::near("filter attach lf0 --sample OUT/rejected.pcapng").leaves(&["rejected.pcapng"]),
     Case::near("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
+    Case::near("filter follow lf0").after("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
     Case::near("mix lf0 --pps 1000 --target 10.96.0.1 --target-mac 02:00:00:00:00:02"),
     Case::near("emulate --left va --right vb --path lan --stats OUT/status.json").leaves(&["status.json"]),
     Case::near("lab try --rtt 10ms --rate 100M --queue 64KiB -o OUT/try.toml -- sleep 0.5").leaves(&["try.toml"]),
     Case::near("lab up lan --name killedN").undo("lab down --name killedN"),
+    Case::near("lab exec --name killedN client sleep 0.5")
+        .after("lab up lan --name killedN")
+        .undo("lab down --name killedN"),
+    Case::near("lab set --name killedN delay=2ms")
+        .after("lab up lan --name killedN")
+        .undo("lab down --name killedN"),
+    Case::near("lab down --name killedN").after("lab up lan --name killedN").undo("lab down --name killedN"),
     Case::near("lab run datatag-loss -o OUT/run").undo("lab down").leaves(&["run", "run/runs.jsonl"]),
     Case::near("lab run faults --measure --only policer-network,competing-udp --time 5s -o OUT/faults")
         .leaves(&["faults"]),
     Case::near("cc load scalable --as lh_killN").undo("cc unload lh_killN"),
     Case::near("cc load scalable --as lh_killedN -- sleep 0.5"),
+    Case::near("cc unload lh_killN").after("cc load scalable --as lh_killN").undo("cc unload lh_killN"),
     Case::near("cc use htcp -- sleep 0.5"),
     Case::near("cc use htcp --to 192.0.2.0/24"),
     Case::near("tune --rate 10G --rtt 150ms --apply --for 60s --state OUT/tune").leaves(&["tune"]),
+    Case::near("tune undo --state OUT/tune")
+        .after("tune --rate 10G --rtt 150ms --apply --state OUT/tune")
+        .undo("tune undo --state OUT/tune")
+        .leaves(&["tune"]),
     Case::near("diagnose 10.96.0.1 -p 7001 --key KEY -R --gentle --rate 10M -t 5s --write OUT"),
+    Case::near("diagnose trace SPOOL -o OUT/trace").leaves(&["trace", "trace/result.json"]),
     Case::near("pace 100M -- sleep 0.5"),
     Case::near("watch -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json", "watch/samples.parquet"]),
     Case::near("convert SPOOL OUT/all.parquet").leaves(&["all.parquet"]),
@@ -106,6 +143,16 @@ const CASES: &[Case] = &[
         "compare/delays.parquet",
         "page.html",
     ]),
+    Case::near("profile CORPUS/profile/ping -i 10ms -o OUT/copy.toml --netem OUT/netem").leaves(&[
+        "copy.toml",
+        "netem",
+        "netem/forward.dist",
+        "netem/backward.dist",
+        "netem/netem.sh",
+    ]),
+    Case::near("verify lan --against CORPUS/profile/ping -i 10ms --html OUT/page.html").leaves(&["page.html"]),
+    Case::near("report CORPUS/report/two-flows --html OUT/page.html").leaves(&["page.html"]),
+    Case::near("man OUT/man").leaves(&["man", "man/*.1"]),
     Case::near("key new OUT/key").leaves(&["key"]),
 ];
 
@@ -123,12 +170,17 @@ impl World {
         state(&[("near", &self.near), ("far", &self.far)], &self.folder, older)
     }
 
-    /// Runs a case, kills it after `moment`, and asserts that nothing is left.
-    fn kill(&self, case: &Case, number: usize, moment: Duration, older: &Bpf) {
+    /// Runs a case, kills it after `moment`, and asserts that nothing is left. Gives how long it took where it had ended before.
+    fn kill(&self, case: &Case, number: usize, moment: Duration, older: &Bpf) -> Option<Duration> {
         let before = self.state(older);
+        if let Some(first) = case.first {
+            let status = self.spawn(case.host, &self.words(first, number)).wait().unwrap();
+            assert!(status.success(), "longhaul {first}: {status}");
+        }
         let words = self.words(case.words, number);
         let mut child = self.spawn(case.host, &words);
-        let due = Instant::now() + moment;
+        let began = Instant::now();
+        let due = began + moment;
         let mut other = None;
         if let Some(beside) = case.beside {
             let said = child.stderr.take().unwrap();
@@ -136,9 +188,19 @@ impl World {
                 other = Some(self.spawn("near", &self.words(beside, number)));
             }
         }
-        sleep(due.saturating_duration_since(Instant::now()));
+        while Instant::now() < due && child.try_wait().unwrap().is_none() {
+            sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
+        }
+        let took = began.elapsed();
         child.kill().unwrap();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
+        let ended = (status.signal() != Some(nix::libc::SIGKILL)).then_some(took);
+        // One that fails changes nothing. 3 is an answer, too: of `verify`, that a path is another one.
+        if ended.is_some() && !matches!(status.code(), Some(0 | 3)) {
+            let mut said = String::new();
+            let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+            panic!("longhaul {}: {status}: {said}", words.join(" "));
+        }
         if let Some(mut other) = other {
             // It ends by itself, well or with an error.
             let _ = other.stderr.take().unwrap().read_to_string(&mut String::new());
@@ -162,7 +224,7 @@ impl World {
             });
             seen_always = Some(left.iter().cloned().collect());
             if left.is_empty() {
-                return;
+                return ended;
             }
             assert!(Instant::now() < deadline, "killed after {moment:?}, longhaul {} left: {left:#?}", words.join(" "));
             sleep(Duration::from_millis(20));
@@ -177,10 +239,11 @@ impl World {
             let mut matching = vec![out.clone()];
             for part in product.split('/') {
                 let of = |folder: &PathBuf| -> Vec<PathBuf> {
-                    if part != "*" {
-                        return vec![folder.join(part)];
-                    }
-                    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+                    let Some((first, last)) = part.split_once('*') else { return vec![folder.join(part)] };
+                    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+                    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+                    let fits = |name: &String| name.starts_with(first) && name.ends_with(last);
+                    names.filter(fits).map(|name| folder.join(name)).collect()
                 };
                 matching = matching.iter().flat_map(of).collect();
             }
@@ -232,12 +295,22 @@ fn a_killed_command_leaves_nothing() {
     let world = World::new("killed");
     world.record();
     let older = all_bpf();
-    for round in 0..kills() {
-        for (number, case) in CASES.iter().enumerate() {
-            let moment = Duration::from_micros(random.next() % LATEST.as_micros() as u64);
-            world.kill(case, round * CASES.len() + number, moment, &older);
+    // How long each takes at least, as far as it matters.
+    let mut times = [LATEST; CASES.len()];
+    let (mut runs, mut killed) = (0, 0);
+    for _ in 0..kills() {
+        for (case, time) in CASES.iter().zip(&mut times) {
+            let in_time = (0..TRIES).any(|_| {
+                let moment = Duration::from_micros(random.next() % time.as_micros().max(1) as u64);
+                runs += 1;
+                let ended = world.kill(case, runs, moment, &older);
+                *time = ended.unwrap_or(*time);
+                ended.is_none()
+            });
+            assert!(in_time, "longhaul {} ended {TRIES} times before it was killed", case.words);
+            killed += 1;
         }
-        println!("killed each of {} commands {} times", CASES.len(), round + 1);
+        println!("{killed} of {runs} runs of {} commands were ended by SIGKILL", CASES.len());
     }
 }
 

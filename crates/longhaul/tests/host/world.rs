@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use crate::common::longhaul;
+use crate::common::{longhaul, root};
 use longhaul_kernel::namespace::NetNamespace;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -82,18 +82,17 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The words of a command. `OUT` is an empty folder, `KEY` a key, `SPOOL` a capture that may be there, an `N` at the end of a word is
-    /// `number`.
+    /// The words of a command. `OUT` is an empty folder, `KEY` a key, `SPOOL` a capture that may be there, `CORPUS` what fuzzing begins with,
+    /// an `N` at the end of a word is `number`.
     pub(crate) fn words(&self, words: &str, number: usize) -> Vec<String> {
-        let word = |word: &str| match word {
-            "KEY" => self.path("key"),
-            "SPOOL" => self.path("spool"),
-            _ => match (word.strip_prefix("OUT/"), word.strip_suffix('N')) {
-                (Some(name), _) => self.path(&format!("out/{name}")),
-                (_, Some(name)) => format!("{name}{number}"),
-                _ if word == "OUT" => self.path("out"),
-                _ => word.to_owned(),
-            },
+        let word = |word: &str| match (word, word.split_once('/'), word.strip_suffix('N')) {
+            ("KEY", ..) => self.path("key"),
+            ("SPOOL", ..) => self.path("spool"),
+            ("OUT", ..) => self.path("out"),
+            (_, Some(("OUT", name)), _) => self.path(&format!("out/{name}")),
+            (_, Some(("CORPUS", name)), _) => root().join("fuzz/corpus").join(name).display().to_string(),
+            (.., Some(name)) => format!("{name}{number}"),
+            _ => word.to_owned(),
         };
         words.split(' ').map(word).collect()
     }
