@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_kernel::capability::is_root_in_namespace;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, pipe, write};
@@ -56,9 +57,29 @@ fn deaf_for(arguments: &[&str], signals: &[Signal]) -> Duration {
 #[test]
 fn a_result_that_nobody_reads_holds_no_test() {
     let server = Server::start(&["--no-auth"]);
-    let test = ["udp", "127.0.0.1", "-p", &server.port, "--no-auth", "-t", "10ms", "--collect", "off"];
-    deaf_for(&test, &[Signal::SIGTERM]);
-    deaf_for(&test, &[Signal::SIGINT]);
+    let with_server = ["127.0.0.1", "-p", &server.port, "--no-auth"];
+    for (test, signal) in [
+        (&["udp", "-t", "10ms", "--collect", "off"][..], Signal::SIGTERM),
+        (&["udp", "-t", "10ms", "--collect", "off", "--json"], Signal::SIGINT),
+        (&["tcp", "-t", "10ms"], Signal::SIGTERM),
+        (&["rtt", "-i", "10ms", "-c", "3"], Signal::SIGINT),
+        (&["sweep", "-l", "64", "-b", "1M", "-t", "10ms", "--repeat", "1"], Signal::SIGTERM),
+    ] {
+        deaf_for(&[test, &with_server].concat(), &[signal]);
+    }
+}
+
+#[test]
+fn a_result_that_nobody_reads_holds_no_command_without_a_server() {
+    let pid = std::process::id().to_string();
+    deaf_for(&["watch", "-t", "100ms"], &[Signal::SIGTERM]);
+    deaf_for(&["watch", "-t", "100ms", "--json"], &[Signal::SIGINT]);
+    deaf_for(&["diagnose", "--watch", &pid, "-t", "100ms"], &[Signal::SIGTERM]);
+    if is_root_in_namespace() {
+        deaf_for(&["rtt", "127.0.0.1", "--to-each-hop", "-c", "1", "--timeout", "100ms"], &[Signal::SIGINT]);
+    } else {
+        longhaul_testing::no_judge!("rtt --to-each-hop needs CAP_NET_RAW (run as root)");
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let envelope = Envelope::new(DIAGNOSE_FLOWS_SCHEMA, started_at, asked, result, Caveat::unique(watched.caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
+    // Whoever reads what follows may be slow.
+    Stop::release();
     let report = || text::diagnose::flows(&envelope.result);
     match (args.json, own) {
         (true, _) => print_json(&envelope),

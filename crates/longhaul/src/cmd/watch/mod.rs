@@ -199,6 +199,8 @@ impl Asked {
             };
             file.write(&page(&envelope.result, tested))
         });
+        // Whoever reads this may be slow.
+        Stop::release();
         if self.json {
             print_json(&envelope);
         } else if self.beside {
