@@ -216,6 +216,20 @@ fn the_servers_limits_hold() {
     assert!(first.wait().unwrap().success());
 }
 
+/// What a test would have the server hold.
+#[test]
+fn the_servers_memory_is_bounded() {
+    let server = Server::start(&["--block-cap", "1MiB", "--buffer-cap", "2MiB", "--memory-cap", "64MiB"]);
+    let test = ["tcp", "127.0.0.1", "-p", &server.port, "-t", "1"];
+    for (flags, parts) in [
+        (&["-l", "2MiB"][..], ["-l 2MiB", "allows 1MiB"]),
+        (&["-w", "4MiB"], ["-w 4MiB", "allows 2MiB"]),
+        (&["-w", "2MiB", "-P", "32"], ["-w 2MiB", "allows 64MiB"]),
+    ] {
+        refused(&[&test[..], flags].concat(), 1, "not_granted", &parts);
+    }
+}
+
 #[test]
 fn a_buffer_that_is_not_granted_is_said() {
     let server = Server::start(&[]);

@@ -1,6 +1,9 @@
 //! Clients that ask a server for more than it gives.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,33 +17,52 @@ use longhaul_tcp::{CongestionStep, MAX_SAMPLES, Sample, Series, TcpEndReport, Tc
 use longhaul_terms::TestDirection;
 use longhaul_units::Bytes;
 
-use crate::hosts::{able, options, serving_process_at};
+use crate::hosts::{Process, able, options, serving_process_at, until};
 use crate::support::{bytes, millis};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Each of 64 flows with a block of 16 MiB of its own would be 1 GiB.
+/// Memory of a process and of its files in memory, KiB.
+fn memory_kib(process: &Process) -> u64 {
+    let files = fs::read_dir(format!("/proc/{}/fd", process.child.id())).unwrap().flatten().map(|file| file.path());
+    let is_in_memory = |name: PathBuf| name.starts_with("/memfd:longhaul (deleted)");
+    let in_memory = files.filter(|file| fs::read_link(file).is_ok_and(is_in_memory));
+    // Of 512 bytes.
+    let blocks: u64 = in_memory.filter_map(|file| fs::metadata(file).ok()).map(|file| file.blocks()).sum();
+    process.holds().2 as u64 + blocks / 2
+}
+
+/// Each of 64 flows with a block of 16 MiB of its own would be 1 GiB, and as much in files to be sent without a copy.
 #[test]
 fn all_flows_of_a_server_write_one_block() {
     let (server, address) = serving_process_at(&NetNamespace::current().unwrap(), &[], LOOPBACK, None);
-    let over = AtomicBool::new(false);
-    let (end, most_kib) = std::thread::scope(|scope| {
-        let watching = scope.spawn(|| {
-            let mut most = 0;
-            while !over.load(Ordering::Relaxed) {
-                most = most.max(server.holds().2);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            most
+    for zerocopy in [false, true] {
+        let over = AtomicBool::new(false);
+        let (end, most_kib) = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                let mut most = 0;
+                while !over.load(Ordering::Relaxed) {
+                    most = most.max(memory_kib(&server));
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                most
+            });
+            let asked = TcpParameters {
+                direction: TestDirection::Reverse,
+                streams: 64,
+                block_bytes: 16 << 20,
+                zerocopy,
+                ..millis(500)
+            };
+            let end = client::run(&Target::at(address, None), asked, None, |_| {});
+            over.store(true, Ordering::Relaxed);
+            (end, watching.join().unwrap())
         });
-        let asked =
-            TcpParameters { direction: TestDirection::Reverse, streams: 64, block_bytes: 16 << 20, ..millis(500) };
-        let end = client::run(&Target::at(address, None), asked, None, |_| {});
-        over.store(true, Ordering::Relaxed);
-        (end, watching.join().unwrap())
-    });
-    assert_eq!(end.unwrap().remote.unwrap().tcp.unwrap().streams.len(), 64);
-    assert!(most_kib < 100_000, "{most_kib} KiB");
+        assert_eq!(end.unwrap().remote.unwrap().tcp.unwrap().streams.len(), 64);
+        let file_kib = if zerocopy { 16 << 10 } else { 0 };
+        assert!((file_kib + 1..100_000 + file_kib).contains(&most_kib), "{most_kib} KiB, without a copy: {zerocopy}");
+        until("the memory of the test to be given back", || memory_kib(&server) < 60_000);
+    }
 }
 
 /// To load one changes the host: for its kernel, and for all who ask for that name later.
