@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use longhaul_captures::spool::{EXTENSION, MAGIC};
 use longhaul_report::html::over_time::udp::Departures;
 use longhaul_report::text;
+use longhaul_rtt::{ClockState, Counts, caveats_of};
 use longhaul_session::{EndReport, TestEnd, TestParameters, kind};
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::TestDirection;
@@ -20,7 +21,7 @@ use longhaul_udp::{UdpParameters, attribution};
 
 use super::sealed;
 
-/// Two captures in one input: this, and the length of the first (four bytes, LE).
+/// Two files in one input: this, and the length of the first (four bytes, LE).
 const TWO: &[u8] = b"TWO\n";
 
 /// A folder in memory, for the input and for what is made of it.
@@ -68,21 +69,29 @@ fn run(arguments: &[&str]) -> String {
     text
 }
 
-/// A file for `longhaul analyze`, with all that it can be asked for.
+/// A file for `longhaul analyze`, with all that it can be asked for, and for `longhaul diagnose trace`.
 pub fn analyze(input: &[u8]) {
     let (capture, series) = (file("input", &sealed(input)), path("series"));
     let _ = fs::remove_dir_all(&series);
     run(&["analyze", "--json", "--top", "0", "--force", "--html", &path("page.html"), "-o", &series, &capture]);
     run(&["analyze", &capture]);
+    run(&["diagnose", "trace", "--top", "0", &capture]);
 }
 
-/// One file or two for `longhaul compare`: at two points, and as two runs; and for `longhaul profile`.
+/// One file or two for `longhaul compare`: captures at two points and of two runs, which `longhaul profile` reads as well, or results of
+/// `longhaul watch --udp`.
 pub fn compare(input: &[u8]) {
     let two = input.strip_prefix(TWO).and_then(|rest| {
         let (length, rest) = rest.split_first_chunk::<4>()?;
         rest.split_at_checked(u32::from_le_bytes(*length) as usize)
     });
     let (a, b) = two.unwrap_or((input, input));
+    if a.starts_with(b"{") && b.starts_with(b"{") {
+        let (a, b) = (file("a.json", a), file("b.json", b));
+        run(&["compare", &a, &b]);
+        run(&["compare", "--json", &a, &b]);
+        return;
+    }
     let (a, b, delays) = (file("a", &sealed(a)), file("b", &sealed(b)), path("delays"));
     let _ = fs::remove_dir_all(&delays);
     run(&["compare", "--json", "--force", "--html", &path("page.html"), "-o", &delays, &a, &b]);
@@ -91,13 +100,18 @@ pub fn compare(input: &[u8]) {
     run(&["profile", "--json", &a]);
 }
 
-/// Samples of `longhaul tcp -o` and probes of `longhaul rtt -o` for `longhaul profile`.
+/// Samples of `longhaul tcp -o`, probes of `longhaul rtt -o` and the output of ping for `longhaul profile`, the latter two for `longhaul verify`.
 pub fn profile(input: &[u8]) {
     for (folder, name) in [("tcp", "samples.parquet"), ("rtt", "probes-00000.parquet")] {
         let folder = path(folder);
         fs::create_dir_all(&folder).expect("memory");
         fs::write(Path::new(&folder).join(name), input).expect("memory");
         run(&["profile", &folder]);
+    }
+    let ping = file("ping", input);
+    run(&["profile", &ping]);
+    for measured in [ping, path("rtt")] {
+        run(&["verify", "lan", "--against", &measured]);
     }
 }
 
@@ -119,17 +133,18 @@ pub fn convert(input: &[u8]) {
     }
 }
 
-/// A file for `longhaul show`.
+/// A file for `longhaul show`, and for a plan of `longhaul tune`.
 pub fn show(input: &[u8]) {
     let saved = file("result.json", input);
     run(&["show", &saved]);
     run(&["show", "--json", &saved]);
+    run(&["tune", &saved]);
 }
 
-/// A file for `longhaul report`: alone, as a page, and beside itself.
+/// A file for `longhaul report`: in its folder, as a page, and beside itself.
 pub fn report(input: &[u8]) {
     let saved = file("result.json", input);
-    run(&["report", &saved]);
+    run(&["report", &path("")]);
     run(&["report", "--force", "--html", &path("page.html"), &saved]);
     run(&["report", "--markdown", &saved, &saved]);
 }
@@ -144,6 +159,12 @@ pub fn paths_show(input: &[u8]) {
 /// The other end's report, as the client makes a result of it and prints that.
 pub fn peer_report(input: &[u8]) {
     let Ok(remote) = serde_json::from_slice::<EndReport>(input) else { return };
+    if let Some(before) = &remote.rtt {
+        // As where a second session follows the first.
+        let mut rtt = before.clone();
+        rtt.add(before);
+        printable(&rtt.clock.clone().map(ClockState::of_peer), &caveats_of(&Counts::default(), 0, Some(&rtt)));
+    }
     // Either end may be the sender, so that the report is tried as both.
     let ends = [(remote.clone(), EndReport::default()), (remote.clone(), remote)];
     for (remote, local) in ends {
