@@ -108,9 +108,7 @@ const CASES: &[Case] = &[
     Case::near("lab exec --name killedN client sleep 0.5")
         .after("lab up lan --name killedN")
         .undo("lab down --name killedN"),
-    Case::near("lab set --name killedN delay=2ms")
-        .after("lab up lan --name killedN")
-        .undo("lab down --name killedN"),
+    Case::near("lab set --name killedN delay=2ms").after("lab up lan --name killedN").undo("lab down --name killedN"),
     Case::near("lab down --name killedN").after("lab up lan --name killedN").undo("lab down --name killedN"),
     Case::near("lab run datatag-loss -o OUT/run").undo("lab down").leaves(&["run", "run/runs.jsonl"]),
     Case::near("lab run faults --measure --only policer-network,competing-udp --time 5s -o OUT/faults")
@@ -129,6 +127,7 @@ const CASES: &[Case] = &[
     Case::near("diagnose trace SPOOL -o OUT/trace").leaves(&["trace", "trace/result.json"]),
     Case::near("pace 100M -- sleep 0.5"),
     Case::near("watch -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json", "watch/samples.parquet"]),
+    Case::near("watch --udp -o OUT/watch -- sleep 0.5").leaves(&["watch", "watch/result.json"]),
     Case::near("convert SPOOL OUT/all.parquet").leaves(&["all.parquet"]),
     Case::near("convert SPOOL OUT/all.pcapng.zst").leaves(&["all.pcapng.zst"]),
     Case::near("analyze SPOOL -o OUT/analyze --html OUT/page.html").leaves(&[
@@ -151,6 +150,11 @@ const CASES: &[Case] = &[
         "netem/netem.sh",
     ]),
     Case::near("verify lan --against CORPUS/profile/ping -i 10ms --html OUT/page.html").leaves(&["page.html"]),
+    Case::near("verify lan --against CORPUS/profile/ping -i 10ms --measure OUT/measured").leaves(&[
+        "measured",
+        "measured/result.json",
+        "measured/probes-*.parquet",
+    ]),
     Case::near("report CORPUS/report/two-flows --html OUT/page.html").leaves(&["page.html"]),
     Case::near("man OUT/man").leaves(&["man", "man/*.1"]),
     Case::near("key new OUT/key").leaves(&["key"]),
