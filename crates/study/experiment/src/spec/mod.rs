@@ -379,6 +379,10 @@ change = ["rate=1Gbit"]
             let experiment = Experiment::load(name).unwrap();
             assert!(!experiment.source.is_empty() && !experiment.note.is_empty(), "{name}");
         }
+        // That of `make demo` is read from its file.
+        let demo = Experiment::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/demo-tcp.toml")).unwrap();
+        let about: Vec<&str> = demo.findings.iter().map(|finding| finding.quantity.as_str()).collect();
+        assert_eq!(about, ["goodput_bps", "share_of_expected"]);
     }
 
     #[test]
