@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::common::{longhaul, side_by_side};
+use crate::common::{longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 
 /// A folder; gone with the value.
@@ -33,9 +33,14 @@ impl Drop for Folder {
 
 /// Runs `script` where `disk` is a file system of its own of 4 KiB, all used.
 fn on_a_full_disk(folder: &Folder, script: &str) -> Output {
+    on_a_disk(folder, "4k", &format!("head -c 4096 /dev/zero > {}/used && {script}", folder.path("disk")))
+}
+
+/// Runs `script` where `disk` is a file system of its own of this size.
+fn on_a_disk(folder: &Folder, size: &str, script: &str) -> Output {
     let disk = folder.path("disk");
     fs::create_dir_all(&disk).unwrap();
-    let script = format!("mount -t tmpfs -o size=4k none {disk} && head -c 4096 /dev/zero > {disk}/used && {script}");
+    let script = format!("mount -t tmpfs -o size={size} none {disk} && {script}");
     Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]).output().unwrap()
 }
 
@@ -133,6 +138,39 @@ fn an_experiment_without_room_for_its_runs_does_not_begin() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\nused\n", "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains(&format!("cannot write {disk}/runs.jsonl: No space left")), "{said}");
+}
+
+/// Where the disk is full before the end, the result is printed all the same.
+#[test]
+fn an_experiment_without_room_for_its_result_prints_it() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("no-room");
+    let (disk, file) = (folder.path("disk"), folder.path("experiment.toml"));
+    let run = format!("{} lab run {file} --json -o {disk}", env!("CARGO_BIN_EXE_longhaul"));
+    let end = format!("; echo $?; ls -A {disk}");
+    let judged = |output: Output, schema: &str, rest: &str| {
+        let (said, beside) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (result, others) = said.split_once('\n').unwrap_or_else(|| panic!("{said} {beside}"));
+        assert_eq!(object(result.as_bytes())["schema"], schema, "{beside}");
+        assert_eq!(others, rest, "{beside}");
+        assert!(beside.contains("the result is not saved") && !beside.contains("report: "), "{beside}");
+    };
+
+    // Of the first line and of the hosts a part fits.
+    let of_path = "title = 'p'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M']\ntime = '100ms'\n";
+    fs::write(&file, of_path).unwrap();
+    let output = on_a_disk(&folder, "16k", &format!("{run} --repeat 1 --tries 1{end}"));
+    let beside = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(beside.contains("what follows is in the result alone"), "{beside}");
+    judged(output, "longhaul.lab.run/2", "1\nruns.jsonl\n");
+
+    let series = "[[series]]\nname = 's'\nreceiver = 'plain'\nsize = 300\n";
+    fs::write(&file, format!("title = 'm'\nmix = 'nima'\nrates = ['10M']\ntime = '100ms'\n{series}")).unwrap();
+    judged(on_a_full_disk(&folder, &(run + &end)), "longhaul.lab.run.mix/1", "1\nused\n");
 }
 
 /// In a folder as `/tmp` is, only its owner replaces a file: at the end of an experiment nobody wants to learn that.

@@ -181,11 +181,13 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     }
     let interrupted = ran.interrupted;
     let envelope = Envelope::new(FAULTS_SCHEMA, started_at, parameters, ran, Vec::new());
-    if let Some(folder) = &folder {
-        folder.save(&envelope)?;
-    }
+    let saved = folder.as_ref().map_or(Ok(()), |folder| folder.save(&envelope));
     if args.json {
         print_json(&envelope);
+    }
+    if let Err(failure) = saved {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
     }
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }

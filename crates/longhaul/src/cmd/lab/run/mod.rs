@@ -429,21 +429,26 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         say(&found);
     }
     let keeps_old = interrupted && folder.as_ref().is_some_and(Folder::replaces);
-    if keeps_old {
+    let saved = if keeps_old {
         say("nothing was saved: the result of before stays");
+        Ok(())
     } else {
-        if let Some(folder) = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none()) {
-            // A run began and was not finished: --resume finds its experiment.
-            let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
-            *journal.borrow_mut() = Some(begun.map_err(unwritable)?);
-        }
-        measured.save(&ran, interrupted)?;
-    }
+        let new = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none());
+        // A run began and was not finished: --resume finds its experiment.
+        let begun = new.map_or(Ok(()), |folder| {
+            folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone())).map(drop)
+        });
+        begun.map_err(unwritable).and_then(|()| measured.save(&ran, interrupted))
+    };
     let envelope = measured.envelope(&ran, interrupted);
     if args.json {
         print_json(&envelope);
     }
     print_caveats(&first_of_each_kind(&envelope.caveats));
+    if let Err(failure) = saved {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
+    }
     if let Some(folder) = args.output.as_ref().filter(|_| !keeps_old) {
         say(&format!("report: {}", folder.join(REPORT).display()));
         if interrupted {
@@ -599,14 +604,18 @@ fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     }
     let result = MixEnded { interrupted, series: &report.series, findings: &report.findings };
     let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
-    if let (Some(named), Some(folder)) = (&args.output, &folder) {
-        save_both(folder, &envelope, &report.to_html())?;
-        say(&format!("\nreport: {}", named.join(REPORT).display()));
-    }
+    let saved = folder.as_ref().map_or(Ok(()), |folder| save_both(folder, &envelope, &report.to_html()));
     if args.json {
         print_json(&envelope);
     }
     print_caveats(&envelope.caveats);
+    if let Err(failure) = saved {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
+    }
+    if let Some(folder) = &args.output {
+        say(&format!("\nreport: {}", folder.join(REPORT).display()));
+    }
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
