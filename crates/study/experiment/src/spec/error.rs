@@ -21,6 +21,28 @@ const KEYS: [(&str, &str); 13] = [
     ("packets", "packets"),
 ];
 
+/// What the keys of a series take that may be lists.
+const TAKES: [(&str, &str); 13] = [
+    ("hosts.mtu", "68 to 65535"),
+    ("hosts.txqueuelen", "a number of packets"),
+    ("hosts.qdisc", "a queueing discipline such as pfifo, fq or fq_codel"),
+    ("hosts.offloads", "true or false"),
+    ("hosts.sack", "true or false"),
+    ("hosts.timestamps", "true or false"),
+    ("ip", "4 or 6"),
+    ("poll_interval", "1us to 1s, or none"),
+    ("softirq", "same or split"),
+    ("emulator", "longhaul or netem"),
+    ("length", "18 to 65507"),
+    ("flows", "1 to 64"),
+    ("beside.flows", "1 to 64"),
+];
+
+/// What a key of a series takes that may be a list, in words; `None` for other keys.
+pub(super) fn takes(key: &str) -> Option<&'static str> {
+    TAKES.iter().find(|(known, _)| *known == key).map(|(_, allowed)| *allowed)
+}
+
 /// Why a text is no experiment, in one line: where, what, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{message}")]
@@ -57,7 +79,13 @@ impl ExperimentError {
 
     /// What the reader of TOML says of `text`, and where.
     pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Self {
-        let refused = Self::new(error.message());
+        let message = error.message();
+        // What is said of a key names it.
+        let of_key = ["unknown field", "missing field"].iter().any(|begins| message.starts_with(*begins));
+        let refused = match key_of(error).filter(|_| !of_key) {
+            Some(key) => Self::at(&key, of_value(&key, message)),
+            None => Self::new(message),
+        };
         match error.span() {
             Some(span) => refused.at_byte(span.start, text),
             None => refused,
@@ -76,6 +104,24 @@ impl ExperimentError {
         self.place = format!("{}:{} ", file.escape_debug(), self.place);
         self
     }
+}
+
+/// The key with the value that was refused, `udp.hosts.mtu`: an error without its text is shown with it.
+fn key_of(error: &toml::de::Error) -> Option<String> {
+    let mut alone = error.clone();
+    alone.set_input(None);
+    let shown = alone.to_string();
+    let (_, key) = shown.trim_end().rsplit_once("\nin `")?;
+    Some(key.trim_end_matches('`').to_owned())
+}
+
+/// Why the value of `key` was refused, in what the key takes: for a value of another type, serde says what Rust calls the right one.
+fn of_value(key: &str, message: &str) -> String {
+    let of_type = ["invalid type: ", "invalid value: "].iter().find_map(|begins| message.strip_prefix(*begins));
+    let given = of_type.and_then(|said| Some(said.rsplit_once(", expected ")?.0));
+    let of_series = key.strip_prefix("udp.").or_else(|| key.strip_prefix("tcp."));
+    let allowed = of_series.and_then(takes);
+    given.zip(allowed).map_or_else(|| message.to_owned(), |(given, allowed)| format!("{given}: {allowed}"))
 }
 
 /// The line of `key` in `text`, from 1: `repeat` at the top, `udp[1].hosts.mtu` in the second `[[udp]]`; else that of its series.

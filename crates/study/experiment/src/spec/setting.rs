@@ -14,7 +14,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Visitor};
 
 use super::TESTS_MOST;
-use super::error::ExperimentError;
+use super::error::{ExperimentError, takes};
 
 /// How seldom and how often a ring can be polled.
 pub(super) const POLL_INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(1);
@@ -239,24 +239,23 @@ impl SettingText {
     ) -> Result<Vec<(Vec<String>, Setting)>, ExperimentError> {
         let Self { hosts, poll_interval, poll_at, softirq, ip, emulator } = self;
         let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
+        let refused = |key: &str, given: String| at(key, format!("{given}: {}", takes(key).unwrap_or_default()));
         if let Some(mtu) = hosts.mtu.0.iter().find(|mtu| !(68..=65_535).contains(*mtu)) {
-            return Err(at("hosts.mtu", format!("{mtu}: 68 to 65535")));
+            return Err(refused("hosts.mtu", mtu.to_string()));
         }
         let is_name = |kind: &str| {
             (1..=QDISC_LETTERS_MOST).contains(&kind.len())
                 && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         };
         if let Some(kind) = hosts.qdisc.0.iter().find(|kind| !is_name(kind)) {
-            let why = format!("`{}`: a queueing discipline such as pfifo, fq or fq_codel", kind.escape_debug());
-            return Err(at("hosts.qdisc", why));
+            return Err(refused("hosts.qdisc", format!("`{}`", kind.escape_debug())));
         }
         if let Some(version) = ip.0.iter().find(|version| !matches!(version, 4 | 6)) {
-            return Err(at("ip", format!("{version}: 4 or 6")));
+            return Err(refused("ip", version.to_string()));
         }
         if let Some(interval) = poll_interval.0.iter().filter_map(|poll| poll.0).find(|at| !POLL_INTERVALS.contains(at))
         {
-            let allowed = format!("{interval}: {} to {}, or none", POLL_INTERVALS.start(), POLL_INTERVALS.end());
-            return Err(at("poll_interval", allowed));
+            return Err(refused("poll_interval", interval.to_string()));
         }
         if poll_at.is_some() && poll_interval.0.iter().all(|poll| poll.0.is_none()) {
             return Err(at("poll_at", "say how often by poll_interval".into()));
@@ -371,6 +370,29 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::super::Experiment;
+    use super::{POLL_INTERVALS, takes};
+
+    /// Line and column, the key, and what it takes.
+    #[test]
+    fn a_value_of_another_type_is_refused_with_its_key_and_what_that_takes() {
+        for (line, said) in [
+            ("hosts = { mtu = 'big' }", "6:17:udp.hosts.mtu: string \"big\": 68 to 65535"),
+            ("hosts = { mtu = [1500, 'big'] }", "6:24:udp.hosts.mtu: string \"big\": 68 to 65535"),
+            ("hosts = { mtu = -5 }", "6:17:udp.hosts.mtu: integer `-5`: 68 to 65535"),
+            ("hosts.sack = 'yes'", "6:14:udp.hosts.sack: string \"yes\": true or false"),
+            ("ip = 'six'", "6:6:udp.ip: string \"six\": 4 or 6"),
+            ("poll_interval = 5", "6:17:udp.poll_interval: integer `5`: 1us to 1s, or none"),
+            ("softirq = 3", "6:11:udp.softirq: integer `3`: same or split"),
+            ("length = 1.5", "6:10:udp.length: floating point `1.5`: 18 to 65507"),
+            ("repeat = 'x'", "6:10:udp.repeat: invalid type: string \"x\", expected u32"),
+        ] {
+            let text = format!("title = 'x'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M']\n{line}\n");
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert_eq!(error, said, "{line}");
+        }
+        let intervals = format!("{} to {}, or none", POLL_INTERVALS.start(), POLL_INTERVALS.end());
+        assert_eq!(takes("poll_interval"), Some(intervals.as_str()));
+    }
 
     fn list(first: u32, count: u32) -> String {
         format!("{:?}", (first..first + count).collect::<Vec<_>>())
