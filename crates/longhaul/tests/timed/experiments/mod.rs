@@ -304,6 +304,18 @@ fn a_plan_has_the_emulators_cpu() {
     }
 }
 
+/// What is not scaled to this machine is as in the file already.
+#[test]
+fn full_says_where_it_changes_nothing() {
+    for (name, changes) in [("nlr-tcp", false), ("nlr-udp-loss", true)] {
+        let output = longhaul(&["lab", "run", name, "--full", "--plan", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.lines().count(), usize::from(!changes), "{said}");
+        assert_eq!(said.contains("--full changes nothing here"), !changes, "{said}");
+    }
+}
+
 /// The same tests between two hosts that are no lab of the command: nothing is set, nothing is emulated, and the page says so.
 #[test]
 fn an_experiment_runs_between_real_hosts() {

@@ -263,6 +263,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
+    if args.full && (!experiment.calibrate || args.real.server().is_some()) {
+        crate::output::say("--full changes nothing here: nothing is scaled to what this machine can do");
+    }
     if args.plan {
         print_plan(&args, &experiment, &plan);
         return Ok(ExitCode::SUCCESS);
