@@ -15,7 +15,7 @@ mod spec;
 pub use folder::remove_leftovers;
 pub use run::netem::missing as netem_missing;
 pub use run::plan::{Choice, Plan, Planned};
-pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses};
+pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses, calibration_time};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
     Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, Parser, PollAt, Program, Repeats, Setting,

@@ -286,6 +286,18 @@ fn a_plan_can_be_read_by_programs() {
     let sum: u64 = series.iter().map(|series| series["points"].as_array().unwrap().len() as u64 * 3).sum();
     assert_eq!(plan["result"]["runs"], sum);
     assert!(plan["result"]["time_ns"].as_u64() > Some(30_000_000_000), "{plan:#}");
+    // Warming up counts, and so does finding out what this machine can do.
+    let times = |words: &[&str]| {
+        let output = longhaul(&[&["lab", "run", "nlr-udp-loss", "--quick", "--plan", "--json"], words].concat());
+        let result = object(&output.stdout)["result"].clone();
+        let of = |value: &Value| value["time_ns"].as_u64().unwrap();
+        let series: u64 = result["series"].as_array().unwrap().iter().map(of).sum();
+        let before = result["before_ns"].as_u64().unwrap();
+        assert_eq!(of(&result), series + before, "{result:#}");
+        before
+    };
+    let (calibrated, full) = (times(&[]), times(&["--full"]));
+    assert!((1_000_000_000..2_000_000_000).contains(&full) && calibrated > full + 10_000_000_000, "{calibrated} {full}");
 }
 
 /// A plan says where the emulator would run.

@@ -7,10 +7,10 @@ use longhaul_result::Caveat;
 use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
-use super::plan::Planned;
+use super::plan::{Planned, time_with};
 use super::{Ground, Place, Runner, WARM_UP};
 use crate::caveats;
-use crate::spec::{Emulator, Experiment, TcpTest};
+use crate::spec::{Emulator, Experiment, TcpSeries, TcpTest};
 
 /// How long a test of the calibration takes: over a shorter time it is not known whether a CPU was full.
 const CALIBRATING: Nanos = Nanos::from_millis(700);
@@ -18,9 +18,34 @@ const CALIBRATING: Nanos = Nanos::from_millis(700);
 const DISTURBED_MOST: u32 = 4;
 /// How often the machine may fail at one rate that it keeps up with twice: a run that it fails is made again, too.
 const FAILED_MOST: u32 = 1;
+/// Tests of a calibration that nobody disturbs: two at each of the four factors that it takes to find one among twelve.
+const TESTS: u64 = 8;
 /// By how much [`Runner::calibrate`] scales experiments: each about three quarters of the one before. The journals of experiments have these.
 pub const FACTORS: [f64; 12] =
     [1.0, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.09375, 0.0625, 0.046875, 0.03125, 0.015625];
+
+/// About how long [`Runner::calibrate`] takes where nobody disturbs it.
+pub fn calibration_time(experiment: &Experiment) -> Nanos {
+    let (path, test) = match (experiment.udp.first(), largest_window(experiment)) {
+        (Some(series), _) => (&series.path, CALIBRATING),
+        (None, Some((series, largest))) => (&series.path, moment_of(largest)),
+        (None, None) => return Nanos::ZERO,
+    };
+    time_with(WARM_UP, path).saturating_add(Nanos(time_with(test, path).0.saturating_mul(TESTS)))
+}
+
+/// The TCP test with the largest window; of those with the same window the first.
+fn largest_window(experiment: &Experiment) -> Option<(&TcpSeries, &TcpTest)> {
+    let tests = experiment.tcp.iter().flat_map(|series| series.tests.iter().map(move |test| (series, test)));
+    let own = tests.filter(|(_, test)| test.program.is_none() && test.setting.emulator == Emulator::Longhaul);
+    // The kernel's own window may become larger than any.
+    own.min_by_key(|(_, test)| Reverse(test.flows.parameters.window_bytes.unwrap_or(u64::MAX)))
+}
+
+/// How long it is sent by the calibration: flows first have to fill the window.
+fn moment_of(test: &TcpTest) -> Nanos {
+    Nanos(test.flows.parameters.omit_ns) + CALIBRATING
+}
 
 impl Runner<'_> {
     /// The factor by which this machine can do `experiment`: the largest of some factors at which it made the hardest test for a moment twice of
@@ -73,13 +98,9 @@ impl Runner<'_> {
             let (why, run, whole) = self.in_lab(place, planned(CALIBRATING), test);
             return judged(run.run.error, whole, why.as_ref(), &run.run.caveats);
         }
-        let tests = scaled.tcp.iter().flat_map(|series| series.tests.iter().map(move |test| (series, test)));
-        let own = tests.filter(|(_, test)| test.program.is_none() && test.setting.emulator == Emulator::Longhaul);
-        // Of those with the same window the first. The kernel's own window may become larger than any.
-        let window = |test: &TcpTest| test.flows.parameters.window_bytes.unwrap_or(u64::MAX);
-        let Some((series, hardest)) = own.min_by_key(|(_, test)| Reverse(window(test))) else { return Ok(Trial::Kept) };
-        let mut moment = TcpTest { capture: false, beside: None, ..hardest.clone() };
-        let time = Nanos(moment.flows.parameters.omit_ns) + CALIBRATING;
+        let Some((series, largest)) = largest_window(scaled) else { return Ok(Trial::Kept) };
+        let mut moment = TcpTest { capture: false, beside: None, ..largest.clone() };
+        let time = moment_of(largest);
         moment.flows.parameters.amount = Amount::DurationNs(time.0);
         // It ends before a schedule does.
         moment.flows.parameters.congestion.truncate(1);
@@ -125,8 +146,25 @@ fn trial(failed: bool, why: Option<&Caveat>, doubts: &[Caveat]) -> Trial {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use longhaul_peer::caveats::BUFFER_NOT_GRANTED;
+
+    /// Each test has 0.7 s and four round trips beside it; those of TCP begin with what a flow takes to fill its window.
+    #[test]
+    fn a_calibration_takes_so_long() {
+        for (series, omit_ns) in [
+            ("[[udp]]\nname = 'u'\nrates = ['1M', '2M']\n", 0),
+            ("[[tcp]]\nname = 't'\ncongestion = ['reno']\nwindows = ['1M', '2M']\nomit = '4s'\n", 4_000_000_000),
+        ] {
+            let text = format!("title = 'x'\npath = 'nlr-small'\n{series}");
+            let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+            let beside = 700_000_000 + 4 * experiment.path.round_trip().0;
+            let expected = 300_000_000 + beside + 8 * (omit_ns + 700_000_000 + beside);
+            assert_eq!(calibration_time(&experiment), Nanos(expected), "{series}");
+        }
+    }
 
     #[test]
     fn a_receiver_without_cpu_time_fails_a_rate() {

@@ -42,7 +42,7 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::calibration::FACTORS;
+pub use self::calibration::{FACTORS, calibration_time};
 use self::plan::{Plan, Planned};
 use crate::faults::Programs;
 use crate::machine::Machine;

@@ -9,6 +9,7 @@ use longhaul_units::{BitRate, Nanos};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::WARM_UP;
 use crate::spec::finding::name;
 use crate::spec::{Emulator, Experiment, ExperimentError, Repeats, Setting, TcpTest};
 
@@ -43,6 +44,7 @@ pub struct Plan {
     /// Points that need a lab where there is none, or are the same test as another there; or that need netem.
     left_out: Vec<String>,
     seed: u64,
+    warm_up: Nanos,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +129,12 @@ impl Plan {
         if points.is_empty() {
             return Err(ExperimentError::at("--quick", "none of these series has a quick point"));
         }
-        Ok(Self { points, left_out, seed })
+        Ok(Self { points, left_out, seed, warm_up: time_with(WARM_UP, &experiment.path) })
+    }
+
+    /// About how long the run takes that warms the machine up.
+    pub fn warm_up(&self) -> Nanos {
+        self.warm_up
     }
 
     /// The points that are left out between real hosts, or without netem.
@@ -199,6 +206,11 @@ fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> N
         Amount::Bytes(bytes) => at_rate(bytes),
         Amount::Packets(packets) => at_rate(packets.saturating_mul(payload_bytes.into())),
     };
+    time_with(test, path)
+}
+
+/// About how long a test takes with its lab.
+pub(super) fn time_with(test: Nanos, path: &PathSpec) -> Nanos {
     test + BESIDE_A_TEST + Nanos(path.round_trip().0.saturating_mul(ROUND_TRIPS))
 }
 

@@ -18,7 +18,8 @@ use std::process::ExitCode;
 
 use longhaul_experiment::faults::Programs;
 use longhaul_experiment::{
-    Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, netem_missing, remove_leftovers,
+    Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, calibration_time, netem_missing,
+    remove_leftovers,
 };
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
@@ -144,6 +145,11 @@ impl Args {
         (given, None)
     }
 
+    /// Whether `experiment` is scaled to what this machine can do, which it finds out first.
+    fn calibrates(&self, experiment: &Experiment) -> bool {
+        experiment.calibrate && !self.full && self.real.server().is_none()
+    }
+
     /// The first option that is for experiments with repeated runs, if one was given that is not among `allowed`.
     fn repeated(&self, allowed: &[&str]) -> Option<&'static str> {
         let given = [
@@ -263,7 +269,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
     let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
-    if args.full && (!experiment.calibrate || args.real.server().is_some()) {
+    if args.full && !experiment.calibrate {
         crate::output::say("--full changes nothing here: nothing is scaled to what this machine can do");
     }
     if args.plan {
@@ -278,20 +284,22 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn print_plan(args: &Args, experiment: &Experiment, plan: &Plan) {
+    let calibrating = if args.calibrates(experiment) { calibration_time(experiment) } else { Nanos::ZERO };
+    let before = plan.warm_up().saturating_add(calibrating);
     if args.json {
         let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let parameters = PlanParameters::of(experiment, args);
-        let result = PlannedRuns::of(plan);
+        let result = PlannedRuns::of(plan, before);
         print_json(&Envelope::new("longhaul.lab.run.plan/1", started_at, parameters, result, Vec::new()));
         return;
     }
-    print_text(&progress::plan(&experiment.title, plan));
+    print_text(&progress::plan(&experiment.title, plan, before));
     if let (_, Some(said)) = args.spec(experiment) {
         print_text(&format!("{said}\n"));
     }
     match args.real.server() {
         Some(host) => print_text(&format!("{}\n", real::differs(experiment, plan, host))),
-        None if experiment.calibrate && !args.full => print_text(
+        None if args.calibrates(experiment) => print_text(
             "rates, buffers, windows and queues are scaled to what this machine can do, which takes up to a minute to find out\n",
         ),
         None => {}
@@ -335,7 +343,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     }
     let netem_missing = if experiment.needs_netem() && target.is_none() { netem_missing() } else { None };
     let choice = Choice { without_netem: netem_missing.is_some(), ..args.choice() };
-    if experiment.calibrate && !args.full && target.is_none() {
+    if args.calibrates(experiment) {
         if kept.is_none() {
             say("finding out what this machine can do");
             let (tell, server) = (&|_: Event<'_>| {}, None);

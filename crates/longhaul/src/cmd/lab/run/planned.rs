@@ -2,6 +2,7 @@
 
 use longhaul_experiment::{Experiment, MixExperiment, Plan};
 use longhaul_report::html::udp_loss::mbit;
+use longhaul_units::Nanos;
 use serde::Serialize;
 
 /// `parameters` of a plan.
@@ -31,8 +32,10 @@ pub(crate) struct PlannedRuns {
     series: Vec<PlannedSeries>,
     /// Runs in all, in random order.
     runs: u64,
-    /// About how long they take, without runs that are rejected.
+    /// About how long all takes, what is before the first run included, and without runs that are rejected.
     time_ns: u64,
+    /// About how long that is before the first run: warming up, and finding out what this machine can do.
+    before_ns: u64,
 }
 
 /// A series of a plan.
@@ -51,7 +54,7 @@ pub(crate) struct PlannedSeries {
 }
 
 impl PlannedRuns {
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan, before: Nanos) -> Self {
         let series: Vec<PlannedSeries> = plan
             .series()
             .into_iter()
@@ -62,7 +65,8 @@ impl PlannedRuns {
                 time_ns: time.0,
             })
             .collect();
-        Self { runs: plan.runs().len() as u64, time_ns: all(&series), series }
+        let time_ns = all(&series).saturating_add(before.0);
+        Self { runs: plan.runs().len() as u64, time_ns, before_ns: before.0, series }
     }
 
     /// Of an experiment with a mix: each rate once.
@@ -72,7 +76,7 @@ impl PlannedRuns {
         let planned =
             |name: &String| PlannedSeries { name: name.clone(), points: points.clone(), runs_of_each: 1, time_ns };
         let series: Vec<PlannedSeries> = experiment.series.iter().map(|series| planned(&series.name)).collect();
-        Self { runs: (series.len() * points.len()) as u64, time_ns: all(&series), series }
+        Self { runs: (series.len() * points.len()) as u64, time_ns: all(&series), before_ns: 0, series }
     }
 }
 
@@ -94,7 +98,7 @@ impl<'a> PlanParameters<'a> {
             repeat: args.repeat,
             quick: args.quick,
             only: &args.only,
-            calibrate: experiment.calibrate && !args.full && args.real.server().is_none(),
+            calibrate: args.calibrates(experiment),
         }
     }
 }

@@ -126,19 +126,20 @@ pub(super) fn tables(experiment: &Experiment, ran: &Ran) -> String {
     text
 }
 
-/// What would be run, and how long that takes.
-pub(super) fn plan(title: &str, plan: &Plan) -> String {
+/// What would be run, and how long that takes, `before` the first run included.
+pub(super) fn plan(title: &str, plan: &Plan, before: Nanos) -> String {
     let mut text = format!("{title}\n");
-    let mut all = Nanos::ZERO;
+    let mut all = before;
     for (name, labels, runs, time) in plan.series() {
         let _ = writeln!(text, "  {name}: {}; {runs} runs each, about {}", labels.join(", "), clock(time));
         all = Nanos(all.0.saturating_add(time.0));
     }
     let _ = writeln!(
         text,
-        "{} runs in random order, about {}; more where runs are rejected",
+        "{} runs in random order, about {} with {} before the first; more where runs are rejected",
         plan.runs().len(),
-        clock(all)
+        clock(all),
+        clock(before)
     );
     text
 }
