@@ -107,16 +107,25 @@ impl SavedExperiment {
     }
 
     /// Series, label and values of each point.
-    fn points(&self) -> Vec<(&str, &str, Vec<f64>)> {
-        fn of<R: Run>(series: &Series<R>) -> impl Iterator<Item = (&str, &str, Vec<f64>)> {
+    fn points(&self) -> Vec<(&str, &str, Values)> {
+        fn of<R: Run>(series: &Series<R>) -> impl Iterator<Item = (&str, &str, Values)> {
             series.points.iter().map(|point| (series.name.as_str(), point.label.as_str(), values(point)))
         }
-        fn values<R: Run>(point: &Point<R>) -> Vec<f64> {
+        fn values<R: Run>(point: &Point<R>) -> Values {
             let main = |run: &R| run.quantities().into_iter().find(|(name, _)| *name == R::MAIN.name);
-            point.shown().filter_map(main).map(|(_, value)| value / R::MAIN.unit).collect()
+            let of_runs: Vec<f64> = point.shown().filter_map(main).map(|(_, value)| value / R::MAIN.unit).collect();
+            let doubtful = !of_runs.is_empty() && (point.doubtful || !point.counts());
+            Values { of_runs, doubtful }
         }
         self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).collect()
     }
+}
+
+/// What a point has in a result; nothing where it has no such point.
+#[derive(Clone, Default)]
+struct Values {
+    of_runs: Vec<f64>,
+    doubtful: bool,
 }
 
 /// Whether series can be those of an experiment: a table has a line for each point, as wide as the longest label.
@@ -158,13 +167,16 @@ pub struct PointBeside {
     pub means: Vec<Option<Mean>>,
     /// By how much each result after the first is more than the first, with the 95 % interval of Welch's t test.
     pub differences: Vec<Option<Mean>>,
+    /// Whether it is doubtful in each result: a difference from or to such a point proves nothing.
+    pub doubtful: Vec<bool>,
 }
 
 impl PointBeside {
-    /// Whether a difference is more than chance.
-    fn differs(&self) -> bool {
-        let beyond = |mean: &Mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half);
-        self.differences.iter().flatten().any(beyond)
+    /// The differences that can be trusted, and whether each is more than chance; `None` for the others.
+    fn judged(&self) -> impl Iterator<Item = Option<bool>> {
+        let beyond = |mean: Mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half);
+        let trusted = self.doubtful[1..].iter().map(|doubtful| !doubtful && !self.doubtful[0]);
+        self.differences.iter().zip(trusted).map(move |(mean, trusted)| mean.filter(|_| trusted).map(beyond))
     }
 }
 
@@ -180,20 +192,22 @@ impl SideBySide {
             return Err(format!("{name} is not about {}", quantity.title));
         }
         // Found by name: a file can have thousands of points with long names. Of those with the same name the first counts.
-        let others: Vec<HashMap<(&str, &str), Vec<f64>>> = (others.iter())
+        let others: Vec<HashMap<(&str, &str), Values>> = (others.iter())
             .map(|(_, other)| {
                 let points = other.points().into_iter().rev();
                 points.map(|(series, label, values)| ((series, label), values)).collect()
             })
             .collect();
-        let beside = |(series, label, values): (&str, &str, Vec<f64>)| {
-            let same = |points: &HashMap<(&str, &str), Vec<f64>>| points.get(&(series, label)).cloned();
-            let there: Vec<Vec<f64>> = others.iter().map(|points| same(points).unwrap_or_default()).collect();
+        let beside = |(series, label, values): (&str, &str, Values)| {
+            let same = |points: &HashMap<(&str, &str), Values>| points.get(&(series, label)).cloned();
+            let there: Vec<Values> = others.iter().map(|points| same(points).unwrap_or_default()).collect();
+            let all = || std::iter::once(&values).chain(&there);
             PointBeside {
                 series: series.to_owned(),
                 label: label.to_owned(),
-                means: std::iter::once(&values).chain(&there).map(|values| Mean::of(values)).collect(),
-                differences: there.iter().map(|other| Mean::of_difference(other, &values)).collect(),
+                means: all().map(|values| Mean::of(&values.of_runs)).collect(),
+                differences: there.iter().map(|other| Mean::of_difference(&other.of_runs, &values.of_runs)).collect(),
+                doubtful: all().map(|values| values.doubtful).collect(),
             }
         };
         let points: Vec<PointBeside> = first.points().into_iter().map(beside).collect();
@@ -207,18 +221,25 @@ impl SideBySide {
     /// What was found, in a sentence.
     pub fn verdict(&self) -> String {
         let differ: Vec<String> = (self.points.iter())
-            .filter(|point| point.differs())
+            .filter(|point| point.judged().any(|differs| differs == Some(true)))
             .map(|point| format!("{}, {}", point.series, point.label))
             .collect();
-        let all = self.points.iter().filter(|point| point.differences.iter().any(Option::is_some)).count();
-        match differ.len() {
+        let compared = self.points.iter().filter(|point| point.differences.iter().any(Option::is_some)).count();
+        let all = self.points.iter().filter(|point| point.judged().any(|differs| differs.is_some())).count();
+        let doubtful = match compared - all {
+            0 => String::new(),
+            1 => " 1 point is doubtful and does not count.".into(),
+            many => format!(" {many} points are doubtful and do not count."),
+        };
+        let verdict = match differ.len() {
             0 => format!("None of {all} points differs from {} by more than chance (95 %).", self.names[0]),
             1 => format!("1 of {all} points differs from {} by more than chance (95 %): {}.", self.names[0], differ[0]),
             many => {
                 let names = differ.join("; ");
                 format!("{many} of {all} points differ from {} by more than chance (95 %): {names}.", self.names[0])
             }
-        }
+        };
+        verdict + &doubtful
     }
 
     fn columns(&self) -> Vec<String> {
@@ -230,11 +251,12 @@ impl SideBySide {
 
     fn cells(&self, point: &PointBeside) -> Vec<String> {
         let cell = |mean: &Option<Mean>| mean.map_or_else(|| "–".to_owned(), |mean| mean.text(self.decimals));
-        let star = |mean: &Option<Mean>| {
-            let beyond = mean.is_some_and(|mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half));
-            cell(mean) + if beyond { " *" } else { "" }
-        };
-        point.means.iter().map(cell).chain(point.differences.iter().map(star)).collect()
+        let means = point.means.iter().zip(&point.doubtful);
+        let means = means.map(|(mean, doubtful)| cell(mean) + if *doubtful { " (doubtful)" } else { "" });
+        let differences = point.differences.iter().zip(point.judged());
+        let star =
+            |(mean, differs): (&Option<Mean>, Option<bool>)| cell(mean) + if differs == Some(true) { " *" } else { "" };
+        means.chain(differences.map(star)).collect()
     }
 
     /// As text.
@@ -295,7 +317,8 @@ impl SideBySide {
         }
         body += &table.finish();
         body += "<p class=\"quiet\">Means over the runs of a point, with half of their 95 % interval (Student's t); differences by Welch's t \
-                 test. A star: more than chance. Of 20 points that are alike, one has a star by chance.</p>\n";
+                 test. A star: more than chance. Of 20 points that are alike, one has a star by chance. Doubtful: this machine spoiled runs of the point, or a \
+                 caveat of a run says so; it has no star.</p>\n";
         page::page(&title, &body)
     }
 }
@@ -358,6 +381,26 @@ mod tests {
         let mut other = named("b", [1, 2, 3]);
         other.1.udp[0].name = "two".into();
         assert!(SideBySide::of(&[named("a", [1, 2, 3]), other]).unwrap_err().contains("no point"));
+    }
+
+    /// What spoiled runs show proves nothing: neither where each try of a run was rejected, nor where no run counts.
+    #[test]
+    fn doubtful_points_are_marked_and_do_not_count() {
+        let (before, after) = (("before".to_owned(), saved([9, 10, 11])), ("after".to_owned(), saved([19, 20, 21])));
+        let (mut marked, mut spoiled) = (after.clone(), after);
+        marked.1.udp[0].points[0].doubtful = true;
+        let point = &mut spoiled.1.udp[0].points[0];
+        for run in std::mem::take(&mut point.runs) {
+            point.reject(longhaul_result::Caveat::of_error("emulator_late", "late", ""), run);
+        }
+        for after in [marked, spoiled] {
+            let beside = SideBySide::of(&[before.clone(), after]).unwrap();
+            assert_eq!(beside.points[0].doubtful, [false, true]);
+            let said = "None of 0 points differs from before by more than chance (95 %). 1 point is doubtful and does not count.";
+            assert_eq!(beside.verdict(), said);
+            let text = beside.text();
+            assert!(text.contains("2.000 ± 0.248 (doubtful)") && !text.contains(" *"), "{text}");
+        }
     }
 
     #[test]

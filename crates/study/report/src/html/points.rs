@@ -222,7 +222,7 @@ impl<R: Run> Point<R> {
     }
 
     /// Whether a run with a result counts.
-    fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.runs.iter().any(|run| run.run.has_result())
     }
 
