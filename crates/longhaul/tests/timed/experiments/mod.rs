@@ -297,7 +297,10 @@ fn a_plan_can_be_read_by_programs() {
         before
     };
     let (calibrated, full) = (times(&[]), times(&["--full"]));
-    assert!((1_000_000_000..2_000_000_000).contains(&full) && calibrated > full + 10_000_000_000, "{calibrated} {full}");
+    assert!(
+        (1_000_000_000..2_000_000_000).contains(&full) && calibrated > full + 10_000_000_000,
+        "{calibrated} {full}"
+    );
 }
 
 /// A plan says where the emulator would run.

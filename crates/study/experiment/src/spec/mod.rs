@@ -380,7 +380,8 @@ change = ["rate=1Gbit"]
             assert!(!experiment.source.is_empty() && !experiment.note.is_empty(), "{name}");
         }
         // That of `make demo` is read from its file.
-        let demo = Experiment::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/demo-tcp.toml")).unwrap();
+        let demo =
+            Experiment::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/demo-tcp.toml")).unwrap();
         let about: Vec<&str> = demo.findings.iter().map(|finding| finding.quantity.as_str()).collect();
         assert_eq!(about, ["goodput_bps", "share_of_expected"]);
     }
@@ -457,7 +458,11 @@ change = ["rate=1Gbit"]
             ("poll_interval = \"4ms\"", "poll_at = \"both\"", "udp[0].poll_at: say how often by poll_interval"),
             ("\"4ms\"", "\"often\"", "10:17: udp.poll_interval: none, or a time: "),
             ("sockbuf = \"64K\"", "hosts = { mtu = [60, 1500] }", "udp[0].hosts.mtu: 60: 68 to 65535"),
-            ("sockbuf = \"64K\"", "hosts = { mtu = [] }", "8:17: udp.hosts.mtu: an empty list: give a value, or several"),
+            (
+                "sockbuf = \"64K\"",
+                "hosts = { mtu = [] }",
+                "8:17: udp.hosts.mtu: an empty list: give a value, or several",
+            ),
             ("sockbuf = \"64K\"", "hosts = { mut = 1500 }", "unknown field `mut`, expected one of `mtu`, `txqueuelen`"),
             ("sockbuf = \"64K\"", "hosts = { qdisc = 'a b' }", "udp[0].hosts.qdisc: `a b`: a queueing discipline"),
             ("sockbuf = \"64K\"", "ip = 5", "udp[0].ip: 5: 4 or 6"),
