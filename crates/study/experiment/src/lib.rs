@@ -18,6 +18,6 @@ pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses, calibration_time};
 pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
-    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, Parser, PollAt, Program, Repeats, Setting,
-    TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
+    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, PaperValues, Parser, PollAt, Program,
+    Repeats, Setting, TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
 };

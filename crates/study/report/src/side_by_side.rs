@@ -115,7 +115,7 @@ impl SavedExperiment {
             let main = |run: &R| run.quantities().into_iter().find(|(name, _)| *name == R::MAIN.name);
             let of_runs: Vec<f64> = point.shown().filter_map(main).map(|(_, value)| value / R::MAIN.unit).collect();
             let doubtful = !of_runs.is_empty() && (point.doubtful || !point.counts());
-            Values { of_runs, doubtful }
+            Values { of_runs, doubtful, paper: point.paper_value.map(|value| value / R::MAIN.unit) }
         }
         self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).collect()
     }
@@ -126,6 +126,7 @@ impl SavedExperiment {
 struct Values {
     of_runs: Vec<f64>,
     doubtful: bool,
+    paper: Option<f64>,
 }
 
 /// Whether series can be those of an experiment: a table has a line for each point, as wide as the longest label.
@@ -153,6 +154,9 @@ pub struct SideBySide {
     pub points: Vec<PointBeside>,
     #[serde(skip)]
     decimals: usize,
+    /// The source has a number of a point.
+    #[serde(skip)]
+    has_paper: bool,
 }
 
 /// A point in several results.
@@ -169,6 +173,8 @@ pub struct PointBeside {
     pub differences: Vec<Option<Mean>>,
     /// Whether it is doubtful in each result: a difference from or to such a point proves nothing.
     pub doubtful: Vec<bool>,
+    /// What the source of the first result has there; `None` where its text has no number.
+    pub paper_value: Option<f64>,
 }
 
 impl PointBeside {
@@ -208,6 +214,7 @@ impl SideBySide {
                 means: all().map(|values| Mean::of(&values.of_runs)).collect(),
                 differences: there.iter().map(|other| Mean::of_difference(&other.of_runs, &values.of_runs)).collect(),
                 doubtful: all().map(|values| values.doubtful).collect(),
+                paper_value: values.paper,
             }
         };
         let points: Vec<PointBeside> = first.points().into_iter().map(beside).collect();
@@ -215,7 +222,8 @@ impl SideBySide {
             return Err("they share no point: the names of series and the labels of points have to be the same".into());
         }
         let names = results.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Self { names, quantity: quantity.title, points, decimals: quantity.decimals })
+        let has_paper = points.iter().any(|point| point.paper_value.is_some());
+        Ok(Self { names, quantity: quantity.title, points, decimals: quantity.decimals, has_paper })
     }
 
     /// What was found, in a sentence.
@@ -246,6 +254,9 @@ impl SideBySide {
         let mut columns = vec!["point".to_owned()];
         columns.extend(self.names.iter().cloned());
         columns.extend(self.names[1..].iter().map(|name| format!("{name} - {}", self.names[0])));
+        if self.has_paper {
+            columns.extend(["paper".to_owned(), format!("{} - paper", self.names[0])]);
+        }
         columns
     }
 
@@ -256,7 +267,10 @@ impl SideBySide {
         let differences = point.differences.iter().zip(point.judged());
         let star =
             |(mean, differs): (&Option<Mean>, Option<bool>)| cell(mean) + if differs == Some(true) { " *" } else { "" };
-        means.chain(differences.map(star)).collect()
+        let paper = point.paper_value.map(|mean| Mean { mean, half_width: None });
+        let more = point.means[0].zip(point.paper_value).map(|(ours, paper)| Mean { mean: ours.mean - paper, ..ours });
+        let beside_paper = [paper, more].into_iter().filter(|_| self.has_paper).map(|mean| cell(&mean));
+        means.chain(differences.map(star)).chain(beside_paper).collect()
     }
 
     /// As text.
@@ -376,6 +390,12 @@ mod tests {
         assert!(beside.text().contains("1.000 ± 0.248") && beside.text().contains(" *"), "{}", beside.text());
         assert!(beside.markdown().contains("| one, 400 | 1.000 ± 0.248 |"), "{}", beside.markdown());
         assert!(beside.to_html().contains("data-row=\"400\""));
+        let mut first = named("before", [9, 10, 11]);
+        first.1.udp[0].points[0].paper_value = Some(12.0);
+        let beside = SideBySide::of(&[first, named("after", [19, 20, 21])]).unwrap();
+        let said = "| point | before | after | after - before | paper | before - paper |";
+        assert!(beside.markdown().contains(said), "{}", beside.markdown());
+        assert!(beside.markdown().contains(" \\* | 12.000 | -11.000 ± 0.248 |"), "{}", beside.markdown());
         let alike = SideBySide::of(&[named("a", [9, 10, 11]), named("b", [10, 10, 12])]).unwrap();
         assert!(alike.verdict().starts_with("None of 1 points"), "{}", alike.verdict());
         let mut other = named("b", [1, 2, 3]);

@@ -188,19 +188,22 @@ impl Ran {
     /// The points of `plan` without a run. A point is doubtful if one of its runs is rejected `tries` times.
     pub fn new(experiment: &Experiment, plan: &Plan, tries: u32) -> Self {
         let mut ran = Self { udp: Vec::new(), tcp: Vec::new(), hosts: None, tries };
-        for (number, (place, _), label) in plan.points() {
+        for ((number, point), place, label) in plan.points() {
             match experiment.udp.get(number) {
                 Some(series) => {
                     if place == ran.udp.len() {
                         ran.udp.push(udp::empty(series));
                     }
-                    ran.udp[place].points.push(Point::new(label));
+                    let paper_value = series.paper_values.get(&point).copied();
+                    ran.udp[place].points.push(Point { paper_value, ..Point::new(label) });
                 }
                 None => {
+                    let series = &experiment.tcp[number];
                     if place == ran.tcp.len() {
-                        ran.tcp.push(tcp::empty(&experiment.tcp[number]));
+                        ran.tcp.push(tcp::empty(series));
                     }
-                    ran.tcp[place].points.push(Point::new(label));
+                    let paper_value = series.paper_values.get(&point).copied();
+                    ran.tcp[place].points.push(Point { paper_value, ..Point::new(label) });
                 }
             }
         }

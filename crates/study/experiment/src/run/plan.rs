@@ -160,9 +160,9 @@ impl Plan {
         runs
     }
 
-    /// The places of its points in a result: of the series, of the point there; with their labels.
-    pub(super) fn points(&self) -> impl Iterator<Item = (usize, (usize, usize), &str)> {
-        self.points.iter().map(|point| (point.series, point.place, point.label.as_str()))
+    /// Its points: series and point of the experiment, the place of the series in a result, and the point's label.
+    pub(super) fn points(&self) -> impl Iterator<Item = ((usize, usize), usize, &str)> {
+        self.points.iter().map(|point| ((point.series, point.point), point.place.0, point.label.as_str()))
     }
 
     /// The place in a result of a point of the experiment; `None` for one that is not run.
@@ -319,6 +319,18 @@ mod tests {
         let polled = Choice { real: true, only: vec!["polled".into()], ..Choice::default() };
         let error = Plan::of(&experiment, &polled, 1).unwrap_err().to_string();
         assert_eq!(error, "--server: each point of the experiment needs a lab");
+    }
+
+    /// A result has what the source has, of the points that are run.
+    #[test]
+    fn points_of_a_result_have_what_the_source_has() {
+        let text = "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'u'\nrates = ['1M', '2M', '3M']\nquick = ['3']\n\
+                    paper_values = { 2 = 1, 3 = 12 }\n";
+        let experiment = Experiment::parse(text, Path::new("")).unwrap();
+        let plan = Plan::of(&experiment, &Choice { quick: true, ..Choice::default() }, 1).unwrap();
+        let ran = crate::Ran::new(&experiment, &plan, 1);
+        let values: Vec<_> = ran.udp[0].points.iter().map(|point| point.paper_value).collect();
+        assert_eq!(values, [Some(12.0)]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod setting;
 mod tcp;
 mod udp;
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use longhaul_path::preset;
@@ -124,12 +125,7 @@ impl Repeats {
         if !(1..=Self::MOST).contains(&count) {
             return Err(ExperimentError::at(format_args!("{place}.repeat"), format!("{count}: 1 to {}", Self::MOST)));
         }
-        let number_of = |label: &String| {
-            points.iter().position(|point| point == label).ok_or_else(|| {
-                let why = format!("`{}`: the points are {}", label.escape_debug(), points.join(", "));
-                ExperimentError::at(format_args!("{place}.quick"), why)
-            })
-        };
+        let number_of = |label: &String| number_of(&format!("{place}.quick"), label, points);
         let mut quick = match quick {
             None => vec![0, points.len() - 1],
             Some(labels) => labels.iter().map(number_of).collect::<Result<Vec<_>, _>>()?,
@@ -138,6 +134,33 @@ impl Repeats {
         quick.dedup();
         Ok(Self { count, quick })
     }
+}
+
+/// The number, from 0, of the point with this label.
+fn number_of(key: &str, label: &str, points: &[String]) -> Result<usize, ExperimentError> {
+    points.iter().position(|point| point == label).ok_or_else(|| {
+        let why = format!("`{}`: the points are {}", label.escape_debug(), points.join(", "));
+        ExperimentError::at(key, why)
+    })
+}
+
+/// What the source has at points of a series, by their numbers from 0, in the unit of the main mean: bits a second of TCP, percent lost of UDP.
+pub type PaperValues = BTreeMap<usize, f64>;
+
+/// The values that a series of `points` says its source has.
+fn paper_values(
+    place: &str,
+    written: BTreeMap<String, f64>,
+    points: &[String],
+) -> Result<PaperValues, ExperimentError> {
+    let key = format!("{place}.paper_values");
+    let value = |(label, value): (String, f64)| {
+        if !value.is_finite() || value < 0.0 {
+            return Err(ExperimentError::at(&key, format!("{value}: a number of 0 or more")));
+        }
+        Ok((number_of(&key, &label, points)?, value))
+    };
+    written.into_iter().map(value).collect()
 }
 
 impl Experiment {
@@ -171,9 +194,11 @@ impl Experiment {
         // The path of a series follows from the path of all and the changes: printed for each series, what is long would be 64 times as long.
         for series in &mut alike.udp {
             (series.repeats, series.path) = (once.clone(), PathSpec::default());
+            series.paper_values.clear();
         }
         for series in &mut alike.tcp {
             (series.repeats, series.path) = (once.clone(), PathSpec::default());
+            series.paper_values.clear();
         }
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
@@ -440,6 +465,20 @@ change = ["rate=1Gbit"]
         assert!(bytes(half) > 0 && bytes(half) * 2 == bytes(whole));
     }
 
+    /// Where rates are scaled, the source's loss stands beside ours, but not its goodput.
+    #[test]
+    fn points_have_what_the_source_has() {
+        let text = GOOD.replace("sockbuf = \"64K\"", "paper_values = { 1200 = 12 }");
+        let udp = Experiment::parse(&text, Path::new("")).unwrap();
+        let text =
+            "title = 'x'\npath = 'lan'\n[[tcp]]\nname = 't'\ncongestion = ['reno']\npaper_values = { reno = 1.9e9 }\n";
+        let tcp = Experiment::parse(text, Path::new("")).unwrap();
+        assert_eq!(udp.udp[0].paper_values, BTreeMap::from([(1, 12.0)]));
+        assert_eq!(tcp.tcp[0].paper_values, BTreeMap::from([(0, 1.9e9)]));
+        assert_eq!(udp.scaled(0.5).udp[0].paper_values.len(), 1);
+        assert_eq!((tcp.scaled(1.0).tcp[0].paper_values.len(), tcp.scaled(0.5).tcp[0].paper_values.len()), (1, 0));
+    }
+
     /// One line each: where, the key, and what is allowed.
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
@@ -447,13 +486,19 @@ change = ["rate=1Gbit"]
             (
                 "sockbuf",
                 "sokbuf",
-                "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `rates`, `spacings`, `pairs`",
+                "8:1: unknown field `sokbuf`, expected one of `name`, `paper`, `paper_values`, `rates`, `spacings`, `pairs`",
             ),
             ("\"same\"", "\"both\"", "unknown variant `both`, expected `same` or `split`"),
             ("\"200M\"", "\"fast\"", "is not a number of 0 or more with a unit (bit, kbit"),
             ("\"64K\"", "\"1\"", "8: udp[0].sockbuf: 1B: 2K to 2G"),
             ("sockbuf = \"64K\"", "repeat = 0", "8: udp[0].repeat: 0: 1 to 1000"),
             ("sockbuf = \"64K\"", "quick = ['300']", "udp[0].quick: `300`: the points are 200, 1200"),
+            (
+                "sockbuf = \"64K\"",
+                "paper_values = { 300 = 1 }",
+                "8: udp[0].paper_values: `300`: the points are 200, 1200",
+            ),
+            ("sockbuf = \"64K\"", "paper_values = { 200 = -1 }", "udp[0].paper_values: -1: a number of 0 or more"),
             ("\"4ms\"", "\"4s\"", "udp[0].poll_interval: 4s: 1us to 1s, or none"),
             ("poll_interval = \"4ms\"", "poll_at = \"both\"", "udp[0].poll_at: say how often by poll_interval"),
             ("\"4ms\"", "\"often\"", "10:17: udp.poll_interval: none, or a time: "),
@@ -491,7 +536,11 @@ change = ["rate=1Gbit"]
             ),
             ("\"small\"", "\"\"", "udp[0].name: 1 to 100 letters in a line"),
             ("title = \"loss\"", "", "missing field `title`"),
-            ("[[udp]]", "[[tcp]]", "unknown field `rates`, expected one of `name`, `paper`, `congestion`"),
+            (
+                "[[udp]]",
+                "[[tcp]]",
+                "unknown field `rates`, expected one of `name`, `paper`, `paper_values`, `congestion`",
+            ),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");

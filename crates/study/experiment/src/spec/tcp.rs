@@ -1,5 +1,7 @@
 //! `[[tcp]]`: tests that differ in their congestion control, number of flows, window, and settings of the hosts.
 
+use std::collections::BTreeMap;
+
 use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::PathSpec;
 use longhaul_tcp::{CongestionStep, TcpParameters};
@@ -11,7 +13,7 @@ use super::change::apply;
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
 use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product};
-use super::{Repeats, TESTS_MOST, check_name, times};
+use super::{PaperValues, Repeats, TESTS_MOST, check_name, paper_values, times};
 
 /// TCP tests to the server, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,8 @@ pub struct TcpSeries {
     pub name: String,
     /// What the source has there.
     pub paper: String,
+    /// The same as numbers.
+    pub paper_values: PaperValues,
     /// What was changed of the path, as it was written.
     pub changes: Vec<String>,
     /// The path with those changes.
@@ -57,8 +61,12 @@ pub struct TcpFlows {
 }
 
 impl TcpSeries {
-    /// Sets rates, windows and transfers to `factor` times what they are; the ring is polled as much more seldom.
+    /// Sets rates, windows and transfers to `factor` times what they are; the ring is polled as much more seldom. The source's goodput is then no
+    /// longer that of these tests.
     pub(super) fn scale(&mut self, factor: f64) {
+        if factor != 1.0 {
+            self.paper_values.clear();
+        }
         for test in &mut self.tests {
             let slower = |interval: Nanos| Nanos(times(interval.0, 1.0 / factor)).min(*POLL_INTERVALS.end());
             test.setting.poll_interval = test.setting.poll_interval.map(slower);
@@ -88,6 +96,8 @@ pub(super) struct TcpText {
     name: String,
     #[serde(default)]
     paper: String,
+    #[serde(default)]
+    paper_values: BTreeMap<String, f64>,
     congestion: Vec<String>,
     repeat: Option<u32>,
     quick: Option<Vec<String>>,
@@ -273,7 +283,8 @@ impl TcpSeries {
             changes.push("netem in place of longhaul's emulator".into());
         }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, changes, path, tests, repeats })
+        let paper_values = paper_values(place, written.paper_values, &labels)?;
+        Ok(Self { name: written.name, paper: written.paper, paper_values, changes, path, tests, repeats })
     }
 }
 

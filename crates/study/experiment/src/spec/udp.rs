@@ -1,5 +1,7 @@
 //! `[[udp]]`: tests that differ in their rate or spacing, the length of their packets, their hosts, and settings of the hosts.
 
+use std::collections::BTreeMap;
+
 use longhaul_lab::plan::{self, DEFAULT_MTU};
 use longhaul_path::spec::{PathSpec, Side};
 use longhaul_report::html::udp_loss::{Pair, mbit};
@@ -13,7 +15,7 @@ use super::error::ExperimentError;
 use super::setting::{
     Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product,
 };
-use super::{Repeats, TESTS_MOST, check_name, times};
+use super::{PaperValues, Repeats, TESTS_MOST, check_name, paper_values, times};
 
 /// UDP tests from client to server.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +24,8 @@ pub struct UdpSeries {
     pub name: String,
     /// What the source has there.
     pub paper: String,
+    /// The same as numbers.
+    pub paper_values: PaperValues,
     /// What was changed of the path, as it was written.
     pub changes: Vec<String>,
     /// The path with those changes.
@@ -116,6 +120,8 @@ pub(super) struct UdpText {
     name: String,
     #[serde(default)]
     paper: String,
+    #[serde(default)]
+    paper_values: BTreeMap<String, f64>,
     #[serde(default)]
     rates: Vec<BitRate>,
     /// From the departure of a packet to the next, in place of rates.
@@ -291,6 +297,7 @@ impl UdpSeries {
             changes.push("netem in place of longhaul's emulator".into());
         }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, changes, path, tests, repeats })
+        let paper_values = paper_values(place, written.paper_values, &labels)?;
+        Ok(Self { name: written.name, paper: written.paper, paper_values, changes, path, tests, repeats })
     }
 }

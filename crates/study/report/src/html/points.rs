@@ -10,6 +10,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// The share of repeated experiments whose interval holds the true mean.
 const CONFIDENCE: f64 = 0.95;
 
+/// The columns of what the source has, beside ours; a table leaves them out where it has no number.
+pub(crate) const PAPER_COLUMNS: [&str; 2] = ["paper", "here - paper"];
+/// A cell without a value.
+pub(crate) const NONE: &str = "–";
+
 /// A test of a series, run several times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -23,6 +28,10 @@ pub struct Point<R> {
     pub rejected: Vec<Rejected<R>>,
     /// A run was spoiled in each of its tries, so the point has fewer runs than were asked for, or none; or a run has more goodput than its path carries.
     pub doubtful: bool,
+    /// What the source has there, in the unit of the mean that the experiment is about (bits a second of TCP's goodput, percent of UDP's packets);
+    /// `None` where its text has no number.
+    #[serde(default)]
+    pub paper_value: Option<f64>,
     /// Each quantity over the runs that count; over the rejected runs where none counts. Empty without a result.
     pub means: BTreeMap<String, Mean>,
 }
@@ -176,7 +185,8 @@ impl<R: Run> Point<R> {
     /// A point without a run.
     pub fn new(label: impl Into<String>) -> Self {
         let label = label.into();
-        Self { label, runs: Vec::new(), rejected: Vec::new(), doubtful: false, means: BTreeMap::new() }
+        let (runs, rejected, means) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { label, runs, rejected, doubtful: false, paper_value: None, means }
     }
 
     /// Adds a run that counts.
@@ -211,6 +221,18 @@ impl<R: Run> Point<R> {
     /// The mean of a quantity that each run has.
     pub(crate) fn mean(&self, name: &str) -> Option<Mean> {
         self.means.get(name).copied()
+    }
+
+    /// What the source has, and by how much the mean is more than that, as [`PAPER_COLUMNS`] show them.
+    pub(crate) fn paper_cells(&self) -> [String; 2] {
+        let Quantity { name, unit, decimals, .. } = R::MAIN;
+        let none = || NONE.to_owned();
+        let Some(paper) = self.paper_value else { return [none(), none()] };
+        let more = self.mean(name).map(|Mean { mean, half_width }| {
+            let half_width = half_width.map(|half| half / unit);
+            Mean { mean: (mean - paper) / unit, half_width }.text(decimals)
+        });
+        [format!("{:.decimals$}", paper / unit), more.unwrap_or_else(none)]
     }
 
     /// The runs that means and figures are made of: those that count, or the rejected ones where none does; those with a result.

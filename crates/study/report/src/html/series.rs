@@ -11,7 +11,7 @@ use crate::html::about::{About, spaced};
 use crate::html::findings::{Finding, section, summary};
 use crate::html::over_time::caveats;
 use crate::html::page::escape;
-use crate::html::points::{Point, Rejected, Run};
+use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
 use crate::html::table::Table;
 
 /// What a page says first if each of its points is doubtful, or has no result.
@@ -180,7 +180,8 @@ impl<R: Run> Report<R> {
         cells: impl Fn(&Point<R>) -> Option<Vec<String>>,
     ) {
         let mut columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-        columns.insert(1, "runs".into());
+        let others = columns.len() - 1;
+        columns.splice(1..1, ["runs"].into_iter().chain(PAPER_COLUMNS).map(str::to_owned));
         let mut table = Table::new("Results as a table", "numbers", &columns);
         for series in &self.series {
             table.group(&series.name);
@@ -188,17 +189,22 @@ impl<R: Run> Report<R> {
                 let none = || {
                     let why =
                         point.first_error().map_or_else(|| "not measured".to_owned(), |error| error.message.clone());
-                    let mut none = vec!["–".to_owned(); columns.len() - 3];
+                    let mut none = vec!["–".to_owned(); others - 1];
                     none.push(why);
                     none
                 };
                 let cells = cells(point).unwrap_or_else(none);
                 let doubt = if point.doubtful { ", doubtful" } else { "" };
-                table.row(&point.label, std::iter::once(point.runs_text() + doubt).chain(cells));
+                let before = [point.runs_text() + doubt].into_iter().chain(point.paper_cells());
+                table.row(&point.label, before.chain(cells));
             }
         }
         *body += &table.finish();
-        *body += "<p class=\"quiet\">Means over the runs, with half of their 95 % interval.</p>\n";
+        *body += "<p class=\"quiet\">Means over the runs, with half of their 95 % interval.";
+        if self.points().any(|(_, point)| point.paper_value.is_some()) {
+            let _ = write!(body, " Paper: {}, where the text of the source has a number.", escape(R::MAIN.title));
+        }
+        *body += "</p>\n";
         self.rejected(body);
     }
 
@@ -301,6 +307,7 @@ pub(crate) mod tests {
         spoiled.points.push(Point::new("b"));
         spoiled.points[0].reject(why(), repeat(1, Small(9.0)));
         spoiled.points[0].doubtful = true;
+        whole.points[0].paper_value = Some(1.0);
         let report = report(vec![whole, spoiled]);
         let mut body = String::new();
         report.head(&mut body, &["found".into()]);
@@ -312,6 +319,9 @@ pub(crate) mod tests {
             ">2 (1 rejected)<",
             ">0 (1 rejected), doubtful<",
             ">1.5 ± 6.4<",
+            // The source has 1.0.
+            "<td data-label=\"paper\">1.0</td><td data-label=\"here - paper\" class=\"mean\">0.5 ± 6.4</td>",
+            " Paper: size, where the text of the source has a number.",
             "Rejected runs, emulator late: 2",
             "whole, a, run 2: late by 3 ms",
         ] {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use longhaul_result::Location;
 use longhaul_units::Nanos;
 
-use crate::html::points::{Point, Run};
+use crate::html::points::{NONE, PAPER_COLUMNS, Point, Run};
 use crate::html::series::Series;
 use crate::html::tcp_goodput::{
     self, BESIDE_GOODPUT, EXPECTED, GOODPUT, PATH_RTT, RETRANSMITS, RTT, TIME, WINDOW, limit,
@@ -19,7 +19,6 @@ const COLUMNS: [(Location, &str); 3] = [
     (Location::ReceiverRing, "receive ring"),
     (Location::ReceiverSocketBuffer, "socket buffer"),
 ];
-const NONE: &str = "–";
 
 /// What one run of a UDP test has, in a few words.
 pub fn udp_line(run: &udp_loss::Run) -> String {
@@ -61,6 +60,8 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
     let exact = series.points.iter().any(|point| point.mean(MISCOUNTED).is_some());
     let mut columns: String = COLUMNS.iter().map(|(_, title)| format!(" {title:>14}")).collect();
     columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| format!(" {title:>16}")));
+    let has_paper = series.points.iter().any(|point| point.paper_value.is_some());
+    columns.extend(PAPER_COLUMNS.iter().filter(|_| has_paper).map(|title| format!(" {title:>16}")));
     let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
     let mut table = format!(
         "{}\n{:>wide$} {:>16} {:>16} {:>17}{columns}  runs\n",
@@ -78,6 +79,7 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
             let mean = point.mean(name).map_or_else(|| NONE.to_owned(), |_| scaled(point, name, 1.0 / unit).text(1));
             let _ = write!(columns, " {mean:>16}");
         }
+        columns.extend(point.paper_cells().iter().filter(|_| has_paper).map(|cell| format!(" {cell:>16}")));
         let others: String = (places.iter())
             .filter(|(location, mean)| COLUMNS.iter().all(|(known, _)| known != *location) && mean.mean > 0.0)
             .map(|(location, mean)| format!("  {location} {:.3}", mean.mean))
@@ -98,8 +100,10 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
 /// A column of TCP tests: its title, its width, and a point's cell.
 type TcpColumn = (&'static str, usize, fn(&Point<tcp_goodput::Run>) -> String);
 
-const TCP_COLUMNS: [TcpColumn; 8] = [
+const TCP_COLUMNS: [TcpColumn; 10] = [
     ("goodput", 16, |point| with_interval(point, GOODPUT, 1e-6)),
+    (PAPER_COLUMNS[0], 9, |point| point.paper_cells()[0].clone()),
+    (PAPER_COLUMNS[1], 16, |point| point.paper_cells()[1].clone()),
     ("time, s", 9, |point| alone(point, TIME, 1e-9, 2)),
     ("expected", 10, |point| alone(point, EXPECTED, 1e-6, 1)),
     ("other", 16, |point| with_interval(point, BESIDE_GOODPUT, 1e-6)),
