@@ -19,6 +19,10 @@ if ! cmp -s docs/requirements.txt "$venv/installed.txt"; then
     cp docs/requirements.txt "$venv/installed.txt"
 fi
 NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
+if ! grep -q 'id="\?how-to-report' target/docs/security.html; then
+    echo "docs: security.html does not show SECURITY.md" >&2
+    exit 1
+fi
 
 if grep -rnoE '<(link|script|img|iframe)[^>]* (href|src)="?(https?:)?//[^">]*' target/docs --include='*.html' |
     grep -vE 'rel="?(canonical|alternate|edit|next|prev)'; then
