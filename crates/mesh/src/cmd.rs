@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a coordinator's folder of a mesh file, or check and take a changed one; make a token for each site that has not joined
+    /// Create the coordinator's folder from a mesh file, or update it from a changed one; make a token for each site that has not joined
     #[command(after_help = "Example:\n  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml")]
     Init {
         /// The mesh: sites, groups, tests
@@ -52,11 +52,11 @@ enum Action {
         /// The file with the token
         #[arg(long, value_name = "FILE")]
         token: PathBuf,
-        /// The site's folder; it is made
+        /// The site's folder, which this command creates
         #[arg(long)]
         folder: PathBuf,
     },
-    /// Run a site, or the coordinator, until it is ended
+    /// Run a site, or the coordinator, until Ctrl-C
     #[command(after_help = "Example:\n  longhaul mesh run --folder site --allow udp=10M --allow time=30s")]
     Run {
         /// The folder of the site or coordinator
@@ -68,11 +68,11 @@ enum Action {
         /// Listen at this address; the coordinator: with a port
         #[arg(long, default_value = "0.0.0.0")]
         bind: String,
-        /// Allow this site's tests no more than this: udp=RATE, tcp=RATE, time=TIME, busy=SHARE of the time, rtt=no,
+        /// Limit this site's tests: udp=RATE, tcp=RATE, time=TIME, busy=SHARE of the time, rtt=no,
         /// diagnose=yes [default: udp=10M, tcp=no, time=60s, busy=50%, rtt=yes, diagnose=no]
         #[arg(long, value_name = "LIMIT=VALUE", conflicts_with = "coordinator")]
         allow: Vec<String>,
-        /// Talk to the coordinator this often
+        /// Contact the coordinator every TIME
         #[arg(long, value_name = "TIME", default_value = "10s")]
         sync: Nanos,
         #[command(flatten)]
@@ -92,7 +92,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Print loss, round trips, TCP and diagnoses between all sites, or one by one between two
+    /// Print loss, round trips, TCP and diagnoses between all sites, or each result between two sites
     #[command(after_help = "Example:\n  longhaul mesh show --folder /var/lib/longhaul-mesh ithaca geneva --days 7")]
     Show {
         /// The site that sends
@@ -103,7 +103,7 @@ enum Action {
         /// The coordinator's folder
         #[arg(long)]
         folder: PathBuf,
-        /// Of so many days
+        /// Cover this many days
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
         /// Print JSON

@@ -40,16 +40,15 @@ pub(crate) struct EngineArgs {
     /// Never sleep: more exact, uses a whole CPU
     #[arg(long)]
     spin: bool,
-    /// Wake up at most once in this time, at most 10ms: packets leave late by up to that and the time that waking takes, and other programs get
-    /// more of the CPUs. 0ns is as exact as the emulator can be [default: 0ns; `lab run` says where it takes more]
+    /// Wake up at most once per TIME, at most 10ms: saves CPU time, but packets leave up to that much later, plus the time of a wake-up
+    /// [default: 0ns, the most exact; `lab run` says where it uses more]
     #[arg(long, value_name = "TIME", conflicts_with = "spin", value_parser = wake_interval, allow_hyphen_values = true)]
     wake_interval: Option<Nanos>,
     /// Run the emulator on these CPUs, such as 3 or 2,3; a lab's hosts then run on the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     #[serde(rename = "cpus")]
     cpu: Vec<usize>,
-    /// Run the emulator at this SCHED_FIFO priority (1-99). While busy it pauses for 25 us now and then, so that the kernel does
-    /// not stop it for 50 ms (unless sysctl kernel.sched_rt_runtime_us is -1)
+    /// Run the emulator at this SCHED_FIFO priority (1-99)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
     #[cfg_attr(test, schemars(range(min = 1, max = 99)))]
     realtime: Option<u8>,

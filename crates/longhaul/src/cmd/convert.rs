@@ -24,7 +24,7 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_caveats, print
 /// Turn captures into header logs (Parquet), pcap and pcapng, and back
 ///
 /// Reads spools of `longhaul capture`, header logs, pcap and pcapng (also compressed by gzip or zstd), several merged by time. The
-/// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst; - is stdin, or stdout as pcapng.
+/// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst. `-` reads stdin, or writes pcapng to stdout.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst\n  tcpdump -i eth0 -w - | longhaul convert - trace.parquet"

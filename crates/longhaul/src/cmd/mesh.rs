@@ -12,8 +12,8 @@ const PROGRAM: &str = "longhaul-mesh";
 
 /// Let sites test each other all the time, and say who loses packets
 ///
-/// Starts the program longhaul-mesh. init: check a plan, make a token for each site. join: let this site join. run: run a site or the coordinator.
-/// status: who loses packets. show: loss between sites.
+/// Starts the program longhaul-mesh. init: check a mesh file, make a token for each site. join: let this site join. run: run a site or the
+/// coordinator. status: who loses packets. show: loss, round trips and TCP between sites.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 #[command(after_help = "Example:
@@ -23,7 +23,7 @@ const PROGRAM: &str = "longhaul-mesh";
   longhaul mesh run --folder site --allow udp=10M
   longhaul mesh status --folder /var/lib/longhaul-mesh")]
 pub(crate) struct Args {
-    /// Do this: init, join, run, status or show; each has --help
+    /// Subcommand and its options: init, join, run, status or show; each has --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS", required = true)]
     arguments: Vec<OsString>,
 }

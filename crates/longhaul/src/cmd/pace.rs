@@ -10,7 +10,7 @@ use longhaul_units::BitRate;
 use crate::cmd::cc::exit_code;
 use crate::output::{Failure, Outcome, say};
 
-/// Run a program whose TCP connections each send at this rate at most, evenly
+/// Run a program with each of its TCP connections paced to a rate
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul pace 9Gbit -- rsync -a data/ far:data/

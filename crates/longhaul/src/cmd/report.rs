@@ -10,10 +10,10 @@ use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text, with_flags};
 
-/// Show results of experiments once more, or several side by side
+/// Show saved results of experiments, or compare several
 ///
-/// One result is shown as its tables, or as its page. Of several, each point of the first is compared with the same point of the others:
-/// means, and the difference with its 95 % interval. Two kernels, before and after a change, two machines.
+/// Of one result, shows its tables, or its page. Of several, compares each point of the first with the same point of the others: means, and
+/// the difference with its 95 % interval. Use it to compare two kernels, two machines, or before and after a change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul report results --html page.html          # the page of a result

@@ -51,10 +51,10 @@ pub(crate) struct Reach {
     /// Use only IPv6
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
-    /// Use this address of this host for all that is sent
+    /// Send from this local address
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
-    /// Use this port of this host for data; further streams take the next ones
+    /// Send data from this local port; further streams use the ports after it
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     cport: Option<u16>,
     /// Authenticate and encrypt with this key; the server needs the same one
@@ -79,7 +79,8 @@ pub(crate) struct TestArgs {
     /// Report every TIME (0: never) [default: 1s; with --json only on a terminal]
     #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
-    /// Locate losses by the kernel's drop events (bpf), by counters, by the best that each host allows (auto), or not at all
+    /// Locate losses by the kernel's drop events (bpf), by counters, or not at all (off); auto: by drop events where the host allows them,
+    /// else by counters
     #[arg(
         long,
         value_name = "HOW",
@@ -87,7 +88,7 @@ pub(crate) struct TestArgs {
         value_parser = word::<Collect>(&["auto", "bpf", "counters", "off"])
     )]
     pub(crate) collect: Collect,
-    /// Send ICMP echoes to the server beside the test, and for 1s before: what its load does to the round trips of others
+    /// Measure latency under load: send ICMP echoes to the server during the test, and for 1 s before it
     #[arg(long)]
     latency: bool,
     /// Write rates in this unit: k, m, g, t for bits per second, K, M, G, T for bytes per second [default: by size]

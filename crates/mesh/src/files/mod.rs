@@ -38,14 +38,14 @@ const AHEAD_NS: i64 = DAY_NS;
 /// How much is kept, of a site or of all sites at the coordinator.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct KeepOptions {
-    /// Keep which packets UDP tests lost, as Parquet files by day below losses in the folder, of so many bytes at most, such as 1G; the oldest
-    /// days make room. The coordinator keeps those of all sites, each of which has the same share [default: keep none]
+    /// Keep the list of lost packets of UDP tests, in Parquet files by day in losses/ of the folder: at most this many bytes, such as 1G; the
+    /// oldest days are deleted. At the coordinator all sites share this equally [default: keep none]
     #[arg(long, value_name = "BYTES")]
     pub(crate) keep_losses: Option<Bytes>,
-    /// Keep TCP_INFO of TCP tests over time in the same way below samples [default: keep none]
+    /// Keep TCP_INFO of TCP tests over time, in the same way, in samples/ [default: keep none]
     #[arg(long, value_name = "BYTES")]
     pub(crate) keep_samples: Option<Bytes>,
-    /// Remove these files after so many days [default: when others need their room]
+    /// Delete these files after this many days [default: when newer ones need the space]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub(crate) keep_days: Option<u32>,
 }

@@ -10,13 +10,13 @@ pub(crate) struct PageOptions {
     /// Show a page, an interface for programs and metrics at this address: https, or http on loopback
     #[arg(long, value_name = "ADDRESS:PORT", requires = "coordinator")]
     pub(crate) http: Option<SocketAddr>,
-    /// Use this certificate, PEM with its chain, instead of an own one
+    /// Use this certificate (PEM, with its chain) instead of one that the coordinator makes
     #[arg(long, value_name = "FILE", requires = "http", requires = "certificate_key")]
     pub(crate) certificate: Option<PathBuf>,
     /// The private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) certificate_key: Option<PathBuf>,
-    /// Let everybody read the page, without a token
+    /// Let anybody read the page, without a token
     #[arg(long, requires = "http")]
     pub(crate) public: bool,
 }

@@ -25,7 +25,7 @@ use crate::output::{Failure, Outcome, print_text, say};
 pub(crate) struct Args {
     /// Use this control: one that the kernel has, or one that longhaul loads for that time
     name: String,
-    /// Use it only for connections to these addresses; give it several times for several
+    /// Use it only for connections to these addresses; may be repeated
     #[arg(long, value_name = "PREFIX")]
     to: Vec<Destination>,
     /// Use it only for the connections of this program and its children

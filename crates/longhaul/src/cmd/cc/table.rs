@@ -13,7 +13,7 @@ use crate::cmd::cc::measured::{self, Point};
 use crate::cmd::cc::packets;
 use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
 
-/// Print the AIMD table: the window for a rate, the time to recover from a loss, and the loss that can be borne
+/// Print the AIMD table: for each rate the window, the time to recover from a loss, and the highest loss rate that allows it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul cc table

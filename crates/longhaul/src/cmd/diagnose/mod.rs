@@ -85,43 +85,44 @@ pub(crate) struct Args {
     /// Expect this rate of the path, on the wire [default: the slowest link of both hosts, or what UDP carries]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Let a nearby server stand for one this far away: are losses rare enough, queues long enough, for --rate? (RFC 8337)
+    /// Test whether this short path is good enough to be part of a path with this round trip: losses rare enough, queues long enough
+    /// (RFC 8337; needs --rate)
     #[arg(long, value_name = "TIME", requires = "rate", conflicts_with_all = ["observed", "bidir", "size", "before", "html", "gentle"])]
     rtt: Option<Nanos>,
     /// Take about this time for each direction [default: 60s]; with --watch, watch for this time [default: until Ctrl-C]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
     time: Option<Nanos>,
-    /// Diagnose transfers of this size, too
+    /// Also diagnose transfers of this size
     #[arg(long, value_name = "SIZE", conflicts_with = "observed")]
     size: Option<Bytes>,
     /// Send the transfers of --size over one connection, one every TIME
     #[arg(long, value_name = "TIME", requires = "size", conflicts_with_all = ["observed", "gentle"])]
     every: Option<Nanos>,
-    /// Measure, too, how fast this host's disk reads FILE, which it would send
+    /// Also measure how fast this host's disk reads FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["observed", "reverse", "rtt"])]
     read: Option<PathBuf>,
-    /// With -R or --bidir: measure, too, how fast this host's disk writes into DIR what it receives (4 GiB at most, removed at once)
+    /// With -R or --bidir: also measure how fast this host's disk writes into DIR (at most 4 GiB, which it then removes)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["observed", "rtt"])]
     write: Option<PathBuf>,
     /// Diagnose flows with this congestion control [default: the sender's]
     #[arg(short = 'C', long, value_name = "NAME", conflicts_with = "observed")]
     congestion: Option<String>,
-    /// Write at this rate, as my program does
+    /// Limit writing to this rate, to imitate my program
     #[arg(short = 'b', long, value_name = "RATE", conflicts_with = "observed")]
     write_rate: Option<BitRate>,
-    /// Read at this rate, as my program does
+    /// Limit reading to this rate, to imitate my program
     #[arg(long, value_name = "RATE", conflicts_with = "observed")]
     read_rate: Option<BitRate>,
-    /// Set the socket buffers to this size, as my program does
+    /// Set the socket buffers to this size, to imitate my program
     #[arg(short = 'w', long, value_name = "SIZE", conflicts_with = "observed")]
     window: Option<Bytes>,
-    /// Send no more than a tenth of the target: fewer causes can be found
+    /// Use at most a tenth of the target rate (finds fewer causes)
     #[arg(long, conflicts_with = "observed")]
     gentle: bool,
-    /// Say what became of an earlier answer: a folder of -o or a file of --json
+    /// Compare with an earlier answer: a folder of -o or a file of --json
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "observed")]
     before: Option<PathBuf>,
-    /// Draw the answer in this file
+    /// Draw the answer in this HTML file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Save the answer with all its evidence in this folder

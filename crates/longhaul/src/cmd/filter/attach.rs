@@ -26,7 +26,7 @@ const METRICS_INTERVAL: Nanos = Nanos::from_secs(1);
 /// For so long the filter goes on sampling without a look of this process: so long a disk may keep it.
 const SAMPLED_FOR: Nanos = Nanos::from_secs(5);
 
-/// Attach the filter to an interface, in place of one that is there; it counts, and drops only with --enforce or --for
+/// Attach the filter to an interface, and replace an attached one; it counts, and drops only with --enforce or --for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul filter attach eth0                       # counts until Ctrl-C
@@ -34,7 +34,7 @@ const SAMPLED_FOR: Nanos = Nanos::from_secs(5);
   longhaul filter confirm eth0                      # keeps dropping
   longhaul filter attach eth0 --enforce --ports listening --allow 10.0.0.0/8 --allow 5353")]
 pub(crate) struct AttachArgs {
-    /// The interface
+    /// Attach to this interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Drop rejected frames
@@ -55,14 +55,14 @@ pub(crate) struct AttachArgs {
     /// Never reject by IP address or port: packets from this network, or to this port
     #[arg(long, value_name = "CIDR|PORT")]
     allow: Vec<AllowArg>,
-    /// Drop although the interface is part of a bridge or bond, is shared, forwards, or is being captured; replace files that are there
+    /// Drop even if the interface is part of a bridge or bond, is shared, forwards, or is being captured; also replace existing files
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     staying: Staying,
 }
 
-/// Send the host's changed addresses to a filter that stays, until Ctrl-C or detach; without, the filter passes what they may concern
+/// Keep a pinned filter up to date with this host's addresses; without it, the filter accepts what a changed address may concern
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter follow eth0")]
 pub(crate) struct FollowArgs {

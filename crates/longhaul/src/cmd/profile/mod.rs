@@ -44,7 +44,7 @@ Example:
 
 The path file has the evidence of each value as a comment, and says what the measurement does not tell.";
 
-/// Make a path file that behaves like a path that was measured
+/// Create a path file from a measurement
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     netem: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Trust that one clock stamped both ends: delay each way is known
+    /// Both captures use one clock: one-way delays are exact
     #[arg(long)]
     same_clock: bool,
     /// Print JSON

@@ -59,12 +59,12 @@ Example:
   longhaul rtt server -t 1d --resume monday       # goes on; the pause is no loss
   longhaul rtt server --poisson -i 20ms -l 1472
   longhaul rtt server --sizes 64-1472 -t 1m       # what each byte of a message adds
-  longhaul rtt server -t 1h --html page.html      # over time, and how long the rare ones are
+  longhaul rtt server -t 1h --html page.html      # over time, and their distribution
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
   longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
 
-Round trips are by the kernel's stamps of packets, else by the program's; with --timestamps nic by those of NICs.
+Time stamps come from the kernel, where it has none from the program, and with --timestamps nic from the NICs.
 
 `longhaul docs rtt-results` explains each number of the result.";
 
@@ -104,14 +104,14 @@ pub(crate) struct Args {
     /// Probe by connecting to this TCP port, which needs no server
     #[arg(long, value_name = "PORT", conflicts_with_all = ["udp", "key", "no_auth", "port", "length"])]
     tcp: Option<u16>,
-    /// Probe by datagrams to this UDP port, where nothing may listen; needs no server: the host says that the port is closed, at most once
-    /// a second
+    /// Probe by datagrams to this closed UDP port: the host answers "port unreachable", at most once a second. Needs no server
     #[arg(long, value_name = "PORT", conflicts_with_all = ["key", "no_auth", "port"])]
     udp: Option<u16>,
-    /// Probe each router on the way and the host, by ICMP echo, --udp or --tcp (SYNs, as root), once each -i of 1s or more; -c counts rounds
+    /// Probe every router on the path, as traceroute does, by ICMP echo, --udp or --tcp (SYNs, as root): one round per -i (at least 1s); -c
+    /// limits rounds
     #[arg(long, conflicts_with_all = ["key", "no_auth", "port", "poisson", "sizes", "html", "prometheus"])]
     to_each_hop: bool,
-    /// Probe at most so many hops
+    /// Stop after N hops
     #[arg(long, value_name = "N", default_value_t = 30, requires = "to_each_hop")]
     max_hops: u8,
     /// Save in this folder: result.json, and a log of each probe in probes-*.parquet
@@ -121,10 +121,10 @@ pub(crate) struct Args {
     overwrite: Overwrite,
     #[command(flatten)]
     prometheus: PrometheusArgs,
-    /// Go on with the measurement in this folder, which -o wrote: for -t or -c more, with the probes that it had
+    /// Continue the measurement that -o saved in this folder, with the same probes, for another -t or -c
     #[arg(long, value_name = "DIR", conflicts_with_all = ["interval", "poisson", "length", "sizes", "timeout", "icmp", "tcp", "udp", "to_each_hop", "output"])]
     resume: Option<PathBuf>,
-    /// Draw round trips over time, by how rare they are and by size in this HTML file
+    /// Draw round trips over time, their distribution, and how they depend on size, in this HTML file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     /// Print JSON

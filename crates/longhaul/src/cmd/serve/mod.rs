@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Receive data at this port, TCP and UDP, one test at a time; it may be that of --port [default: ports that the kernel chooses]
     #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
     data_port: Option<u16>,
-    /// Refuse tests that take longer; a client that does not end its test keeps its place up to 80 s more
+    /// Refuse longer tests; a client that does not end its test is dropped at most 80 s later
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
     /// Refuse tests at a higher rate: payload bits per second of all streams
@@ -56,9 +56,8 @@ pub(crate) struct Args {
     /// Refuse tests with larger socket buffers
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     buffer_cap: Bytes,
-    /// Refuse tests that may hold more memory on this host: all their socket buffers, also those that the kernel lets grow, the block, the
-    /// readers of UDP streams, the account of packets (beside 16 KiB for each 65,536 of which some were lost) and their report, of a sixteenth of this at most
-    /// [default: a quarter of the memory that is available at the start]
+    /// Refuse tests that could use more memory than this on this host; `longhaul docs services` lists what counts [default: a quarter of the
+    /// memory that is available at the start]
     #[arg(long, value_name = "SIZE")]
     memory_cap: Option<Bytes>,
     /// Allow or refuse tests that change settings of this host while they run: RPS, GRO, NAPI, ring and interrupts of the receiving
@@ -74,10 +73,10 @@ pub(crate) struct Args {
     /// Serve one test, then end
     #[arg(short = '1', long)]
     once: bool,
-    /// Go to the background once the server listens; print its process
+    /// Run in the background once the server listens; print its process id
     #[arg(short = 'D', long)]
     daemon: bool,
-    /// Append what a server in the background says to this file [default: nowhere]
+    /// With -D: append log lines to this file [default: none]
     #[arg(long, value_name = "FILE", requires = "daemon")]
     logfile: Option<PathBuf>,
     #[command(flatten)]

@@ -48,7 +48,7 @@ Example:
 Settings of the receiving host are put back when each test ends, however it ends. \
 `longhaul docs sweep-results` explains each number of the result.";
 
-/// Send UDP over sizes, rates and settings: find where host or path gives way
+/// Send UDP over sizes, rates and settings: find which fails first, the host or the path
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -81,19 +81,19 @@ pub(crate) struct Args {
     /// Turn GRO of the receiving interface on, off, or each in turn: on,off
     #[arg(long, value_name = "HOW", value_delimiter = ',', value_parser = on_or_off)]
     gro: Vec<bool>,
-    /// Have NAPI of the receiving interface poll at each of these times before interrupts are on again (0: it does not)
+    /// Defer interrupts of the receiving interface: let NAPI poll at each of these intervals (0: off)
     #[arg(long, value_name = "TIMES")]
     defer: Option<Values<Nanos>>,
-    /// Have the receive ring hold each of these numbers of packets
+    /// Set the receive ring to each of these sizes, in packets
     #[arg(long, value_name = "PACKETS")]
     ring: Option<Values<u32>>,
-    /// Have the receiving NIC wait for each of these times before an interrupt
+    /// Set interrupt coalescing (rx-usecs) of the receiving NIC to each of these times
     #[arg(long, value_name = "TIMES")]
     coalesce: Option<Values<Nanos>>,
-    /// Have each of these CPUs take the interrupts of the receiving NIC
+    /// Move the receiving NIC's interrupts to each of these CPUs in turn
     #[arg(long, value_name = "CPUS")]
     irq_cpu: Option<Values<u32>>,
-    /// Send and receive packets in batches where it saves CPU time: spacing on the wire is not kept then
+    /// Allow batches (UDP_SEGMENT, UDP_GRO): less CPU time, uneven spacing
     #[arg(long)]
     batches: bool,
     /// Take arrival times in the application, in the kernel, or from the NIC
@@ -102,10 +102,10 @@ pub(crate) struct Args {
     /// Send for this time in each test
     #[arg(short = 't', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     time: Nanos,
-    /// Run each test this often, in an order drawn anew each time
+    /// Run each test N times, in a new random order each time
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
-    /// Draw the order of the tests from this number [default: another one each time]
+    /// Seed of the random order [default: another one each time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print what would be tested and how long it takes, and stop

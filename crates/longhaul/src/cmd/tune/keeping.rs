@@ -30,7 +30,7 @@ pub(crate) struct ConfirmArgs {
     json: bool,
 }
 
-/// Put back the settings that were changed, and remove what gives them again when the machine starts
+/// Restore the settings that were changed, and remove the files that apply them at boot
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul tune undo")]
 pub(crate) struct UndoArgs {
@@ -55,7 +55,7 @@ pub(crate) struct Shown {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Confirmed {
-    /// The files that give the settings again when the machine starts; empty without `--persist`.
+    /// The files that apply the settings at boot; empty without `--persist`.
     drop_ins: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use longhaul_tune::{STATE_FOLDER, Store, TuneError};
 
 use crate::output::{Failure, Outcome};
 
-/// Plan settings of this host for a rate over a round trip; apply, keep or undo them
+/// Choose settings of this host for a rate and a round trip; apply, keep or undo them
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Where it is remembered what was before.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Remember in this folder what was before; use one folder on a host
+    /// Keep the old values in this folder; use the same folder for all commands on a host
     #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
     state: PathBuf,
 }

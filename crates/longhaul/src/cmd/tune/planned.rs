@@ -31,22 +31,22 @@ pub(crate) struct PlanArgs {
     /// Tune for this round trip
     #[arg(long, value_name = "TIME")]
     rtt: Option<Nanos>,
-    /// Say what this host does with most of the data
+    /// Tune for sending, receiving, or both
     #[arg(long, value_enum, default_value_t = RoleArg::Both)]
     role: RoleArg,
-    /// Tune this interface; without it all hardware that is up
+    /// Tune this interface [default: all hardware interfaces that are up]
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<String>,
-    /// Set at the route to this host what connections can take from a route (initcwnd, congctl), where its owner keeps it
+    /// Set initcwnd and congctl on the route to this host, not for all connections (not on a route that another program manages)
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
     /// Change the settings
     #[arg(long)]
     apply: bool,
-    /// Put the settings back after this time unless somebody confirms them
+    /// Restore the settings after this time unless somebody confirms them
     #[arg(long = "for", value_name = "TIME", requires = "apply")]
     time: Option<Nanos>,
-    /// Give the settings again when the machine starts
+    /// Also apply the settings at boot
     #[arg(long, requires = "apply")]
     persist: bool,
     #[command(flatten)]

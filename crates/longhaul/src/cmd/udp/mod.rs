@@ -68,9 +68,9 @@ pub(crate) struct Args {
     /// Send and receive each packet alone, without UDP_SEGMENT and UDP_GRO
     #[arg(long)]
     wire: bool,
-    /// Send each packet whole or not at all: a packet that is longer than the path's MTU is lost
+    /// Set "don't fragment": a packet that is longer than the path's MTU is lost
     ///
-    /// Without --df the kernel sends a packet in fragments if it knows of a smaller MTU.
+    /// Without --df the kernel fragments a packet if it knows that the path's MTU is smaller.
     #[arg(long)]
     df: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Send this many packets back to back
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     burst: u32,
-    /// Sleep until a packet is due, rather than watch the clock before: packets leave some 20 to 50 us late, and the sender takes less CPU time
+    /// Sleep between packets instead of polling the clock: less CPU time, but packets leave 20 to 50 us late
     #[arg(long)]
     no_spin: bool,
     /// Run sender, receiver and the receiver's softirq on these CPUs, such as 0,1,0
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     /// Save the result in this folder: result.json, and losses.parquet if it has more than 10,000 runs of losses
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Save a row for each packet that arrived, too: packets.parquet
+    /// Also save one row per received packet, in packets.parquet
     #[arg(long, requires = "output")]
     each_packet: bool,
     #[command(flatten)]

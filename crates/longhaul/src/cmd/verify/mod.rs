@@ -29,11 +29,11 @@ Example:
   longhaul verify far.toml --against near.pcap --against far.pcap   # captures of both ends
   longhaul verify far.toml --against far.txt --measure copy         # in real time
 
-The path is run in virtual time, by the code that the emulator runs, with packets at the same times as the measurement's. With --measure it is \
-run in real time, and measured by longhaul rtt at the same interval.
+The emulator's code runs the path in virtual time, with packets at the times of the measurement. With --measure it runs in real time, and \
+longhaul rtt measures it at the same interval.
 
-A quantity is within where the 90 % interval of its difference lies within the margin, outside where the 99 % interval lies \
-beyond; else more probes would tell. The exit code is 0 where all are within, else 3.";
+A quantity is \"within\" if the 90 % confidence interval of its difference is inside the margin, and \"outside\" if the 99 % interval is outside \
+it. Otherwise there is too little data. The exit code is 0 if all quantities are within, else 3.";
 
 /// Test whether a path behaves like a path that was measured
 #[derive(Debug, clap::Args)]
@@ -46,13 +46,13 @@ pub(crate) struct Args {
     /// TCP; or, given twice, two captures: of the client's end of the path, then of the server's
     #[arg(long, value_name = "FILE", required = true)]
     against: Vec<PathBuf>,
-    /// Run the path in real time between two hosts on this machine, measure it as it was measured, and keep that in this folder
+    /// Run the path in real time between two hosts on this machine, measure it in the same way, and save that measurement in this folder
     #[arg(long, value_name = "DIR")]
     measure: Option<PathBuf>,
     /// With --measure: measure for this time [default: as long as the measurement lasted, 60s at most]
     #[arg(short, long, value_name = "TIME", requires = "measure")]
     time: Option<Nanos>,
-    /// Trust that one clock stamped both captures
+    /// Both captures use one clock: one-way delays are exact
     #[arg(long)]
     same_clock: bool,
     /// Let a quantity differ by this share of its value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates

@@ -58,7 +58,7 @@ the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Watch UDP sockets: datagrams sent, received, and dropped on this host, with place and reason
+    /// Watch UDP sockets: datagrams sent, received, and dropped on this host, with location and reason
     #[arg(long)]
     udp: bool,
     /// Watch connections of this process and its descendants, in its network namespace

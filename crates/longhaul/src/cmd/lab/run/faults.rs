@@ -44,16 +44,16 @@ pub(super) struct FaultArgs {
     /// Let each test send for this time [default: 30s]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// Measure what each fault costs by tests with it and without it, in place of a diagnosis
+    /// Measure what each fault costs, by tests with it and without it, instead of a diagnosis
     #[arg(long, conflicts_with = "replay")]
     measure: bool,
-    /// Diagnose one TCP test by what the kernels of its two hosts see, and by a capture, in place of tests
+    /// Diagnose one TCP test by what the kernels of its two hosts see, and by a capture, instead of by tests
     #[arg(long, conflicts_with_all = ["measure", "tune", "replay"])]
     observe: bool,
-    /// Where the first cause is at a host, have `longhaul tune` mend it by the diagnosis, and test TCP once more
+    /// Where the first cause is at a host, let `longhaul tune` fix it by the diagnosis, and test TCP once more
     #[arg(long, conflicts_with_all = ["measure", "replay"])]
     tune: bool,
-    /// Judge the diagnoses that -o wrote into this folder by the rules as they are now; run nothing
+    /// Judge the diagnoses that -o wrote into this folder by the present rules; run nothing
     #[arg(long, value_name = "FOLDER")]
     replay: Option<PathBuf>,
 }

@@ -49,8 +49,8 @@ use crate::output::{
 
 /// Run an experiment: its labs and tests, with a table and a report
 ///
-/// Each point of the experiment is run several times, in random order, and each run has its own lab, which ends with it. A run that
-/// this machine spoils (the emulator was late, other programs took the CPUs, the sender did not keep its rate) is repeated.
+/// Runs each point of the experiment several times, in random order, each time in a new lab. Repeats a run that this machine disturbed (the
+/// emulator was late, other programs took the CPUs, the sender did not keep its rate).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
@@ -77,16 +77,16 @@ pub(crate) struct Args {
     /// Run each point this often [default: as the experiment says, 5 if it says nothing]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// Make a run up to this often until this machine does not spoil it [default: 3]
+    /// Repeat a run that this machine disturbed, up to N times in all [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: Option<u32>,
-    /// Run a few points of each series alone, three times each; of an experiment with a mix its lowest and its highest rate
+    /// Run a few points per series, three times each; with a mix, the lowest and the highest rate
     #[arg(long)]
     quick: bool,
-    /// Run these alone: series whose name has one of these texts in it, or faults of these names
+    /// Run only series whose name contains this text, or these faults; may be repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Take rates, buffers, windows and queues as the experiment has them, not scaled to what this machine can do
+    /// Use the experiment's own rates, buffers, windows and queues, not scaled to what this machine can do
     #[arg(long)]
     full: bool,
     /// Print what would be run and about how long it takes, and run nothing
@@ -98,10 +98,10 @@ pub(crate) struct Args {
     /// Send this mix in place of the experiment's: a name or a file, as `longhaul mix` takes it; for experiments with a mix
     #[arg(long, value_name = "MIX")]
     mix: Option<String>,
-    /// Go on with the runs in the folder of -o
+    /// Continue the experiment whose runs are in the folder of -o
     #[arg(long, requires = "output", conflicts_with = "force")]
     resume: bool,
-    /// Let the emulator of TCP tests run on the hosts' CPUs, not on the last CPU alone and at SCHED_FIFO priority 50
+    /// Do not reserve the last CPU for the emulator in TCP tests, where it runs at SCHED_FIFO priority 50
     #[arg(long, conflicts_with = "cpu")]
     share_cpus: bool,
     /// Print JSON

@@ -16,7 +16,7 @@ use crate::output::Failure;
 pub(super) struct RealArgs {
     /// Make no lab: test between this host and HOST, where `longhaul serve` runs
     ///
-    /// What the experiment sets on a path or on hosts cannot hold there. Points that need it are left out.
+    /// Points that need settings of the path or of the hosts are left out.
     #[arg(long, value_name = "HOST", conflicts_with = "full")]
     server: Option<String>,
     /// Connect to this port of HOST
