@@ -9,19 +9,19 @@ caveat_codes! {
     CAPTURE_DROPPED = "capture_dropped";
     /// Packets are not in order of time.
     CAPTURE_NOT_SORTED = "capture_not_sorted";
-    /// Packets of a link type that longhaul does not know were counted and not looked into.
+    /// Packets of an unknown link type were counted but not decoded.
     LINK_TYPE = "link_type";
     /// A capture went to several logging hosts, and not all of its parts were read.
     PARTS_MISSING = "parts_missing";
-    /// There were more flows than memory holds; the longest silent ones were summed up.
+    /// There were more flows than memory holds; those that were silent longest were added up.
     FLOWS_EVICTED = "flows_evicted";
-    /// longhaul's probes skip more numbers than captures of this length can have; those behind are in no account.
+    /// The numbers of longhaul's probes skip more than a capture of this size can explain; the probes after that are not counted.
     PROBES_LEFT_OUT = "probes_left_out";
     /// Time stamps go backwards.
     TIME_STEPS_BACK = "time_steps_back";
     /// The capture holds super-packets: numbers of packets and intervals are not those of the wire.
     SUPER_PACKETS = "super_packets";
-    /// The capture clipped TCP's options: what made senders retransmit is not known of all retransmissions.
+    /// The capture clipped TCP's options: the cause of some retransmissions is unknown.
     OPTIONS_CLIPPED = "options_clipped";
     /// No round trip of the whole path was captured: only time tells whether packets were retransmitted, reordered or copied.
     NO_PATH_RTT = "no_path_rtt";
@@ -29,17 +29,17 @@ caveat_codes! {
     PACKETS_DROPPED = "packets_dropped";
     /// No packet matched the filter of a capture.
     NOTHING_MATCHED = "nothing_matched";
-    /// A logging host could not be reached any more.
+    /// A logging host could no longer be reached.
     LOGGER_LOST = "logger_lost";
     /// Packets were lost on the way to a logging host, or not written there.
     LOGGER_DROPPED = "logger_dropped";
-    /// The disk did not take all that was captured.
+    /// The disk was too slow or full: not all captured data was written.
     DISK = "disk";
-    /// The account of packets does not add up.
+    /// The counts of packets do not add up.
     UNACCOUNTED = "unaccounted";
-    /// An interface was removed while it was captured on.
+    /// An interface was removed during the capture.
     INTERFACE_GONE = "interface_gone";
-    /// The NIC gave no time stamps; packets have those of the kernel.
+    /// The NIC gave no time stamps; the kernel's are used.
     NO_NIC_CLOCK = "no_nic_clock";
     /// Sockets of some network namespaces could not be counted.
     NAMESPACES_UNSEEN = "namespaces_unseen";
@@ -49,11 +49,11 @@ caveat_codes! {
     STILL_DEFAULT = "still_default";
     /// The clocks of two captures could not be related.
     OFFSET_UNKNOWN = "offset_unknown";
-    /// Datagrams look like others of their flow, so that none can be told from another.
+    /// Some datagrams of a flow look the same and cannot be distinguished.
     ALIKE = "alike";
     /// Too many packets were between the two points at once; some lost packets may be called unseen.
     WINDOW_SHORT = "window_short";
-    /// Captures have more flows than their length has room for; the result lacks some.
+    /// There are more flows than a result for captures of this size lists.
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.
     CLOCKS_DIFFER = "clocks_differ";
@@ -63,7 +63,7 @@ caveat_codes! {
     NOT_SORTED = "not_sorted";
     /// A series of an experiment could not be measured.
     NOT_MEASURED = "not_measured";
-    /// A capture stopped sending without saying goodbye.
+    /// A capture stopped sending without an end message.
     CAPTURE_VANISHED = "capture_vanished";
     /// Header snippets were lost on the way to this logging host.
     LINK_LOST = "link_lost";
@@ -71,11 +71,11 @@ caveat_codes! {
     MOMENTS_LEFT_OUT = "moments_left_out";
     /// There were more interfaces and files of captures, or more drops, than one result lists.
     ENTRIES_LEFT_OUT = "entries_left_out";
-    /// Datagrams of strangers arrived at the log link and were ignored.
+    /// The log link ignored datagrams from unknown senders.
     FOREIGN_DATAGRAMS = "foreign_datagrams";
     /// A signal ended the test early.
     INTERRUPTED = "interrupted";
-    /// Sockets of two hosts were not watched from their beginning, so that what was under way may count as lost.
+    /// Some sockets of the two hosts were not watched from their beginning: datagrams that were in flight then may count as lost.
     WATCHED_IN_PART = "watched_in_part";
     /// The samples could not be written.
     SAMPLES_NOT_SAVED = "samples_not_saved";

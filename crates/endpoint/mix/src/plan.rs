@@ -52,7 +52,7 @@ pub enum PlanError {
         class: String,
     },
     /// A class has frames for a target of the other address family.
-    #[error("class `{class}` takes a target by {family}")]
+    #[error("class `{class}` needs an {family} target")]
     OtherFamily {
         /// The class.
         class: String,
@@ -248,7 +248,7 @@ mod tests {
         let text = |kind| format!("name = \"a\"\nsize = 64\n[[class]]\nkind = \"{kind}\"\nweight = 1\n");
         let spec = |kind| MixSpec::parse(&text(kind)).unwrap();
         let error = Plan::new(spec("solicitation-for-target"), 1, Some(target())).unwrap_err();
-        assert_eq!(error.to_string(), "class `solicitation-for-target` takes a target by IPv6");
+        assert_eq!(error.to_string(), "class `solicitation-for-target` needs an IPv6 target");
         let plan = Plan::new(spec("arp-for-target"), 1, Some(target())).unwrap();
         assert!(plan.templates.iter().all(|template| template.bytes[38..42] == [10, 0, 0, 2]));
     }

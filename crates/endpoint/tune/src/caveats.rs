@@ -5,10 +5,10 @@ use longhaul_result::caveat_codes;
 caveat_codes! {
     /// The largest buffer that a socket can have is smaller than the target needs.
     BUFFER_CAPPED = "buffer_capped";
-    /// TCP has less memory for all connections than one connection may take.
+    /// The memory limit of all TCP connections is below that of one connection.
     TCP_MEMORY_SHORT = "tcp_memory_short";
     /// A running service changes such settings too.
     OTHER_TUNER = "other_tuner";
-    /// A file that is read later gives a setting that was to outlive a start of the machine.
+    /// A file that is read later overrides a persistent setting.
     DROP_IN_OVERRULED = "drop_in_overruled";
 }

@@ -10,11 +10,11 @@ use crate::place::Place;
 /// Why settings were not changed or put back.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The network namespace cannot be told.
-    #[error("this network namespace cannot be told: {0}")]
+    /// The network namespace cannot be identified.
+    #[error("cannot identify this network namespace: {0}")]
     Namespace(NamespaceError),
-    /// The boot cannot be told.
-    #[error("this boot cannot be told: {0}")]
+    /// The boot cannot be identified.
+    #[error("cannot identify this boot: {0}")]
     Boot(String),
     /// The state cannot be read or written.
     #[error("{}: {source}", path.display())]

@@ -34,7 +34,7 @@ pub use target::{Cause, End, Role, Target};
 
 use longhaul_result::Caveat;
 
-/// Doubts about settings that shall outlive a start of the machine: files that come after longhaul's and give them, too.
+/// Doubts about persistent settings: files that are read after longhaul's and set the same keys.
 pub fn doubts_about_lasting(store: &Store, plan: &Plan) -> Vec<Caveat> {
     let keys = plan.changes.iter().filter_map(|change| match &change.place {
         Place::Sysctl { key } => Some(key.clone()),
@@ -44,8 +44,8 @@ pub fn doubts_about_lasting(store: &Store, plan: &Plan) -> Vec<Caveat> {
         let file = file.display();
         Caveat::new(
             caveats::DROP_IN_OVERRULED,
-            format!("{file} gives {key} too, and is read after longhaul's file"),
-            format!("take {key} out of {file}"),
+            format!("{file} also sets {key} and is read after longhaul's file"),
+            format!("remove {key} from {file}"),
         )
     };
     drop_ins::later(&store.etc, &keys.collect()).into_iter().map(doubt).collect()

@@ -44,7 +44,7 @@ pub enum SettingsError {
         most: u32,
     },
     /// The kernel does not accept the name.
-    #[error("`{name}` cannot be a name in the kernel: it takes 1 to {MOST_NAME_CHARACTERS} of a-z, 0-9 and _")]
+    #[error("`{name}` cannot be a name in the kernel: use 1 to {MOST_NAME_CHARACTERS} of a-z, 0-9 and _")]
     BadName {
         /// What was asked for.
         name: String,

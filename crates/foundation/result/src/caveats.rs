@@ -3,6 +3,6 @@
 use crate::caveat_codes;
 
 caveat_codes! {
-    /// The server was lost while the test ran: the result has what was known until then.
+    /// The server was lost during the test: the result has what was known until then.
     CUT_SHORT = "cut_short";
 }

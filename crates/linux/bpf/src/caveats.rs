@@ -3,6 +3,6 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// The kernel gave no drop events, so losses are placed by counters or not at all.
+    /// The kernel gave no drop events: counters say where packets were lost, or nothing does.
     NO_DROP_EVENTS = "no_drop_events";
 }

@@ -13,7 +13,7 @@ pub enum BpfError {
     },
     /// The kernel does not describe its types.
     #[error(
-        "the kernel has no type information at /sys/kernel/btf/vmlinux ({source}): it takes a kernel built with \
+        "the kernel has no type information at /sys/kernel/btf/vmlinux ({source}): this needs a kernel built with \
          CONFIG_DEBUG_INFO_BTF=y, as those of Debian, Ubuntu, Fedora and RHEL are; is /sys mounted?"
     )]
     NoBtf {
@@ -21,11 +21,12 @@ pub enum BpfError {
         source: io::Error,
     },
     /// The kernel reports drops without a reason, or not at all.
-    #[error("the kernel has no tracepoint skb:kfree_skb with a drop reason: it takes Linux 5.17 or newer")]
+    #[error("the kernel has no tracepoint skb:kfree_skb with a drop reason: this needs Linux 5.17 or newer")]
     NoDropReason,
     /// The caller lacks capabilities.
     #[error(
-        "may not load BPF programs: {missing} missing; run as root, or give the program these capabilities with setcap(8)"
+        "no permission to load BPF programs: {missing} missing; run as root, or give the program these capabilities \
+         with setcap(8)"
     )]
     Denied {
         /// The capabilities that the thread lacks, with a verb: `CAP_BPF and CAP_PERFMON are`.
@@ -52,7 +53,7 @@ pub enum BpfError {
         source: io::Error,
     },
     /// There are no flows to watch, or too many.
-    #[error("{given} flows to watch: it takes 1 to {most}")]
+    #[error("{given} flows to watch: choose 1 to {most}")]
     Flows {
         /// How many were given.
         given: usize,
@@ -60,7 +61,7 @@ pub enum BpfError {
         most: usize,
     },
     /// The kernel does not accept the ring's size.
-    #[error("a ring of {bytes} bytes: it takes a power of two, and at least {least}")]
+    #[error("a ring of {bytes} bytes: the size must be a power of two, and at least {least}")]
     RingSize {
         /// What was asked for.
         bytes: u32,

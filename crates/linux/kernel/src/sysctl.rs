@@ -16,7 +16,7 @@ pub enum SysctlError {
         key: String,
     },
     /// The caller may not.
-    #[error("may not {access} {key}: run as root, or in a namespace of your own")]
+    #[error("no permission to {access} {key}: run as root, or in a namespace of your own")]
     Denied {
         /// The parameter, dotted.
         key: String,

@@ -3,21 +3,21 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// Connections that live shortly cannot be matched to a process.
+    /// Short-lived connections cannot be matched to a process.
     SHORT_LIVED_UNOWNED = "short_lived_unowned";
-    /// The kernel does not report the ends of connections, so their last sample stands for the end.
+    /// The kernel does not report when connections end; their last sample is used instead.
     ENDS_UNSEEN = "ends_unseen";
-    /// Too many connections ended at once; some show their last sample and not their end.
+    /// Too many connections ended at once; for some, the last sample is used instead of the end.
     ENDS_MISSED = "ends_missed";
-    /// Too many connections opened at once; some have no owner.
+    /// Too many connections opened at once; the owner of some is unknown.
     OWNERS_MISSED = "owners_missed";
     /// Some samples could not be taken.
     SAMPLES_MISSING = "samples_missing";
-    /// There were more connections than can be followed.
+    /// There were more connections than longhaul can follow.
     CONNECTIONS_NOT_FOLLOWED = "connections_not_followed";
-    /// Samples were taken later than asked.
+    /// Samples were taken later than requested.
     SAMPLES_LATE = "samples_late";
-    /// Some datagrams of the host were not counted, perhaps of a followed socket.
+    /// Some datagrams of this host were not counted; they may belong to a watched socket.
     DATAGRAMS_UNCOUNTED = "datagrams_uncounted";
     /// No connection or socket matched.
     NOTHING_SEEN = "nothing_seen";

@@ -15,6 +15,6 @@ caveat_codes! {
     PROGRAM = "program";
     /// Points that need netem were left out: this machine cannot use it.
     NETEM_MISSING = "netem_missing";
-    /// The counted seconds have more goodput than the path carries: data that had waited since before them was among it.
+    /// Goodput exceeds the path's rate: data that was queued before the measured time was counted.
     MORE_THAN_CARRIED = "more_than_carried";
 }

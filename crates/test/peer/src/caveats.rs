@@ -7,11 +7,11 @@ caveat_codes! {
     COUNTERS_UNREAD = "counters_unread";
     /// The CPUs of the receiver were busy: it may have lost packets for this reason alone.
     RECEIVER_CPU_SATURATED = "receiver_cpu_saturated";
-    /// The kernel gave a smaller socket buffer than asked.
+    /// The kernel gave a smaller socket buffer than requested.
     BUFFER_NOT_GRANTED = "buffer_not_granted";
-    /// The kernel uses a congestion control of another name than asked.
+    /// The kernel uses a congestion control of another name than the requested one.
     CONGESTION_CONTROL_RESOLVED = "congestion_control_resolved";
-    /// A flow has the system's congestion control in place of the one asked for.
+    /// A flow uses the system's congestion control instead of the requested one.
     CONGESTION_CONTROL_NOT_SET = "congestion_control_not_set";
     /// The receiver did not read all data before the end.
     NOT_DRAINED = "not_drained";
@@ -21,7 +21,7 @@ caveat_codes! {
     PACING_NOT_ACHIEVED = "pacing_not_achieved";
     /// The sender stopped early.
     SENDER_STOPPED = "sender_stopped";
-    /// The server's limit of memory has room for a part of the samples alone.
+    /// The server's memory limit has room for only a part of the samples.
     SAMPLES_THINNED = "samples_thinned";
     /// Some packets had no time stamp.
     PACKETS_UNSTAMPED = "packets_unstamped";

@@ -3,22 +3,22 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// Some probes have the program's time stamps where others have the kernel's, or the kernel's where others have the NIC's: their round trips are longer.
+    /// Some probes have time stamps of a coarser source than others (the program instead of the kernel, or the kernel instead of the NIC): their round trips look longer.
     STAMPS_MISSING = "stamps_missing";
-    /// Answers that cannot be answers to what was sent were ignored.
+    /// Packets that cannot be answers to these probes were ignored.
     ANSWERS_IGNORED = "answers_ignored";
     /// Answers came after the time-out, and their probes count as lost.
     ANSWERS_LATE = "answers_late";
-    /// This host's socket dropped packets, as it was full or they were damaged: answers among them count as lost.
+    /// This host's socket dropped packets, because it was full or they were damaged: answers among them count as lost.
     ANSWERS_DROPPED = "answers_dropped";
-    /// The responder did not answer every probe that reached it, to keep to its rate.
+    /// The responder left some probes without an answer, to keep to its rate.
     ANSWERS_LIMITED = "answers_limited";
-    /// The responder's socket dropped packets, as it was full or they were damaged: probes among them count as lost.
+    /// The responder's socket dropped packets, because it was full or they were damaged: probes among them count as lost.
     PROBES_DROPPED = "probes_dropped";
-    /// There were times in which probes told nothing of the path: a pause, a host that was suspended, a clock that was set, a server that ended.
+    /// At times the probes said nothing about the path: a pause, a suspended host, a clock that was set, a server that ended.
     MEASUREMENT_HAS_GAPS = "measurement_has_gaps";
-    /// The way to the host or back changed while probes were sent.
+    /// The route to the host or back changed during the measurement.
     PATH_CHANGED = "path_changed";
-    /// Probes were sent in bursts or late, as this host could not keep the interval.
+    /// Probes left in bursts or late, because this host could not keep the interval.
     INTERVAL_NOT_KEPT = "interval_not_kept";
 }

@@ -185,14 +185,14 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
     if sent + received > 0 {
         let best = if counts.sent_by.nic + counts.received_by.nic > 0 { "NIC" } else { "kernel" };
         let message = format!(
-            "of {} answered probes {sent} lack the {best}'s stamp of sending and {received} that of receiving",
+            "of {} answered probes, {sent} have no time stamp of the {best} for sending and {received} none for receiving",
             counts.answered
         );
         all.push(Caveat::new(caveats::STAMPS_MISSING, message, "probe less often, or on a host with less load"));
     }
     if counts.ignored + counts.impossible > 0 {
         let message = format!(
-            "{} datagrams were no answers to what was sent, and {} answers came before their probes by the clock",
+            "{} datagrams were not answers to these probes, and {} answers came before their probes by the clock",
             counts.ignored, counts.impossible
         );
         let remedy = "look for a host that answers in the responder's place, and for a clock that is stepped";

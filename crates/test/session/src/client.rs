@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
-use super::kind::{Cut, DONT_FRAGMENT, EndReport, TRAFFIC_CLASS, TestEnd, TestParameters, rtt, tcp, udp};
+use super::kind::{Cut, EndReport, TestEnd, TestParameters, rtt, tcp, udp};
 use super::limits::{INTERRUPT_TIMEOUT, PROOF_LOOK, PROOF_RESEND, PROOF_TIMEOUT, SETUP_TIMEOUT, WAITING_TOLD};
 use super::line::Line;
 use super::message::{Accept, Hello, MeasurementId, Message, SessionError, caveats_of_peer};
@@ -170,12 +170,10 @@ impl ClientSession {
             return;
         };
         let text = match *missing {
-            kind @ (tcp::FEATURE | rtt::FEATURE) => format!("the server does not know {} tests", kind.to_uppercase()),
+            kind @ (tcp::FEATURE | rtt::FEATURE) => format!("the server does not support {} tests", kind.to_uppercase()),
             udp::RECEIVE_SETTINGS => "the server cannot change settings of its interface for a test".into(),
             udp::EACH_PACKET => "the server cannot report when each packet arrived".into(),
-            DONT_FRAGMENT => "the server does not know packets that must not be fragmented (`dont_fragment`)".into(),
-            TRAFFIC_CLASS => "the server does not know packets with a traffic class (`traffic_class`)".into(),
-            other => format!("the server does not know `{other}`"),
+            other => format!("the server does not support `{other}`"),
         };
         self.fail(now, SessionError::new("unknown_test", text, "use a newer version of longhaul on the server"));
     }

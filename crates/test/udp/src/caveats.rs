@@ -5,18 +5,18 @@ use longhaul_result::caveat_codes;
 caveat_codes! {
     /// Sender and receiver count differently.
     ACCOUNTS_DIFFER = "accounts_differ";
-    /// Packets shared their time stamps, so there is no jitter.
+    /// Packets shared their time stamps, so jitter is unknown.
     JITTER_UNKNOWN = "jitter_unknown";
-    /// Not every drop at the ends could be seen.
+    /// Some drops at the ends could not be seen.
     DROPS_UNSEEN = "drops_unseen";
     /// Counters saw more drops than packets were lost: other traffic was dropped too.
     COUNTERS_EXCEED_LOSSES = "counters_exceed_losses";
-    /// Packets with the cookie of the test came from another address, or had numbers that the sender never sent.
+    /// Packets with the test's cookie came from another address, or had numbers that the sender never sent.
     FOREIGN_PACKETS = "foreign_packets";
     /// Packets travelled in batches, so one drop may stand for a whole batch.
     BATCHES_HIDE_THE_WIRE = "batches_hide_the_wire";
     /// Packets arrived in larger batches than they left: GRO, interrupts or the reader joined them.
     ARRIVALS_IN_BATCHES = "arrivals_in_batches";
-    /// Packets were sent in batches, so the spacing asked for is not that on the wire.
+    /// Packets were sent in batches, so their spacing on the wire is not the requested one.
     OFFLOAD_HIDES_SPACING = "offload_hides_spacing";
 }

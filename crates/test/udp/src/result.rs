@@ -220,9 +220,9 @@ impl UdpResult {
         let foreign = sum(|stream| stream.counts.out_of_range_packets);
         if foreign > 0 {
             let message = format!(
-                "{foreign} packets with the test's cookie came from elsewhere: their address or number is not the sender's; \
-                 they, and others that look like the sender's, may have changed the lines of the running test, duplicates, \
-                 reordering, jitter and delays"
+                "{foreign} packets with the test's cookie did not come from the sender: their address or number is not \
+                 the sender's; they, and forged ones that look like the sender's, may have changed the interim reports, \
+                 duplicates, reordering, jitter and delays"
             );
             caveats.push(Caveat::new(caveats::FOREIGN_PACKETS, message, "find out what else sends to the data port"));
         }

@@ -17,12 +17,12 @@ pub enum CongestionError {
     Settings(#[from] SettingsError),
     /// This kernel does not support congestion controls in BPF.
     #[error(
-        "this kernel takes no congestion control in BPF that goes with its process (struct_ops links): it takes Linux 6.4 or newer with \
-         CONFIG_BPF_JIT=y and IPv4"
+        "this kernel cannot tie a congestion control in BPF to a process (struct_ops links): this needs Linux 6.4 or \
+         newer with CONFIG_BPF_JIT=y and IPv4"
     )]
     NoStructOps,
     /// This kernel does not tell a control in BPF what a rate-based one needs.
-    #[error("{name} takes Linux 6.10 or newer: before, the kernel's rate samples (cong_control) have another form")]
+    #[error("{name} needs Linux 6.10 or newer: rate samples (cong_control) of older kernels have another form")]
     NoRates {
         /// Which control.
         name: &'static str,

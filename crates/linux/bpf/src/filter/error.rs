@@ -12,7 +12,7 @@ pub enum FilterError {
     Bpf(#[from] BpfError),
     /// XDP programs cannot look at the interface.
     #[error(
-        "this kernel lets no XDP program look at its interface (bpf_cast_to_kern_ctx): it takes Linux 6.2 or newer"
+        "XDP programs of this kernel cannot read their interface (bpf_cast_to_kern_ctx): this needs Linux 6.2 or newer"
     )]
     NoKernelContext,
     /// Another XDP program is attached.

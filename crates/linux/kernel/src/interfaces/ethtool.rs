@@ -38,7 +38,7 @@ pub enum EthtoolError {
         link: String,
     },
     /// The caller may not.
-    #[error("may not {action} of {link}: it takes CAP_NET_ADMIN over its network namespace; run as root")]
+    #[error("no permission to {action} of {link}: this needs CAP_NET_ADMIN over its network namespace; run as root")]
     Denied {
         /// The link.
         link: String,

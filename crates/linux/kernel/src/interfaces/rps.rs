@@ -22,8 +22,8 @@ const DEPTH_MOST: usize = 8;
 pub enum RpsError {
     /// The caller may not.
     #[error(
-        "may not set RPS of {interface}: it takes root and a writable /sys; run as root, or set {file} by hand and do not ask \
-         for it"
+        "no permission to set RPS of {interface}: this needs root and a writable /sys; run as root, or set {file} by \
+         hand and do not ask for it"
     )]
     Denied {
         /// The interface.

@@ -21,7 +21,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The caller may not mount.
-    #[error("may not {action}: it takes CAP_SYS_ADMIN; run as root, or in a user namespace of your own")]
+    #[error("no permission to {action}: this needs CAP_SYS_ADMIN; run as root, or in a user namespace of your own")]
     Denied {
         /// What was being done.
         action: String,

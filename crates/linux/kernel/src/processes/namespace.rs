@@ -26,8 +26,8 @@ const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 pub enum NamespaceError {
     /// The caller may not.
     #[error(
-        "may not {action} a network namespace: it takes CAP_SYS_ADMIN; run as root, or in a user namespace of your own \
-         (unshare --user --map-root-user)"
+        "no permission to {action} a network namespace: this needs CAP_SYS_ADMIN; run as root, or in a user namespace \
+         of your own (unshare --user --map-root-user)"
     )]
     Denied {
         /// `make` or `enter`.

@@ -23,8 +23,8 @@ pub enum ScheduleError {
     },
     /// Real-time priority is not allowed.
     #[error(
-        "may not use real-time priority {priority}: run as root, give CAP_SYS_NICE, or raise RLIMIT_RTPRIO (ulimit -r); \
-         in a container also check cpu.rt_runtime_us"
+        "no permission to use real-time priority {priority}: run as root, give CAP_SYS_NICE, or raise RLIMIT_RTPRIO \
+         (ulimit -r); in a container also check cpu.rt_runtime_us"
     )]
     RealTimeDenied {
         /// What was asked for.

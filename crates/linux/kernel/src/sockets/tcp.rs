@@ -90,7 +90,7 @@ pub struct TcpOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum TcpOpenError {
     /// The kernel has no MPTCP.
-    #[error("this kernel has no MPTCP (RFC 8684): it takes CONFIG_MPTCP and sysctl net.mptcp.enabled=1")]
+    #[error("this kernel has no MPTCP (RFC 8684), which needs CONFIG_MPTCP and sysctl net.mptcp.enabled=1")]
     NoMultipath,
     /// Nobody listens there, or a firewall says so.
     #[error("{address} refuses the connection")]

@@ -283,7 +283,7 @@ fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let unread = result.totals.probes_left_out;
     if unread > 0 {
         let message = format!(
-            "{unread} packets with longhaul's probe header, or more, are in no account: those before skip more numbers than captures of this length can have"
+            "at least {unread} packets with longhaul's probe header were not counted: the numbers before them skip more than a capture of this size can explain"
         );
         warn(caveats::PROBES_LEFT_OUT, message, "analyse a part: --flow or --port");
     }

@@ -265,19 +265,19 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);
         let alike: u64 = points.directions.iter().map(|shown| shown.between.alike_packets).sum();
         if alike > 0 {
-            let message = format!("{alike} datagrams look like others of their flow: nothing is told of them");
+            let message = format!("{alike} datagrams look like others of their flow and were left out");
             warn(caveats::ALIKE, message, LONGER_SNIPPETS);
         }
         if points.given_up_packets > 0 {
             let message = format!(
-                "{} packets were forgotten before they were due at the other point, because too many passed: whether they reached it is not known",
+                "{} packets were dropped from memory before they were due at the other point, because there were too many: they may have reached it",
                 points.given_up_packets
             );
             warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
         }
         if points.left_out_packets > 0 {
             let message = format!(
-                "{} captured packets are of flows that came after the first {} directions: nothing is told of them",
+                "{} captured packets belong to flows after the first {} directions and were left out",
                 points.left_out_packets,
                 points.paths.len()
             );

@@ -48,7 +48,7 @@ fn compared(near: &UdpWatchResult, far: &UdpWatchResult) -> (UdpAccounts, Vec<Ca
     let mut caveats = Vec::new();
     let half = |result: &UdpWatchResult| result.sockets.iter().any(|socket| !socket.began && !socket.flows.is_empty());
     if half(near) || half(far) {
-        let message = "some sockets existed before they were watched: what was on its way at that moment, or when a watch ended, may count as lost or as surplus";
+        let message = "some sockets existed before the watch began: datagrams in flight at that moment, or when a watch ended, may count as lost or as surplus";
         caveats.push(Caveat::new(
             caveats::WATCHED_IN_PART,
             message,

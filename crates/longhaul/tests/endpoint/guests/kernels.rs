@@ -21,12 +21,12 @@ const COMMANDS: &[(&str, Wanted, Wanted)] = &[
     ("uname -r", Works("6.1."), Works("6.12.")),
     // Links of struct_ops came with 6.4.
     ("longhaul cc list", Works("no control can be loaded: this kernel"), Works("scalable")),
-    ("longhaul cc load scalable", Says("it takes Linux 6.4 or newer"), Works("lh_scalable")),
+    ("longhaul cc load scalable", Says("this needs Linux 6.4 or newer"), Works("lh_scalable")),
     ("longhaul cc unload scalable", Says("was not loaded by longhaul"), Works("lh_scalable unloaded")),
     ("longhaul host", Works("net.ipv4.tcp_rmem"), Works("net.ipv4.tcp_rmem")),
     ("longhaul capture lo -t 100ms -o /tmp/spool", Works("1 file in /tmp/spool"), Works("1 file in /tmp/spool")),
     // bpf_cast_to_kern_ctx came with 6.2.
-    ("longhaul filter attach lo -t 100ms", Says("it takes Linux 6.2 or newer"), Works("generic XDP, counts")),
+    ("longhaul filter attach lo -t 100ms", Says("this needs Linux 6.2 or newer"), Works("generic XDP, counts")),
     ("longhaul watch -t 100ms", Works("watched   0 connections"), Works("watched   0 connections")),
     ("longhaul lab up lan --name one", Works("lab one is up"), Works("lab one is up")),
     ("longhaul lab exec --name one client -- ip -br link show eth0", Works("LOWER_UP"), Works("LOWER_UP")),
@@ -56,7 +56,7 @@ const COMMANDS: &[(&str, Wanted, Wanted)] = &[
     // Its samples of rates came with 6.10.
     (
         "longhaul lab exec --name one client -- longhaul tcp server -n 1M -C bbr3",
-        Says("it takes Linux 6.4 or newer"),
+        Says("this needs Linux 6.4 or newer"),
         Works("lh_bbr3"),
     ),
     ("longhaul lab down --name one", Works("lab one is down"), Works("lab one is down")),

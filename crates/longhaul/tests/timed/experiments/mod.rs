@@ -268,7 +268,7 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
         "{findings:#?}"
     );
     // Whether a point is doubtful is for this machine to say, and whether it is sure, for the runs.
-    let summary = text.replace(" in doubtful points", "").replace(", but not surely", "");
+    let summary = text.replace(" in doubtful points", "").replace(" with low confidence", "");
     assert!(summary.contains("Of 2 findings of the source, 1 reappeared; 1 did not reappear."), "{text}");
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
     assert!(page.contains("data-verdict=\"did not reappear\"") && page.contains("Single packets"), "{page}");

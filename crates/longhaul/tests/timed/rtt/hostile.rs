@@ -357,7 +357,7 @@ fn hostile_answers_are_counted_and_change_no_round_trip() {
         caveat.unwrap_or_else(|| panic!("no {code}: {caveats:?}"))["message"].as_str().unwrap().to_owned()
     };
     let ignored = sum(|deed| !matches!(deed, Deed::Honest | Deed::Thrice | Deed::Late));
-    assert!(said("answers_ignored").starts_with(&format!("{ignored} datagrams were no answers")), "{found}");
+    assert!(said("answers_ignored").starts_with(&format!("{ignored} datagrams were not answers")), "{found}");
     assert!(said("answers_late").starts_with(&format!("{} answers came", Deed::Late.count())), "{found}");
     // The least round trip is an honest one.
     assert!(found["result"]["rtt"]["min_ns"].as_u64().unwrap() >= HELD.as_nanos() as u64, "{found}");

@@ -34,10 +34,10 @@ pub struct MatchOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Nothing in common.
-    #[error("no packet of the one is in the other")]
+    #[error("the two captures have no packet in common")]
     NothingInCommon,
-    /// Packets of the one may be those of the other, and all of them look alike.
-    #[error("all packets look alike, so none can be told from another")]
+    /// The captures may have packets in common, but all of them look alike.
+    #[error("all packets look alike and cannot be distinguished")]
     AllAlike,
     /// The super-packets of one of them stand for more wire packets than this, see [`Bounds`].
     #[error("the super-packets of one stand for more than {0} packets, which files of this length do not hold")]

@@ -116,7 +116,7 @@ pub struct Between {
     pub unknown_packets: u64,
     /// Packets that count as none of these.
     pub not_observable: NotObservable,
-    /// Datagrams that passed the first point and look like others of their flow that passed it within `window_ns`: nothing is told of them.
+    /// Datagrams that passed the first point and look like others of their flow that passed it within `window_ns`: they are left out.
     pub alike_packets: u64,
     /// Reordered within their flow (RFC 4737 §3.3).
     pub reordered_packets: u64,

@@ -38,7 +38,7 @@ pub struct Points {
     /// Packets that were given up before they were due at the other point, as too many passed to hold them all; counted as not
     /// observable.
     pub given_up_packets: u64,
-    /// Captured packets of directions that came after as many as are kept: nothing is told of them.
+    /// Captured packets of directions that came after as many as are kept: they are left out.
     #[serde(default)]
     pub left_out_packets: u64,
     /// When A and B lost packets by their own accounts: that time is left out.

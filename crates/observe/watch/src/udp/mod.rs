@@ -271,7 +271,7 @@ impl UdpWatch {
         let mut warn = |code, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if result.uncounted_packets > 0 {
             let message = format!(
-                "{} datagrams or drops of this host's sockets could not be counted; some may be of these sockets",
+                "{} datagrams or drops of this host could not be counted; they may belong to watched sockets",
                 result.uncounted_packets
             );
             warn(caveats::DATAGRAMS_UNCOUNTED, message, "watch for a shorter time, or compare with socket_drops");

@@ -173,7 +173,7 @@ fn more_than_carried(path: &PathSpec, setting: &Setting, flows: &Flows) -> Optio
     let [goodput, most] = [result.goodput_bps, carried.0].map(|bps| bps as f64);
     (goodput > most * CARRIED_TIMES_MOST).then(|| {
         let why = format!(
-            "delivered more than the path carries: {:.1} Mb/s of {:.1}; data that had waited since before the counted seconds was among it",
+            "goodput of {:.1} Mb/s exceeds the path's rate of {:.1}: data that was queued before the measured time was counted",
             goodput / 1e6,
             most / 1e6
         );
@@ -246,7 +246,7 @@ mod tests {
             assert_eq!(more_than_carried(path, &usual, &flows(goodput_mbit, mss_bytes)), None, "{goodput_mbit}");
         }
         let doubt = more_than_carried(path, &usual, &flows(1945, 8948)).unwrap();
-        assert!(doubt.message.starts_with("delivered more than the path carries: 1945.0 Mb/s of 1856.3;"), "{doubt:?}");
+        assert!(doubt.message.starts_with("goodput of 1945.0 Mb/s exceeds the path's rate of 1856.3:"), "{doubt:?}");
         assert!(more_than_carried(path, &usual, &flows(1784, 1448)).is_some());
         let mut whole = flows(1945, 8948);
         whole.parameters.omit_ns = 0;

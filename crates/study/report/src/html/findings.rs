@@ -266,7 +266,7 @@ impl Finding {
             Verdict::NotDecided if self.is_left_out() => "not run".into(),
             Verdict::NotDecided => verdict.into(),
             _ if self.doubtful => format!("{verdict} in doubtful points"),
-            _ if !self.sure => format!("{verdict}, but not surely"),
+            _ if !self.sure => format!("{verdict} with low confidence"),
             _ => verdict.into(),
         }
     }
@@ -368,7 +368,7 @@ mod tests {
         assert!(open.why.ends_with("the intervals leave it open"), "{open:?}");
         assert_eq!(
             summary(&[open, found, not]).as_deref(),
-            Some("Of 3 findings of the source, 1 reappeared; 1 reappeared, but not surely; 1 did not reappear.")
+            Some("Of 3 findings of the source, 1 reappeared; 1 reappeared with low confidence; 1 did not reappear.")
         );
     }
 

@@ -15,7 +15,7 @@ use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
 use crate::html::table::Table;
 
 /// What a page says first if each of its points is doubtful, or has no result.
-pub(crate) const NOTHING_TRUSTED: &str = "Nothing was measured that can be trusted.";
+pub(crate) const NOTHING_TRUSTED: &str = "No result is reliable.";
 
 /// What is to be reported.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ impl<R: Run> Report<R> {
             self.points().map(|(_, point)| point.runs.len()).filter(|count| *count > 0).collect();
         let runs = match (counts.first(), counts.last()) {
             (Some(1), Some(1)) => {
-                return "Each point is one run, so nothing says how far another would be from it.".into();
+                return "One run per point: no confidence interval.".into();
             }
             (Some(least), Some(most)) if least == most => format!("{least} runs"),
             (Some(least), Some(most)) => format!("{least} to {most} runs"),
@@ -291,7 +291,7 @@ pub(crate) mod tests {
         report.findings = vec![asked.judge(|_| report.series[0].points.first())];
         let mut body = String::new();
         report.head(&mut body, &[NOTHING_TRUSTED.into()]);
-        let verdict = "<p class=\"verdict\">Nothing was measured that can be trusted. Of 1 finding of the source, 1 reappeared in doubtful points.</p>";
+        let verdict = "<p class=\"verdict\">No result is reliable. Of 1 finding of the source, 1 reappeared in doubtful points.</p>";
         assert!(body.contains(verdict), "{body}");
         assert!(!body.contains("Nothing is known that speaks against"), "{body}");
     }

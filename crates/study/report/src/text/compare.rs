@@ -85,7 +85,7 @@ fn points_lines(text: &mut String, points: &Points) {
                 not.at_first_packets,
                 "were captured at the second point alone, and were due at the first in a gap of its capture",
             ),
-            (between.alike_packets, "look like others of their flow: nothing is told of them"),
+            (between.alike_packets, "look like others of their flow and were left out"),
             (not.outside_packets, "were due at the other point before its capture began or after it ended"),
         ] {
             if packets > 0 {

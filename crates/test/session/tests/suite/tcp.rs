@@ -68,7 +68,7 @@ fn error_beside(parameters: impl Into<TestParameters>, features: &[&str]) -> Opt
 #[test]
 fn a_server_that_is_too_old_for_a_test_is_reported() {
     let error = |text: &str| Some(("unknown_test".to_owned(), text.to_owned()));
-    assert_eq!(error_beside(TcpParameters::default(), &[]), error("the server does not know TCP tests"));
+    assert_eq!(error_beside(TcpParameters::default(), &[]), error("the server does not support TCP tests"));
     assert_eq!(error_beside(TcpParameters::default(), &["tcp"]), None);
     for direction in [TestDirection::Forward, TestDirection::Reverse] {
         let rows = UdpParameters { each_packet: true, direction, ..UdpParameters::default() };
@@ -76,10 +76,10 @@ fn a_server_that_is_too_old_for_a_test_is_reported() {
         assert_eq!(error_beside(rows.clone(), &["tcp", "rtt", "receive_settings"]), old);
         assert_eq!(error_beside(rows, &["each_packet"]), None);
         let whole = UdpParameters { dont_fragment: true, direction, ..UdpParameters::default() };
-        let old = error("the server does not know packets that must not be fragmented (`dont_fragment`)");
+        let old = error("the server does not support `dont_fragment`");
         assert_eq!(error_beside(whole.clone(), &["tcp", "rtt", "each_packet"]), old);
         assert_eq!(error_beside(whole, &["dont_fragment"]), None);
-        let class = error("the server does not know packets with a traffic class (`traffic_class`)");
+        let class = error("the server does not support `traffic_class`");
         let marked = UdpParameters { traffic_class: 0x2e << 2, direction, ..UdpParameters::default() };
         assert_eq!(error_beside(marked.clone(), &["tcp", "rtt", "each_packet"]), class);
         assert_eq!(error_beside(marked, &["traffic_class"]), None);

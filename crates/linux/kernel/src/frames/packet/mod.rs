@@ -61,7 +61,9 @@ impl Default for PacketOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The caller may not open packet sockets.
-    #[error("may not open a packet socket: it takes CAP_NET_RAW; run as root, or in a user namespace of your own")]
+    #[error(
+        "no permission to open a packet socket: this needs CAP_NET_RAW; run as root, or in a user namespace of your own"
+    )]
     Denied,
     /// There is no link with that index in the current network namespace.
     #[error("no link has index {ifindex} in this network namespace; was it deleted, or is it in another namespace?")]

@@ -37,7 +37,8 @@ const DUMP_TRIES: usize = 5;
 pub enum LinkError {
     /// The caller may not.
     #[error(
-        "may not {action}: it takes CAP_NET_ADMIN over the network namespace; run as root, or in a user namespace of your own"
+        "no permission to {action}: this needs CAP_NET_ADMIN over the network namespace; run as root, or in a user \
+         namespace of your own"
     )]
     Denied {
         /// What was being done.

@@ -27,7 +27,7 @@ pub enum UdpOpenError {
         peer: SocketAddr,
     },
     /// The caller may not.
-    #[error("may not {step} {address}: ports below 1024 take CAP_NET_BIND_SERVICE, and a route may prohibit it")]
+    #[error("no permission to {step} {address}: ports below 1024 need CAP_NET_BIND_SERVICE, or a route prohibits it")]
     Denied {
         /// What was being done: `bind`, `connect to`.
         step: &'static str,

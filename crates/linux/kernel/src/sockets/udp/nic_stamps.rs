@@ -37,7 +37,7 @@ pub enum NicStampsError {
         link: String,
     },
     /// The caller may not.
-    #[error("may not have the NIC of {link} stamp packets: it takes CAP_NET_ADMIN; run as root")]
+    #[error("no permission to turn on time stamps of the NIC of {link}: this needs CAP_NET_ADMIN; run as root")]
     Denied {
         /// The link.
         link: String,

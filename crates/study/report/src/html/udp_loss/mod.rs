@@ -469,7 +469,7 @@ pub(crate) mod tests {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert!(!html.contains("<there>"));
-        assert!(report::<Run>(vec![]).to_html().contains("Nothing was measured"), "nothing to show is no error");
+        assert!(report::<Run>(vec![]).to_html().contains("No result is reliable."), "nothing to show is no error");
     }
 
     /// A page that fetches or runs anything is not what it says it is.
