@@ -43,7 +43,7 @@ pub enum Code {
     Mtu,
     /// Something on the way took options out of TCP's handshake.
     MiddleboxOptions,
-    /// Packets overtake each other.
+    /// Packets are reordered.
     Reordering,
     /// A queue that is too short for TCP's bursts.
     Queue,
@@ -106,7 +106,7 @@ impl Code {
             Self::MtuBlackHole => "an MTU black hole: large packets vanish",
             Self::Mtu => "the size of packets",
             Self::MiddleboxOptions => "something that takes out TCP's options",
-            Self::Reordering => "packets that overtake each other",
+            Self::Reordering => "reordered packets",
             Self::Queue => "a queue that is too short for bursts",
             Self::CompetingTraffic => "other traffic on the path",
             Self::EcmpMember => "a bad link among parallel ones",

@@ -1,4 +1,4 @@
-//! At which rate host or path gives way.
+//! At which rate losses begin.
 //!
 //! For each size and setting the rates are gone through as they rise. The last one that is carried and the first one that is not enclose
 //! the knee. A rate is carried if the sender kept it and at most [`KNEE_LOSS`] of its packets were lost, in the mean of its tests.
@@ -20,7 +20,7 @@ const KEPT: f64 = 0.97;
 /// A thread that uses this share of a CPU has none left.
 const FULL: f64 = 0.95;
 
-/// What gives way.
+/// What limits the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +35,7 @@ pub enum Limit {
     NoResult,
 }
 
-/// Where host or path gives way at one size and setting.
+/// Where losses begin at one size and setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Knee {
@@ -50,7 +50,7 @@ pub struct Knee {
     pub carried_pps: Option<u64>,
     /// Payload bits per second sent at the least rate that was not carried; `null` if all were.
     pub broken_bps: Option<u64>,
-    /// What gives way.
+    /// What limits the rate there.
     pub limit: Limit,
     /// Share of the packets lost at that rate; `null` if all rates were carried.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
@@ -60,7 +60,7 @@ pub struct Knee {
 }
 
 impl Knee {
-    /// Where it gives way and what does, in a line.
+    /// Where losses begin and what limits the rate, in a line.
     pub fn verdict(&self) -> String {
         let carried = self.carried_bps.zip(self.carried_pps);
         let carried = carried.map(|(bps, packets)| format!("carried {} ({packets} packets/s)", mbit(bps as f64)));
@@ -124,7 +124,7 @@ fn kept(point: &PointResult) -> bool {
     point.point.rate().is_none_or(|asked| sent >= asked.0 as f64 * KEPT)
 }
 
-/// What gives way at a rate that is not carried.
+/// What limits a rate that is not carried.
 fn limit(point: &PointResult) -> Limit {
     let mut places: BTreeMap<Location, u64> = BTreeMap::new();
     for figures in point.figures() {
@@ -163,7 +163,7 @@ fn words(point: &PointResult) -> Vec<String> {
 
 /// What the knees of several sizes have in common, in a sentence; `None` where they have nothing, or are fewer than two.
 ///
-/// A host that gives way at a number of packets does so at every size; a link or shaper gives way at a number of bits.
+/// A host has a limit in packets per second, the same at every size; a link or shaper has one in bits per second.
 pub fn common(knees: &[Knee]) -> Option<String> {
     let broken: Vec<&Knee> =
         knees.iter().filter(|knee| knee.limit != Limit::None && knee.carried_bps.is_some()).collect();
@@ -180,11 +180,11 @@ pub fn common(knees: &[Knee]) -> Option<String> {
     const ALIKE: f64 = 1.5;
     if packets <= ALIKE && bits > packets * ALIKE {
         Some(format!(
-            "At every size {least_pps} to {most_pps} packets/s are carried: what gives way costs as much for each packet, whatever its size"
+            "At every size {least_pps} to {most_pps} packets/s are carried: the limit is in packets per second, as that of a host"
         ))
     } else if bits <= ALIKE && packets > bits * ALIKE {
         Some(format!(
-            "At every size {} to {} are carried: what gives way is a limit of bits, such as a link or shaper",
+            "At every size {} to {} are carried: the limit is in bits per second, as that of a link or shaper",
             mbit(least_bps as f64),
             mbit(most_bps as f64)
         ))

@@ -11,7 +11,7 @@ use crate::measured::PointResult;
 pub struct SweepResult {
     /// Each combination, the pace changing first, then the size, then the settings.
     pub points: Vec<PointResult>,
-    /// Where host or path gives way, for each size and setting.
+    /// Where losses begin, for each size and setting.
     pub knees: Vec<Knee>,
 }
 

@@ -258,7 +258,7 @@ impl ServerSession {
         {
             self.line.push(Output::Proven { to: addresses.clone() });
             if granted.kind().answers() {
-                // The client's first datagram may overtake its `Start`.
+                // The client's first datagram may arrive before its `Start`.
                 self.line.push(Output::StartSending { to: addresses.clone() });
             }
             *to = Some(addresses);

@@ -181,7 +181,7 @@ fn advice(draft: &mut Draft<'_>) {
         );
     }
     if draft.target.names(&["reordering"]) && draft.host.number("net.ipv4.tcp_recovery") == Some(0) {
-        let why = "time, not a count of packets, decides what is lost: packets that overtake each other cause fewer false retransmissions";
+        let why = "where packets are reordered, deciding by time and not by a count of packets causes fewer false retransmissions";
         draft.set_sysctl(
             "net.ipv4.tcp_recovery",
             "1",

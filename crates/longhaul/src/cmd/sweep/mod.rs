@@ -48,7 +48,7 @@ Example:
 Settings of the receiving host are put back when each test ends, however it ends. \
 `longhaul docs sweep-results` explains each number of the result.";
 
-/// Send UDP over sizes, rates and settings: find which fails first, the host or the path
+/// Send UDP over sizes, rates and settings: find at which rate losses begin, and where
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -23,7 +23,7 @@ const CORRELATED_EPOCHS: f64 = 0.938_668;
 /// the law's quantile at that number's level is the delay. Packets more than two epochs apart have independent delays.
 ///
 /// A correlation time sets the epoch, for either order. Where it is shorter than what keeps packets in order, `Order::Fifo` lets a packet
-/// that would overtake wait, as a queue does.
+/// wait that would leave before an earlier one, as a queue does.
 #[derive(Debug, Clone)]
 pub(super) struct Jitter {
     spec: JitterSpec,

@@ -85,8 +85,8 @@ pub(crate) fn capacity(known: &Known<'_>) -> Option<Capacity> {
     let under = steps.iter().find(|step| !is_overloaded(step, base_loss));
     let packet_ns = best.payload_bytes.saturating_mul(8_000_000_000) / best.arrived_bps().max(1);
     let quiet = under.and_then(|step| step.delay_p50_ns).unwrap_or(0);
-    // At a low rate nothing of ours waits: who fills the queue half of the time is another. A queue keeps the order; where packets overtake
-    // each other, their delays differ for another reason.
+    // At a low rate no packet of ours waits: if the queue is full half of the time, other traffic fills it. A queue keeps the order; where
+    // packets are reordered, their delays differ for another reason.
     let least_ns = QUEUE_PACKETS.saturating_mul(packet_ns).max(OTHERS_WAIT_NS);
     let in_order = under.filter(|step| step.reordered_packets as f64 <= LATE * step.sent_packets as f64);
     let others_wait_ns = in_order.and_then(|step| step.delay_p50_ns).filter(|waits| *waits > least_ns);

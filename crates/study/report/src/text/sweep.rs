@@ -1,4 +1,4 @@
-//! A sweep as text: a table for each setting, and where host or path gives way.
+//! A sweep as text: a table for each setting, and where losses begin.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn report(result: &SweepResult) -> String {
     text += "\nin, out: median time between packets as they left and arrived; CPU: of the thread\n\
              that receives, %; of: tests. Losses with their standard error.\n";
     if !result.knees.is_empty() {
-        text += "\nWhere it gives way (a rate with at most 0.1 % lost counts as carried):\n";
+        text += "\nWhere losses begin (a rate with at most 0.1 % lost counts as carried):\n";
         result.knees.iter().for_each(|knee| text += &knee_words(knee));
         let _ = common(&result.knees).map(|sentence| writeln!(text, "{sentence}."));
     }

@@ -42,10 +42,10 @@ impl Report<'_> {
             "Least to greatest, and mean. Marked: probes were lost.",
         )]);
         let figures = [
-            (rare(self.result), "One round trip in so many is longer than this. The scale below is logarithmic."),
+            (rare(self.result), "Fraction of round trips longer than this value (logarithmic scale)."),
             (
                 self.result.by_size.as_ref().and_then(by_size),
-                "The median of each size, the line through all, and steps that are no part of it.",
+                "The median of each size, the fitted line, and steps outside the fit.",
             ),
         ];
         body += "<div class=\"panels wide\">\n";
@@ -118,7 +118,7 @@ fn rare(result: &RttResult) -> Option<String> {
         points.push(Some((-share.log10(), least + bucket.up_to_ns as f64)));
     }
     let panel = Panel {
-        title: "How long the rare ones are",
+        title: "Tail of the distribution",
         what: "round trip, ",
         units: &TIMES,
         lines: vec![Line { name: "round trip", colour: "--blue", points }],

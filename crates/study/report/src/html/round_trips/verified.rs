@@ -78,15 +78,15 @@ fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
     }
     let curves = &way.curves;
     let figures = [
-        (distribution(&curves.levels), "Share of times that are no longer, without the longest one in a hundred."),
+        (distribution(&curves.levels), "Share of round trips up to this value, without the longest 1 %."),
         (
             quantiles(&curves.levels),
-            "Each quantile of the path over the same one of the measurement. Where both are alike the lines meet; at the right end single packets decide.",
+            "Each quantile of the path against the same quantile of the measurement. Where both agree the lines meet; at the right end a few packets decide.",
         ),
-        (rare(&curves.levels), "One time in so many is longer than this. The scale below is logarithmic."),
+        (rare(&curves.levels), "Fraction of round trips longer than this value (logarithmic scale)."),
         (
             over_time(curves),
-            "Packets at the same times. Chance differs: what matters is whether both move as far and as fast. Marked above: measured packets were lost.",
+            "Packets at the same times. Random values differ: compare the range and the speed of change. Marked above: losses in the measurement.",
         ),
         (losses(curves), "Share of packets without an answer, stretch by stretch."),
     ];
@@ -170,7 +170,7 @@ fn quantiles(levels: &[Level]) -> Option<String> {
 fn rare(levels: &[Level]) -> Option<String> {
     let line = |ns: fn(&Level) -> f64| levels.iter().map(|level| Some((-level.longer.log10(), ns(level)))).collect();
     let panel = Panel {
-        title: "How long the rare ones are",
+        title: "Tail of the distribution",
         what: "round trip, ",
         units: &TIMES,
         lines: vec![

@@ -49,7 +49,7 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("UDP to {} over sizes and rates", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
-        body += "<h2>Where it gives way</h2>\n<ul>";
+        body += "<h2>Where losses begin</h2>\n<ul>";
         for knee in &self.result.knees {
             let mut words = knee.setting.words();
             words.insert(0, format!("{} bytes", knee.payload_bytes));

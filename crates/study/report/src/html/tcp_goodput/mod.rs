@@ -419,7 +419,7 @@ impl Report<Run> {
             .collect();
         if !beside_function.is_empty() {
             found.push(format!(
-                "Beside what the response function of each control says, goodput is: {}.",
+                "Goodput compared with the response function of each control: {}.",
                 beside_function.join(", ")
             ));
         }
