@@ -249,8 +249,9 @@ fn every_crate_has_the_lints_of_the_workspace() {
 fn the_map_shows_every_crate() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     assert!(crates().len() > 10, "{:?}", crates());
-    for name in crates().keys() {
+    for (name, folder) in crates() {
         assert!(map.contains(&format!("`crates/{name}`")), "ARCHITECTURE.md does not mention `crates/{name}`");
+        assert!(folder.join("README.md").exists(), "crates/{name} has no README.md");
     }
 }
 
