@@ -1,4 +1,4 @@
-//! How much of what a site delivers the coordinator keeps: what the mesh's schedule can make of a pair, and some more.
+//! How many results of a site the coordinator keeps: as many as the mesh's schedule can produce for a pair, and some more.
 
 use std::collections::HashMap;
 

@@ -14,12 +14,12 @@ pub const LONG_PATH_RTT: Nanos = Nanos::from_millis(100);
 /// How long a UDP receiver may wait for its CPU without losing packets: one scheduling tick at 100 Hz.
 const RECEIVER_PAUSE: Nanos = Nanos::from_millis(10);
 
-/// Interfaces of another host of which advice is given, and letters of a name of its.
+/// Most interfaces of another host that get advice, and most letters of a name that it sent.
 const PEERS_INTERFACES_MOST: usize = 64;
 const PEERS_LETTERS_MOST: usize = 64;
 
 impl HostSnapshot {
-    /// The snapshot that another host sent, to be judged: advice is pasted into a shell, so names of which a command could be made are replaced.
+    /// The snapshot that another host sent, to be judged. People paste advice into a shell, so names that could form a command are replaced.
     #[must_use]
     pub fn of_peer(mut self) -> Self {
         self.interfaces.truncate(PEERS_INTERFACES_MOST);

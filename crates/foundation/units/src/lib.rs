@@ -1,5 +1,5 @@
-//! Time, rate and size as types, with the text forms that people type and read; and files of such text, read with a bound;
-//! a schedule of packets; values thinned to a bounded number; and what a terminal obeys in texts of others, and how many tables such a text has.
+//! Time, rate and size as types, with the text forms that people type and read. Beside them: text files of bounded length, a schedule of
+//! packets, lists thinned to a bounded number, control characters in foreign texts, and a limit on tables in foreign TOML.
 //!
 //! Nothing here reads a clock: a [`Nanos`] is an instant only because its owner says from which origin it counts.
 

@@ -76,7 +76,7 @@ fn standard_input(path: &Path) -> PathBuf {
     if path.as_os_str() == "-" { "/dev/stdin".into() } else { path.to_owned() }
 }
 
-/// Opens captures, none of which is nearly all holes. `with_snippets`: with those that header logs keep.
+/// Opens captures, and refuses files that consist mostly of holes. `with_snippets`: also reads the snippets that header logs keep.
 pub(crate) fn open_captures(paths: &[PathBuf], with_snippets: bool) -> Result<Captures, Failure> {
     let paths: Vec<PathBuf> = paths.iter().map(|path| standard_input(path)).collect();
     for path in &paths {
@@ -256,7 +256,7 @@ impl Trace {
         Err(Failure::new("no_match", message).remedy("longhaul analyze FILE lists the flows and when they began"))
     }
 
-    /// Refuses captures of which no packet could be looked into, and a filter that none matched, once they were read.
+    /// After reading: refuses captures without any packet of a known link type, and a filter that no packet matched.
     pub(crate) fn was_readable(&self) -> Result<(), Failure> {
         let account = self.captures.account();
         let is_other = |interface: &Interface| interface.link.unsupported().is_some();

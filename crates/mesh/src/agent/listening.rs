@@ -108,7 +108,7 @@ impl Partner {
         }
     }
 
-    /// Only a pair of the mesh, of which this site is one, begun by the one who may, within this site's limits.
+    /// Allows only tests of a pair of the mesh that includes this site, started by the site that may, within this site's limits.
     fn allowed<'a>(
         &self,
         view: &'a View,

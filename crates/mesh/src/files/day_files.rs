@@ -70,8 +70,8 @@ impl DayFiles {
         self.days.map(|days| day_of(now_ns.saturating_sub(DAY_NS.saturating_mul(i64::from(days))).max(0)))
     }
 
-    /// Keeps what `write` writes of a test, of which it is given the id, and when it began: nanoseconds since 1970. A test that has a file keeps that.
-    /// The file is there as a whole when this returns.
+    /// Keeps the file that `write` writes for test `id`, which began at `at_ns` (nanoseconds since 1970). A test that has a file keeps it.
+    /// The file is complete when this returns.
     ///
     /// # Errors
     /// Where the disk does not take it. Inside: there is no room for a file of this day, or it is too old.

@@ -97,7 +97,7 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         self.file.metadata()
     }
 
-    /// The row group with this number, of which the columns that `wanted` says can be read; `None` after the last.
+    /// The row group with this number, limited to the columns in `wanted`; `None` after the last.
     ///
     /// # Errors
     /// These columns would take too much memory or time, or are damaged.

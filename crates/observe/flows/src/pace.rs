@@ -135,7 +135,7 @@ pub(crate) struct Pace {
     gap_ns: i64,
     /// Time in gaps since the first.
     pub(crate) left_out_ns: i64,
-    /// Payload that came within gaps, of which more may have been lost.
+    /// Payload captured within gaps; the capture may have lost more of it.
     pub(crate) left_out_bytes: u64,
 }
 

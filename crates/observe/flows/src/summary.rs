@@ -208,21 +208,20 @@ pub struct RttSummary {
 pub struct TcpSummary {
     /// Maximum segment size that the receiver announced.
     pub mss_bytes: Option<u16>,
-    /// The receiver's window scale as offered, of which more than 14 counts as 14 (RFC 7323 §2.3); `None` where it was not seen, so that windows
-    /// are not known.
+    /// The receiver's window scale as offered; more than 14 counts as 14 (RFC 7323 §2.3). `None` if it was not seen: then windows are unknown.
     pub window_scale: Option<u8>,
-    /// Packets with data that had gone by before.
+    /// Packets with data that had passed before.
     pub retransmitted_packets: u64,
     /// The same, as packets on the wire.
     pub retransmitted_wire_packets: u64,
-    /// Bytes that went by again.
+    /// Bytes that passed more than once.
     pub retransmitted_bytes: u64,
     /// Of these packets, those after duplicate acknowledgments or SACK.
     pub fast_retransmissions: u64,
     /// Those after silence: timeouts and tail loss probes.
     pub timeout_retransmissions: u64,
-    /// Those of which neither can be told: the acknowledgments' options were clipped, or one direction alone was captured. All three together
-    /// are `retransmitted_packets`.
+    /// Those with an unknown cause: the acknowledgments' options were clipped, or only one direction was captured. The sum of all three is
+    /// `retransmitted_packets`.
     pub retransmissions_of_unknown_cause: u64,
     /// Retransmissions of data that was lost before this point: its original did not pass here.
     pub retransmissions_of_unseen: u64,
@@ -323,7 +322,7 @@ pub struct Totals {
     pub other_packets: u64,
     /// Fragments; those of one datagram count as one packet of their flow when all have come.
     pub fragments: u64,
-    /// Datagrams of which not all fragments came.
+    /// Datagrams with missing fragments.
     pub incomplete_datagrams: u64,
     /// Flows that were summed up before their end, as too many were open.
     pub evicted_flows: u64,

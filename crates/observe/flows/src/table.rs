@@ -71,7 +71,7 @@ const NUMBERS_OF_A_BYTE: u64 = 64;
 const FLOW_BYTES: u64 = (size_of::<Flow>() + 2 * size_of::<(Key, u32)>()) as u64;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Connections that ended, of which most may be forgotten already, before they are looked through.
+/// Look through the list of ended connections when it has this many entries; most of them may be forgotten already.
 const ENDING_SURE: usize = 1024;
 /// How often silent flows are looked for, in the capture's time, and how many places of flows are looked at for each packet in the long run: there may
 /// be a minute between two packets.
@@ -534,7 +534,7 @@ mod tests {
         fn flow(&mut self, _: FlowSummary) {}
     }
 
-    /// Who knows how addresses are hashed can choose some that all have one hash, each of which then is compared with all others.
+    /// With a known hash function, somebody can choose addresses that all have the same hash: then each lookup compares all of them.
     #[test]
     fn addresses_are_hashed_otherwise_in_each_table() {
         let (key, _) = key([10, 0, 0, 1].into(), 1, [10, 0, 0, 2].into(), 2, 6);

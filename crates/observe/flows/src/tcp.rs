@@ -93,7 +93,7 @@ impl Connection {
         Some(self.handshake[0]? + self.handshake[1]?)
     }
 
-    /// A packet in direction `direction`. `ended` hears of milliseconds that were over before it: of which direction, and when they began.
+    /// A packet in direction `direction`. Calls `ended` with direction and start of each millisecond that ended before this packet.
     #[inline]
     pub(crate) fn packet(
         &mut self,

@@ -1,9 +1,8 @@
 //! A UDP flow, and longhaul's probes in it.
 //!
-//! The probe header has no mark of its own, so a direction counts as one of probes where nine tenths of its packets, and at least
-//! four, have one cookie and numbers within a window of the highest, each of which came four times on average at most: a program that
-//! sends the same bytes again and again is not one of ours. What may be the proof of the data path, which comes before a test's packets, counts
-//! neither way.
+//! The probe header has no mark of its own. A direction counts as probes if nine tenths of its packets, and at least four, have the same
+//! cookie and numbers within a window below the highest, and each number came at most four times on average: a program that repeats the same
+//! bytes is not longhaul's. Packets that may be the proof of the data path, which comes before a test's packets, count neither way.
 
 use std::collections::VecDeque;
 

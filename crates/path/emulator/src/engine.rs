@@ -48,7 +48,7 @@ const REOPEN_INTERVAL: Nanos = Nanos::from_millis(100);
 const OFFSET_INTERVAL: Nanos = Nanos::from_millis(100);
 /// A thread that was behind for so long without a break cannot keep up. One that waited for a CPU has caught up by then.
 const BEHIND_MOST: Nanos = Nanos::from_millis(50);
-/// How late packets may be of which more are due than can be sent: what one turn of sending and receiving takes, and a little.
+/// How late packets may be when more are due than can be sent: the time of one turn of sending and receiving, and a little more.
 const LATE_WHILE_BEHIND: Nanos = Nanos::from_millis(5);
 /// How often a port whose send buffer was full is tried.
 const BLOCKED_INTERVAL: Nanos = Nanos::from_micros(50);

@@ -298,7 +298,7 @@ fn bursts([to_bad, to_good, part]: [f64; 3], covariance: [[f64; 3]; 3], partial:
     }
 }
 
-/// The 95 % interval of a chance of which `hits` of `trials` came.
+/// The 95 % interval of a probability, after `hits` of `trials`.
 fn clopper_pearson(hits: u64, trials: u64) -> [f64; 2] {
     let (hits, trials) = (hits as f64, trials as f64);
     let bound = |a: f64, b: f64, level: f64| Beta::new(a, b).map(|beta| beta.inverse_cdf(level)).ok();

@@ -116,8 +116,8 @@ impl<M: DeserializeOwned> Deframer<M> {
     }
 }
 
-/// Reads a message. Its values take memory until it is known what they are for: 512 KiB at most, and those of a long one 16 MiB, of which one is
-/// read at a time, and who waits longest first. Strangers have no long ones: nobody waits for them. A text within a message is read in the same way.
+/// Reads a message. While it is read its values take memory: at most 512 KiB, for a long message 16 MiB. One long message is read at a time, the
+/// one that waits longest first; strangers cannot send long ones. A text within a message is read in the same way.
 ///
 /// # Errors
 /// It is none, or has too many values.

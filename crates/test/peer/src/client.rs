@@ -103,7 +103,7 @@ pub enum Family {
     V6,
 }
 
-/// Runs a test of which both ends report. Calls `live` each interval with what each receiver has received so far. Else as [`measure`].
+/// Runs a test in which both ends report. Each interval calls `live` with the data that each receiver has received so far. Otherwise as [`measure`].
 ///
 /// # Errors
 /// As [`measure`], and where the server is lost while the test runs.
@@ -121,9 +121,9 @@ pub fn run(
     measure(target, parameters, stop, tell)?.whole()
 }
 
-/// Runs a test. Where the server is lost while it runs, its end says so and has what this end measured. Calls `tell` while it waits for its turn, and
-/// each interval with what each receiver has received so far. The first signal of `stop` ends the test early, with what was measured; the second
-/// one ends it at once.
+/// Runs a test. If the server is lost during the test, the returned end says so and has this end's figures. Calls `tell` while it waits for its turn,
+/// and each interval with the data that each receiver has received so far. The first signal of `stop` ends the test early, with the figures so far; the
+/// second one ends it at once.
 ///
 /// # Errors
 /// Why there is no result, with what to do.

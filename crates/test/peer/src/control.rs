@@ -56,7 +56,7 @@ impl HasControl for ControlEvent {
     }
 }
 
-/// How long what was sent may stay unacknowledged once a test is over: the kernel keeps it in memory, beside what the next test sends.
+/// How long sent data may stay unacknowledged after a test: the kernel keeps it in memory, in addition to the data of the next test.
 pub(crate) const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
 /// How often to look.
 pub(crate) const UNACKNOWLEDGED_LOOK: Nanos = Nanos::from_millis(5);

@@ -34,7 +34,7 @@ pub(crate) struct Changed {
     pub(crate) buffer_full_packets: u64,
     /// Packets whose header or checksum was wrong.
     pub(crate) damaged_packets: u64,
-    /// Packets that the host's IP or UDP discarded for what their headers say, some of which may be damaged.
+    /// Packets that the host's IP or UDP discarded because of their headers, which may be damaged.
     pub(crate) strange_packets: u64,
 }
 
@@ -254,7 +254,7 @@ impl Changed {
     }
 }
 
-/// Whether a counter of this name counts what no drop event reports: what never became a packet in the kernel's memory, in a NIC's
+/// Whether a counter of this name counts drops that no event reports: of frames that never became a packet in the kernel's memory, in a NIC's
 /// ring or at XDP in its driver.
 pub(crate) fn without_event(location: Location, counter: &str) -> bool {
     location == Location::ReceiverRing || location == Location::ReceiverFilter && counter.contains(", driver ")

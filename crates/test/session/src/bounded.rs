@@ -1,4 +1,4 @@
-//! A JSON value that a peer sent, of which no more is kept than has room: `{"":1}` takes a hundred times its text.
+//! A JSON value from a peer, kept only as far as memory is allowed for it: `{"":1}` takes a hundred times its text.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

@@ -207,7 +207,7 @@ impl UdpParameters {
         packets.saturating_add(packets / 64 + u64::from(self.burst_packets))
     }
 
-    /// The most memory for which packets of all streams arrived, beside 8 KiB for each 65,536 of which some but not all did.
+    /// The most memory for the account of received packets of all streams. Beside it: 8 KiB for each 65,536 numbers that arrived in part.
     pub fn account_bytes(&self) -> u64 {
         // An entry of the account for so many packets, and one of those that were dropped here.
         let entries = self.packets_most().div_ceil(1 << 16).saturating_mul(2 * ENTRY_BYTES as u64);

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 const MAX_CPUS: usize = 64;
 const MAX_CPUS_OF_HOST: usize = 8192;
 
-/// Settings of the interface by which packets arrive. In a test's parameters: what to change for its time, `null` for what stays. In a
-/// result: as they were, `null` for what the interface does not have.
+/// Settings of the receiving interface. In a test's parameters: values to set for the time of the test, `null` for no change. In a result: the
+/// values during the test, `null` for settings that the interface does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

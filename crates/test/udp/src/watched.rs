@@ -1,7 +1,8 @@
 //! What UDP sockets of other programs sent, received and lost, and the account of both ends together. Programs may rely on the names.
 //!
-//! A datagram is counted where IP hands it to an interface, and where an interface hands it to IP. What was dropped before the one is sent all
-//! the same, what was dropped behind the other was not received. With both ends, what is left was lost in between.
+//! A datagram is counted where IP hands it to an interface, and where an interface hands it to IP. A datagram that the sender dropped before the
+//! first point still counts as sent; one that the receiver dropped after the second point does not count as received. With the results of both ends,
+//! all other missing datagrams were lost between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -149,13 +150,13 @@ pub struct UdpAccount {
     pub sent_packets: u64,
     /// Datagrams that entered the receiver's buffer, without those that were unread when it closed its socket.
     pub received_packets: u64,
-    /// The difference: what was lost; what was received more often than sent is in `surplus_packets`.
+    /// Lost datagrams: sent minus received. Datagrams that were received more often than sent are in `surplus_packets`.
     pub lost_packets: u64,
     /// Datagrams at each location, every location; `network` is what neither host dropped.
     pub loss_by_location: BTreeMap<Location, u64>,
     /// The drops of both hosts.
     pub drops: Vec<UdpSocketDrop>,
-    /// Datagrams of which more arrived or were dropped than were sent: duplicated, or sent before the sender was watched.
+    /// Datagrams that arrived or were dropped more often than they were sent: duplicated, or sent before the sender was watched.
     pub surplus_packets: u64,
 }
 

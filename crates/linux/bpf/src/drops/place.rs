@@ -49,8 +49,8 @@ fn is_copy(symbol: &str) -> bool {
     copies.iter().any(|prefix| symbol.starts_with(prefix))
 }
 
-/// Whether what was freed is what remains of a datagram because a fragment of it was lost elsewhere: those that waited for it in vain, the
-/// further ones of a datagram whose first was refused by the queue, and a fragment that was there already.
+/// Whether the freed fragments are only the rest of a datagram that lost a fragment elsewhere: fragments that waited for it in vain, later
+/// fragments of a datagram whose first one the queue refused, and a duplicate fragment.
 fn is_remains(reason: &str, symbol: &str) -> bool {
     matches!(reason, "FRAG_REASM_TIMEOUT" | "DUP_FRAG")
         || reason == "NOT_SPECIFIED" && matches!(symbol, "ip_do_fragment" | "ip6_fragment" | "inet_frag_rbtree_purge")

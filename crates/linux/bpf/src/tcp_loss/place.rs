@@ -31,8 +31,7 @@ pub fn tcp_place(reason: &str, symbol: &str, outgoing: bool) -> Option<TcpLocati
     }
 }
 
-/// Copies of what came before, acknowledgements that say nothing new, what belongs to connections that are over, and what an emulator
-/// takes on at the same time.
+/// Duplicates, acknowledgements without news, segments of ended connections, and packets that an emulator on the same interface has taken.
 fn is_no_loss(reason: &str) -> bool {
     matches!(
         reason,

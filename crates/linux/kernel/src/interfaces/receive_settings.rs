@@ -194,7 +194,7 @@ fn irq_files(directory: &Path) -> Vec<PathBuf> {
     lines.into_iter().map(|irq| PathBuf::from(format!("/proc/irq/{irq}/smp_affinity_list"))).collect()
 }
 
-/// The driver's answer to `command`, in `N` words of which the first is the command.
+/// The driver's answer to `command`: `N` words, beginning with the command.
 fn asked<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]> {
     let mut words = [0; N];
     words[0] = command;

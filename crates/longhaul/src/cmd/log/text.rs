@@ -67,7 +67,7 @@ impl Account {
         self.moments_left_out += all - kept;
     }
 
-    /// Nor may what it says of itself: of that the account keeps what the result shows. How many files there are follows from what it sends.
+    /// The same for what it says about itself: the account keeps only what the result shows. The number of files is limited by what it sends.
     fn bound_lists(&mut self, logged: &mut Logged) {
         let Meta { host, share, mut interfaces, .. } = std::mem::take(&mut logged.meta);
         let all = interfaces.len() + logged.files.len();
@@ -219,7 +219,7 @@ mod tests {
         assert!(told.message.starts_with("30 gaps and marks"), "{}", told.message);
     }
 
-    /// A capture says by itself what it was captured on. Of what it says the account has what the result shows.
+    /// A capture itself names its interfaces. The account keeps only the part that the result shows.
     #[test]
     fn interfaces_and_files_of_all_captures_together_have_a_bound() {
         let mut account = Account::default();

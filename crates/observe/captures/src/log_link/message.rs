@@ -29,7 +29,7 @@ use crate::spool::{Mark, Meta, Share};
 
 /// Bytes of a peer's texts that are kept, whatever their letters. The kernel's names have 15, its alternative names 127.
 const NAME_BYTES_MOST: usize = 128;
-/// Of what a clock is called, of the program, and of what parts of a capture have alike.
+/// The same for the name of a clock, for the program, and for the id that the parts of a capture share.
 const WORD_BYTES_MOST: usize = 64;
 const HOST_BYTES_MOST: usize = 256;
 /// An expression may be long.

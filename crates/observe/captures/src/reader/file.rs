@@ -26,7 +26,7 @@ const UNPACKED_TIMES_MOST: u64 = 1_000;
 const PACKETS_SURE: u64 = 4 << 20;
 /// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
 const WINDOW_LOG_MAX: u32 = 23;
-/// Memory for a file that is open: what is read at once, and what unpacking takes at most.
+/// Memory of an open file: one chunk, and the most that unpacking takes.
 const PLAIN_BYTES: u64 = FILE_CHUNK as u64;
 const GZIP_BYTES: u64 = 2 * FILE_CHUNK as u64;
 const ZSTD_BYTES: u64 = (1 << WINDOW_LOG_MAX) + 2 * FILE_CHUNK as u64;
@@ -55,7 +55,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Whether a file of which `bytes` were read may have `packets`.
+/// Whether a file can have `packets` after `bytes` of it were read.
 fn believable(packets: u64, bytes: &ReadBytes) -> Result<(), Reason> {
     if packets <= PACKETS_SURE || packets <= bytes.own() {
         return Ok(());

@@ -8,8 +8,8 @@ use std::collections::BinaryHeap;
 
 use crate::record::{InterfaceDirection, LinkType, Record};
 
-/// Packets that wait at most, 64 bytes each, and bytes of their snippets, of which twice as many are kept. Beyond either the oldest go, in order or
-/// not.
+/// The most packets that wait, 64 bytes each, and the most bytes of their snippets; twice as many bytes are kept. Beyond either limit the oldest
+/// packets are passed on, in order or not.
 const MOST_WAITING: usize = 2 << 20;
 const MOST_WAITING_BYTES: usize = 128 << 20;
 
@@ -178,8 +178,8 @@ impl RecordBuffer {
         self.at += 1;
     }
 
-    /// Forgets what was taken, and the snippets of that once they are more than half of what is left: moving the others then costs no more
-    /// than twice their coming.
+    /// Forgets packets that were taken. Their snippets go once they are more than half of the arena: so moving the others costs at most twice
+    /// as much as storing them.
     fn forget(&mut self) {
         self.settled.drain(..self.at);
         self.at = 0;

@@ -31,8 +31,8 @@ impl Coalescer {
         (!self.held.is_empty()).then_some(self.closes)
     }
 
-    /// Takes `train` in; what passes, and what a full or elapsed batch releases, goes to `out`: a batch all at one time, and nothing
-    /// before what is there already.
+    /// Takes `train` in. Trains that pass, and those of a batch that is full or over, go to `out`: all of a batch at the same time, and after
+    /// what is in `out` already.
     ///
     /// Returns how many trains more or fewer there are than before, by splitting and joining, as (frame, change)
     /// through `changed`.

@@ -7,7 +7,7 @@ pub use longhaul_wire::Shape;
 pub(super) struct Frames {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Ports and tokens of frames of which nothing is left, since they were last taken.
+    /// Ports and tokens of frames that were lost completely, since they were last taken.
     lost: Vec<(u16, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl Frames {
         }
     }
 
-    /// The port and the token of a frame of which nothing is left.
+    /// The port and the token of a frame that was lost completely.
     pub(super) fn pop_lost(&mut self) -> Option<(u16, u64)> {
         self.lost.pop()
     }

@@ -364,7 +364,7 @@ impl Network {
         self.ports.iter().map(back).min().unwrap_or(Nanos::ZERO).min(across)
     }
 
-    /// Takes over what `path` says where it differs from what runs. Packets in a hop keep their fates and times.
+    /// Changes the running network to `path` where both differ. Packets in a hop keep their fates and times.
     ///
     /// `path` has the hosts and the number of hops that the network was made with.
     pub fn update(&mut self, path: &PathSpec) {
@@ -386,7 +386,7 @@ impl Network {
         })
     }
 
-    /// Frames of which something is in flight.
+    /// Frames with packets in flight.
     pub fn frames_in_flight(&self) -> usize {
         self.frames.in_flight()
     }

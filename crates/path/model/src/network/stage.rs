@@ -142,8 +142,8 @@ impl Stage {
         stage
     }
 
-    /// Becomes what `spec` says. Packets in the hop keep their fates and times. Only what differs begins anew: to a loss that
-    /// stays packets count on.
+    /// Changes the hop to `spec`. Packets in the hop keep their fates and times. Only laws that differ start from the beginning: an unchanged
+    /// loss law continues its count of packets.
     pub(super) fn change(&mut self, spec: HopSpec) {
         let (seed, begun) = (self.seed, &mut self.begun);
         let mut chance = |stream: usize| {

@@ -118,7 +118,7 @@ fn reordering(run: &TcpFacts) -> Bound {
     }
 }
 
-/// From what to what the round trip grew, if a queue does that: on the mean, or when the few losses came that there were.
+/// The shortest and the grown round trip, if a queue made it grow: on average, or at the time of the few losses.
 fn queue(known: &Known<'_>, run: &TcpFacts, observed: Observed) -> Option<(u64, u64)> {
     let (base, mean) = (known.base_rtt_ns?, run.mean_rtt_ns?);
     let least = ((base as f64 * QUEUE_GROWS) as u64).max(HOSTS_VARY.0);

@@ -4,7 +4,7 @@ use super::{Known, WORTH_NAMING, about};
 use crate::diagnosis::{Cause, Code, Line, Remedy, Role};
 use crate::evidence::Purpose;
 
-/// Limits of a path that UDP met, and of which several flows tell whether each has its own.
+/// Limits of a path that UDP reached. Tests with several flows show whether each flow has its own limit.
 const OF_PATH: [Code; 2] = [Code::Shaper, Code::Policer];
 /// Limits that each TCP flow has by itself.
 const OF_FLOW: [Code; 9] = [

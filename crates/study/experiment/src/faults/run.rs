@@ -207,8 +207,8 @@ impl Runner<'_> {
         lab.longhaul(&words, time, self.stop).map_err(|error| error.to_string())?.success()
     }
 
-    /// Makes the lab, does in it what `says` the JSON of a test or of a diagnosis, does what is to be done `after` that, and takes the lab
-    /// down. Anew where the machine spoiled it.
+    /// Sets up the lab, runs `says` in it, which gives the JSON of a test or of a diagnosis, then `after`, and takes the lab down. Repeats all
+    /// this if the machine disturbed it.
     pub(super) fn ask<T>(
         &self,
         doing: &Doing<'_>,

@@ -298,8 +298,8 @@ pub struct Summary {
     pub tuned: Share,
     /// Right first causes at a host that are a rule, a program, a CPU or a disk: `longhaul tune` leaves them.
     pub left_to_owners: usize,
-    /// Without a test, by its form: of faults that the form should find, those whose causes it names as the tests have to; of healthy
-    /// paths, those of which it names none.
+    /// Diagnoses without a test, by form: of the faults that the form should find, those that it names correctly; of the healthy paths, those
+    /// for which it names no cause.
     pub without_test: BTreeMap<Form, Share>,
     /// Diagnoses that were made anew, as the machine spoiled them.
     pub void_runs: usize,

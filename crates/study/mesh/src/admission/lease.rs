@@ -37,8 +37,8 @@ pub struct Leases {
 const ASKS_AGAIN: Nanos = Nanos::from_secs(15);
 
 impl Leases {
-    /// For a link of which `leased` can be leased ([`SharedLink::leased`](crate::file::SharedLink::leased)). `now`: a coordinator that has just started has forgotten what it leased; it leases
-    /// nothing until the longest of them is over.
+    /// For a link with `leased` to lease ([`SharedLink::leased`](crate::file::SharedLink::leased)). `now`: a coordinator that has just started has
+    /// forgotten its leases, so it leases nothing until the longest of them is over.
     pub fn new(leased: BitRate, now: Nanos, longest: Nanos) -> Self {
         let most = leased.0;
         let forgotten = ((u16::MAX, u64::MAX), (most, now.saturating_add(kept(longest)), None));

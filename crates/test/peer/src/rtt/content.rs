@@ -46,12 +46,12 @@ impl Content {
     }
 }
 
-/// The number of the probe of which `packet` is the copy that was sent, and when the kernel sent it.
+/// `packet` is the kernel's copy of a sent probe: the number of that probe, and when the kernel sent it.
 pub(super) fn sent_stamp(packet: &SuperPacket<'_>, magic: [u8; 8], asked: &RttParameters) -> Option<(u64, i64)> {
     sent_number(packet, magic, asked).zip(kernel_stamp(packet))
 }
 
-/// The number of the probe of which `packet` is the copy that was sent.
+/// `packet` is the kernel's copy of a sent probe: the number of that probe.
 pub(super) fn sent_number(packet: &SuperPacket<'_>, magic: [u8; 8], asked: &RttParameters) -> Option<u64> {
     let parse = |payload: &[u8]| Content::parse(magic, payload).map(|content| (content.sequence, content.sequence));
     read_behind_headers(packet.bytes, asked, parse)

@@ -24,8 +24,8 @@ use crate::event::{ConnectionQueue, Event};
 const CONNECT_PATIENCE: Nanos = Nanos::from_secs(12);
 /// How long a connection may take to send its first bytes.
 const HELLO_PATIENCE: Nanos = Nanos::from_secs(10);
-/// Receive buffer of a connection until it is one of the test, of which the kernel gives twice as much. Who connects can fill it with what
-/// nobody reads, out of order: the first bytes are few, and the memory that a test may have is that of its own connections.
+/// Receive buffer of a connection until it belongs to the test; the kernel gives twice as much. Anybody who connects can fill it with data out
+/// of order that nobody reads. The first bytes are few, and the memory of a test is for its own connections.
 const WAITING_BUFFER_BYTES: usize = 32 << 10;
 /// Connections of others that may have sent nothing yet, beside four for each stream.
 const WAITING_MOST: usize = 64;

@@ -11,7 +11,7 @@ use longhaul_units::Nanos;
 use crate::control::{ACKNOWLEDGED_WITHIN, ControlEvent, UNACKNOWLEDGED_LOOK};
 use crate::event::Event;
 
-/// Connections of a test that is over. Those are reset when this is dropped of which the other end has not acknowledged all.
+/// Connections of a test that is over. On drop, resets those with data that the other end has not acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Ending(Vec<Arc<TcpStream>>);
 

@@ -26,8 +26,8 @@ use crate::data::SenderNow;
 
 /// Bytes of samples, as text, that one end passes to the other at most: half of the longest report.
 const TEXT_MOST: usize = 32 << 20;
-/// Of the memory that a server has left for samples: this part for the samples, and this one for their text, of which there are several copies
-/// while it is reported. A report may have a sixteenth of the memory.
+/// How the memory that a server has left for samples is divided: this part for the samples, and this one for their text, which exists in several
+/// copies while it is reported. A report may have a sixteenth of the memory.
 const SAMPLES_PART: u64 = 4;
 const TEXT_PART: u64 = 32;
 

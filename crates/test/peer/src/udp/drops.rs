@@ -27,10 +27,10 @@ const LOCATIONS: usize = Location::ALL.len();
 /// How often events are read.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Fragments that were not joined, of which a test keeps what they held: with some 200 bytes each, 13 MB.
+/// The most fragments that were not joined whose content a test keeps: 13 MB with some 200 bytes each.
 const REFUSED_MOST: usize = 1 << 16;
 
-/// The usual MTU, of which a host may have no more although the other has.
+/// The usual MTU: one host may have no more than this although the other has.
 const USUAL_MTU: u32 = 1_500;
 /// IPv4 and UDP.
 const UDP_HEADERS: u32 = 28;
@@ -51,7 +51,7 @@ pub(super) struct Seen {
     pub(super) received: SeenOfDirection,
     /// Whether it is known how many drops have no event.
     pub(super) complete: bool,
-    /// Drops of which nothing is known: at most so many.
+    /// The most drops about which nothing is known.
     pub(super) unseen_packets: u64,
 }
 

@@ -243,7 +243,7 @@ fn subtract_events(totals: &mut Vec<Total>, evidence: &[Evidence]) {
     totals.retain(|total| total.packets > 0);
 }
 
-/// Leaves open where packets were lost of which another copy may have arrived.
+/// Leaves the location open for lost packets if another copy of them may have arrived.
 fn doubt(totals: &mut [Total], may_be_copies: impl Fn(Location) -> bool) {
     for total in totals.iter_mut().filter(|total| may_be_copies(total.location)) {
         total.location = Location::Unexplained;

@@ -62,7 +62,7 @@ pub struct Cut {
 }
 
 impl TestEnd {
-    /// The end of a test of which both ends have reported.
+    /// The end of a test in which both ends have reported.
     ///
     /// # Errors
     /// How the server was lost.

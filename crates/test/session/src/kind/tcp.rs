@@ -120,7 +120,7 @@ impl TestParameters {
     }
 }
 
-/// What a server that was lost would at least have reported: as a receiver what it acknowledged, as a sender what arrived here.
+/// The least that a lost server would have reported: as a receiver the data that it acknowledged, as a sender the data that arrived here.
 fn lost_server(client: &EndReport, _heard: Option<Progress>) -> EndReport {
     let stream = |own: &TcpStreamReport| {
         let theirs =

@@ -164,7 +164,7 @@ impl TestEnd {
     }
 }
 
-/// What a server that was lost would at least have reported: as a receiver what it last said, as a sender what arrived here.
+/// The least that a lost server would have reported: as a receiver its last interim report, as a sender the packets that arrived here.
 fn lost_server(client: &EndReport, heard: Option<Progress>) -> EndReport {
     let client = client.udp.clone().unwrap_or_default();
     let receiver = client.sender.as_ref().zip(heard).map(|(_, heard)| {

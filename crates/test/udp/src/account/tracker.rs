@@ -19,7 +19,7 @@ const OPEN_CHUNKS: usize = 4;
 
 /// Accounts for every packet of one stream.
 ///
-/// Costs some 15 ns for a packet in order by itself (5 of them for the times between arrivals), 1 ns in a batch, and at most 8 KiB for each 65,536 sequences of which some but not all were received.
+/// Costs some 15 ns for a packet in order by itself (5 of them for the times between arrivals), 1 ns in a batch, and at most 8 KiB for each 65,536 sequences that arrived in part.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     received: SequenceSet,

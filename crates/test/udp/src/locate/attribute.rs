@@ -267,7 +267,7 @@ struct Pieces<'a> {
     classes: &'a [&'a Class],
     /// Of each class: further runs, and the one that is next or present.
     events: Vec<(Runs<'a>, Option<Run>)>,
-    /// Where a run of a class begins or ends, and of which.
+    /// Where a run begins or ends, and its class.
     changes: BinaryHeap<Reverse<(u64, usize)>>,
     /// The classes with events at the sequence up to which the sweep has come.
     present: BTreeSet<usize>,

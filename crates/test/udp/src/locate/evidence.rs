@@ -163,7 +163,7 @@ impl Evidence {
         }
     }
 
-    /// Leaves open where packets were lost of which a fragment was dropped at `location`.
+    /// Leaves the location open for lost packets that may have had a fragment dropped at `location`.
     pub fn doubt_fragments(&mut self, location: Location) {
         let doubtful = self.classes.iter_mut().filter(|class| class.fragments && class.location == location);
         doubtful.for_each(|class| class.location = Location::Unexplained);

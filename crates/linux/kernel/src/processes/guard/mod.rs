@@ -108,7 +108,7 @@ impl Setting {
         }
     }
 
-    /// Notes what its file holds, now that all are changed: one may change what another holds.
+    /// Notes the value in its file after all settings are changed: one setting may change the value of another.
     fn note(&mut self) {
         if let What::File { file, set, .. } = &mut self.0 {
             set.fill(|text| file.read_at(text, 0).unwrap_or(0));
@@ -186,7 +186,7 @@ impl Undo<'_> {
     }
 }
 
-/// A text that a process and its guard both see: what the kernel shows of a setting once it was set, which need not be what was written.
+/// A text that a process and its guard share: the value of a setting as the kernel shows it afterwards, which may differ from the value written.
 #[derive(Debug)]
 struct Shared(NonNull<SharedText>);
 

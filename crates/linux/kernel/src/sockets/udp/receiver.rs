@@ -139,8 +139,8 @@ impl UdpReceiver {
         self.sender(options)
     }
 
-    /// Of all sockets at this address and port, the one that was bound as the n-th, from 0, gets the datagrams in which the byte at
-    /// `offset` of the payload, of which the bits of `mask` count, is n (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). Others go to any of them.
+    /// Distributes datagrams to the sockets at this address and port (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). A datagram goes to the socket that
+    /// was bound as the n-th, from 0, where n is the byte at `offset` of the payload, masked by `mask`. If there is no n-th one, it goes to any.
     ///
     /// # Errors
     /// [`UdpOpenError::Step`].

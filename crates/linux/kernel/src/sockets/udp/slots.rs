@@ -66,8 +66,8 @@ pub struct SuperPacket<'a> {
     pub hops_left: Option<u8>,
     /// It did not fit its slot: the rest is lost, and with it datagrams of a super-packet.
     pub truncated: bool,
-    /// In the error queue: the ICMP message that came back for what this socket sent; the bytes are what it quotes of that packet's
-    /// payload, and the stamps are those of its arrival.
+    /// In the error queue: the ICMP message about a packet of this socket. The bytes are the part of that packet's payload that the message
+    /// quotes; the time stamps are those of the message's arrival.
     pub icmp: Option<IcmpMessage>,
 }
 

@@ -140,7 +140,7 @@ impl Axis {
         Self { bounds, tops }
     }
 
-    /// The bin of a value, of which it has those from its bound on.
+    /// The bin of a value: the last one whose lower bound is not above it.
     pub(super) fn bin(&self, value: f64) -> usize {
         self.bounds.partition_point(|bound| *bound <= value).saturating_sub(1)
     }

@@ -1,4 +1,4 @@
-//! Fewer points of a line, of which none is invented and no extreme is lost: the lowest and the highest of each stretch of time.
+//! Reduces the points of a line to the lowest and the highest of each interval of time: no point is invented, no extreme is lost.
 
 /// A moment, seconds, and the value then.
 type Point = (f64, f64);
