@@ -187,7 +187,7 @@ impl Netem {
                     );
                 }
                 if order == Some(Order::Free) {
-                    self.cannot(name, "reordered packets at a rate: where netem has a rate, it keeps the order of packets");
+                    self.cannot(name, "reordered packets at a rate: a netem with a rate keeps their order");
                 }
                 let overhead = if hop.layer == Layer::L1 { L1_BYTES } else { 0 };
                 format!(" rate {}bit {overhead}", rate.0)

@@ -170,7 +170,9 @@ impl ClientSession {
             return;
         };
         let text = match *missing {
-            kind @ (tcp::FEATURE | rtt::FEATURE) => format!("the server does not support {} tests", kind.to_uppercase()),
+            kind @ (tcp::FEATURE | rtt::FEATURE) => {
+                format!("the server does not support {} tests", kind.to_uppercase())
+            }
             udp::RECEIVE_SETTINGS => "the server cannot change settings of its interface for a test".into(),
             udp::EACH_PACKET => "the server cannot report when each packet arrived".into(),
             other => format!("the server does not support `{other}`"),

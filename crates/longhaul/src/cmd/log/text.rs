@@ -113,7 +113,9 @@ impl Account {
         }
         for (peer, logged) in &self.captures {
             if let LoggedEnd::Vanished(why) = &logged.end {
-                let message = format!("{peer}: the capture stopped without an end message: {why}; its last packets were not counted");
+                let message = format!(
+                    "{peer}: the capture stopped without an end message: {why}; its last packets were not counted"
+                );
                 warn(caveats::CAPTURE_VANISHED, message, "check that its host and the path to it are up");
             }
             let lost = logged.counts.lost_snippets;

@@ -249,7 +249,7 @@ impl Departures {
         };
         let mut figures = vec![(rates, "Payload. Received: what arrived of the packets that left in that time.")];
         if !self.lost.is_empty() {
-            figures.push((lost, "Locations in the order in which a packet passes them; the sender's are at the bottom."));
+            figures.push((lost, "Locations in the order of a packet's path; the sender's are at the bottom."));
             figures.push((share, ""));
         }
         let mut html = timeline(figures);
