@@ -220,7 +220,7 @@ impl Algorithm {
                 source: "A. Baiocchi, A. Castellani, F. Vacirca, PFLDnet 2007",
                 summary: "Scalable TCP while queues are short, otherwise Reno that drains its own queue",
                 linux_differs: Some(
-                    "never forgets the least RTT of a flow that is not idle, nor restores its memory after a loss that was none",
+                    "never forgets the least RTT of a flow that is not idle, nor restores its state after a spurious loss",
                 ),
             },
             Self::Vegas => Description {

@@ -18,27 +18,27 @@ pub struct Before {
     pub goodput_bps: Option<u64>,
     /// The first cause then; `null` if there was none.
     pub cause: Option<Code>,
-    /// What mending that cause was said to add; `null` if there was none.
+    /// What removing that cause was said to add; `null` if there was none.
     pub promised_bps: Option<Interval>,
-    /// Whether too few losses were seen then for a price: mending the cause was worth no more than `promised_bps`, and perhaps less.
+    /// Whether the earlier test saw too few losses: then the cause is worth at most `promised_bps`, and perhaps less.
     pub promise_is_upper_end: bool,
-    /// Causes of then that are none now.
+    /// Causes of the earlier diagnosis that are gone.
     pub gone: Vec<Code>,
-    /// Causes that were none then.
+    /// Causes that the earlier diagnosis did not have.
     pub new: Vec<Code>,
-    /// What became of it.
+    /// The result of the change.
     pub outcome: Outcome,
-    /// What was asked otherwise then, by which the goodput may differ, too.
+    /// Options that differed then; they may change the goodput, too.
     #[serde(default)]
     pub differs: Vec<String>,
 }
 
-/// What became of a promise.
+/// Whether a promise was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The goodput reaches at least 80 % of what it was then and the lower end of what was promised to come to it.
+    /// The goodput reaches at least 80 % of the promise: the earlier goodput plus the lower end of what the first cause was worth.
     Kept,
     /// The goodput is at least 1.3 times that of before, and below what was promised.
     Partly,
@@ -90,22 +90,22 @@ impl Before {
         let promised = match (self.cause, self.promised_bps) {
             (Some(code), Some(worth)) => {
                 let most = if self.promise_is_upper_end { "up to " } else { "" };
-                format!("; to mend {} was worth {most}{}", code.words(), worth.text())
+                format!("; removing {} was worth {most}{}", code.words(), worth.text())
             }
             _ => "; no cause was named".into(),
         };
         let outcome = match self.outcome {
-            Outcome::Kept => "that came",
-            Outcome::Partly => "a part of that came",
-            Outcome::NotMended => "it carries no more now",
-            Outcome::Unchanged => "that is so still",
-            Outcome::Worse => "it carries less now",
-            Outcome::Unknown => "not known what became of it",
+            Outcome::Kept => "the promise was kept",
+            Outcome::Partly => "the promise was kept in part",
+            Outcome::NotMended => "no faster now",
+            Outcome::Unchanged => "no change",
+            Outcome::Worse => "slower now",
+            Outcome::Unknown => "the result is not known",
         };
         let otherwise = if self.differs.is_empty() {
             String::new()
         } else {
-            format!("; it was asked otherwise: {}", self.differs.join("; "))
+            format!("; with other options then: {}", self.differs.join("; "))
         };
         format!("{then}{promised}: {outcome}{otherwise}")
     }

@@ -221,7 +221,7 @@ async fn kept(web: &Web, id: &str, query: Asked<AskedMoment>) -> Result<Kept, Re
     kept.ok_or_else(|| {
         Refusal::new(
             StatusCode::NOT_FOUND,
-            "there is no such test: an id has 32 hexadecimal digits, and a test that is none of the latest needs its time, at=",
+            "there is no such test: an id has 32 hexadecimal digits, and a test that is not among the latest needs its time, at=",
         )
     })
 }

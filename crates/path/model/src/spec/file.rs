@@ -57,7 +57,7 @@ impl PathSpec {
     /// Reads the text of a path file; `read` gives the files that it names ([`super::no_files`] where there are none).
     ///
     /// # Errors
-    /// Where the text is no TOML, has a key that is none, or a value that is not allowed.
+    /// The text is not TOML, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str, read: ReadFile) -> Result<Self, SpecError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SpecError { message: format!("longer than {TEXT_BYTES_MAX} bytes"), ..SpecError::default() });

@@ -248,7 +248,7 @@ impl Fault {
     /// Reads the text of fault `name`. `find` gives the text of the faults that a pair names.
     ///
     /// # Errors
-    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(name: &str, text: &str, find: &dyn Fn(&str) -> Option<&'static str>) -> Result<Self, ExperimentError> {
         let written: Text = read_toml(text)?;
         let pair = written.pair.clone();

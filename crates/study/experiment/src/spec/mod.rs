@@ -276,7 +276,7 @@ impl Experiment {
     /// Reads the text of an experiment. A path file that it names lies in `folder` or below.
     ///
     /// # Errors
-    /// Where the text is no TOML, lacks a key or has one that is none, or has a value that is not allowed.
+    /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
         let written: Text = read_toml(text)?;
         Self::from_text(written, folder).map_err(|error| error.located(text))

@@ -46,7 +46,7 @@ impl Mesh {
     /// Reads a mesh file.
     ///
     /// # Errors
-    /// Where the text is no TOML, has a key that is none, lacks one, or has a value that is not allowed.
+    /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str) -> Result<Self, MeshError> {
         if text.len() > TEXT_BYTES_MOST {
             return Err(MeshError::new("mesh", format!("longer than {TEXT_BYTES_MOST} bytes")));

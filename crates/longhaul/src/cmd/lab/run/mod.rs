@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Continue the experiment whose runs are in the folder of -o
     #[arg(long, requires = "output", conflicts_with = "force")]
     resume: bool,
-    /// Do not reserve the last CPU for the emulator in TCP tests, where it runs at SCHED_FIFO priority 50
+    /// Do not reserve the last CPU for the emulator in TCP tests, nor run it at SCHED_FIFO priority 50
     #[arg(long, conflicts_with = "cpu")]
     share_cpus: bool,
     /// Print JSON
