@@ -217,7 +217,7 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
     match link::ask(&address, &As::Token(&token), &question)? {
         // It is printed on this host's terminal.
         Message::Joined { site, .. } if !is_name(&site) => Err(Failure::new(format_args!(
-            "the coordinator calls this site {}, which is no name",
+            "the coordinator calls this site {}, which is not a valid name",
             channel::shown(&site)
         ))),
         Message::Joined { site, key } => {

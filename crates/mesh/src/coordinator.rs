@@ -161,7 +161,7 @@ impl Coordinator {
 
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
         let members = self.members.members(&self.folder)?;
-        let site = site_of(&members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
+        let site = site_of(&members, peer).ok_or_else(|| Failure::new("this host is not a member of the mesh"))?;
         match question {
             Message::Fetch { have } => {
                 let text = self.folder.read("mesh.toml")?;

@@ -159,7 +159,7 @@ impl Link {
         let mut buffer = [0; 16 << 10];
         let count = read_some(&mut self.stream, &mut buffer, self.ends).map_err(failure)?;
         let left = self.may_come.checked_sub(count);
-        self.may_come = left.ok_or_else(|| Failure::new("too much of somebody who is no member"))?;
+        self.may_come = left.ok_or_else(|| Failure::new("too much data from a host that is not a member"))?;
         let handled = self.channel.handle_bytes(&buffer[..count]);
         self.flush().map_err(failure)?;
         handled.map_err(|error| Failure::new(format_args!("{error}: {}", error.remedy())))

@@ -42,7 +42,7 @@ pub fn read_rate(path: &Path, time: Nanos, most: u64, stop: impl Fn() -> bool) -
     let mut past_cache = direct.is_ok();
     let mut file = direct.or_else(|_| File::open(path))?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
     let mut block = Block::new();
     let mut began = monotonic();

@@ -157,7 +157,7 @@ impl FromStr for Kind {
         Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
             format!(
-                "`{}` is no kind; use one of {}",
+                "`{}` is not a kind; use one of {}",
                 text.chars().take(40).collect::<String>().escape_debug(),
                 names.join(", ")
             )

@@ -320,7 +320,7 @@ mod tests {
             ("size = 300", "sizes = []", "sizes: 0 of them, 1 to 16"),
             ("size = 300", "sizes = [{ from = 99, to = 98, weight = 1 }]", "sizes[0].to: 98: at least 99"),
             ("size = 300", "sizes = [{ from = 99, weight = 0 }]", "sizes: one weight at least is above 0"),
-            ("\"arp\"", "\"arq\"", "class[1].kind: `arq` is no kind; use one of stream, udp, tcp"),
+            ("\"arp\"", "\"arq\"", "class[1].kind: `arq` is not a kind; use one of stream, udp, tcp"),
             ("\"arp\"", "\"stream\"", "class[1].name: `stream` is another's name already"),
             ("weight = 50", "weight = -1", "class[0].weight: -1.0: 0, or a number from 1e-9 to 1e9"),
             ("weight = 50", "weight = nan", "class[0].weight: NaN: 0, or a number from 1e-9 to 1e9"),

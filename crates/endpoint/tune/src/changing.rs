@@ -168,7 +168,7 @@ fn load(store: &Store) -> Result<Option<State>, TuneError> {
     let drop_ins = state.iter().flat_map(|state| &state.drop_ins);
     let unknown = drop_ins.map(|one| &one.path).find(|path| !drop_ins::is_known(&store.etc, path));
     if let Some(path) = unknown {
-        let why = format!("{} is no file that longhaul writes", path.display());
+        let why = format!("{} is not a file that longhaul writes", path.display());
         return Err(TuneError::Broken { path: store.file(), why });
     }
     Ok(state)
@@ -417,7 +417,7 @@ mod tests {
             locked.save(&state).unwrap();
         }
         let refused = undo(&store, &mut || {}).unwrap_err().to_string();
-        assert!(refused.contains("10-site.conf is no file that longhaul writes"), "{refused}");
+        assert!(refused.contains("10-site.conf is not a file that longhaul writes"), "{refused}");
         assert!(matches!(status(&store), Err(TuneError::Broken { .. })));
         assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
         fs::remove_dir_all(&folder).unwrap();

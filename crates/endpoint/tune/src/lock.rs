@@ -101,7 +101,7 @@ fn open(path: &Path) -> io::Result<File> {
     let found = file.metadata()?;
     let own = rustix::process::geteuid().as_raw();
     if !found.is_file() || found.mode() & 0o077 != 0 || ![0, own].contains(&found.uid()) {
-        let why = format!("{NAME} in this folder is no file of longhaul's for its owner alone; remove it");
+        let why = format!("{NAME} in this folder is not a file of longhaul that only its owner can use; remove it");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(file)

@@ -94,7 +94,7 @@ pub fn is_gone(value: &str) -> bool {
 
 /// The route to `network` that comes first.
 fn route(network: &str) -> Result<Option<Route>, String> {
-    let (address, bits) = network_of(network).ok_or_else(|| format!("{network} is no network"))?;
+    let (address, bits) = network_of(network).ok_or_else(|| format!("{network} is not a network"))?;
     let routes = netlink()?.routes_to_network(address, bits).map_err(|error| error.to_string())?;
     Ok(routes.into_iter().next())
 }
@@ -143,7 +143,7 @@ pub(crate) fn read_later(place: &Place, value: &str) -> Option<String> {
 /// # Errors
 /// What the kernel said, in words.
 pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
-    let number = || value.parse::<u32>().map_err(|_| format!("{place}: `{value}` is no number"));
+    let number = || value.parse::<u32>().map_err(|_| format!("{place}: `{value}` is not a number"));
     match place {
         Place::Sysctl { key } => sysctl::write(key, value).map_err(|error| error.to_string()),
         Place::Feature { link, feature } => {

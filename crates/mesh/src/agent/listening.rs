@@ -92,7 +92,7 @@ impl Partner {
 
     fn member(&self, peer: PublicKey, question: Message) -> Result<Message, Failure> {
         let view = self.shared.view().ok_or_else(|| Failure::new("this site does not know the mesh yet"))?;
-        let name = site_of(&view.members, peer).ok_or_else(|| Failure::new("this host is no member of the mesh"))?;
+        let name = site_of(&view.members, peer).ok_or_else(|| Failure::new("this host is not a member of the mesh"))?;
         let site = view.mesh.site(&name).ok_or_else(|| Failure::new("this site is not in the mesh any more"))?;
         match question {
             Message::Ask { number, test, sender, receiver } => {

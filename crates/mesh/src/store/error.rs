@@ -35,7 +35,7 @@ pub enum StoreError {
     #[error("the database took more than {} s for an answer; look whether it runs", .0.as_secs())]
     Slow(Duration),
     /// SQLite wants a path that is text.
-    #[error("the path {} is no UTF-8: give the folder another name", .0.display())]
+    #[error("the path {} is not UTF-8: give the folder another name", .0.display())]
     Path(PathBuf),
     /// Written by a newer longhaul.
     #[error("the store has form {0}, this longhaul knows {1}: use the newer longhaul")]

@@ -239,7 +239,7 @@ fn spool_before(folder: &OpenFolder, spec: &SpoolSpec) -> Result<Vec<PathBuf>, C
         if !is_file_name(&entry.file_name()) || !entry.file_type().map_err(failed)?.is_file() {
             let name = entry.file_name().display().to_string();
             let why = format!(
-                "{name} in it ends in .{EXTENSION} and is no file of a capture in this folder: move it elsewhere, or remove it"
+                "{name} in it ends in .{EXTENSION} and is not a file of a capture in this folder: move it elsewhere, or remove it"
             );
             return Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
         }
@@ -328,7 +328,7 @@ mod tests {
         let [left, copy, link] = [".x.pcap.1.spool", "monday.spool", "00000003.spool"].map(|name| folder.join(name));
         let refused = |other: &Path| {
             let said = SpoolFiles::check(&goes).unwrap_err().to_string();
-            assert!(said.contains("is no file of a capture in this folder"), "{said}");
+            assert!(said.contains("is not a file of a capture in this folder"), "{said}");
             assert!(matches!(SpoolFiles::create(&goes, &meta), Err(CaptureError::Folder { .. })));
             if other.is_dir() { fs::remove_dir(other) } else { fs::remove_file(other) }.unwrap();
             assert_eq!(names(&folder), all);

@@ -118,7 +118,7 @@ impl Netem {
             let stddev = self.table(name, jitter);
             let _ = write!(options, " {} distribution {name}", time(stddev));
             if jitter.correlation.is_some() {
-                self.cannot(name, "over what time delays change: each packet draws anew, as netem's correlation would change the distribution");
+                self.cannot(name, "the time over which delays change: each packet gets a new random delay, because netem's correlation would change the distribution");
             }
         }
         options += &self.loss(name, hop, interval);

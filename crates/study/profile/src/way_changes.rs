@@ -70,7 +70,7 @@ pub(crate) fn not_known(changes: &[WayChange], delay_wanders: bool) -> Option<St
     }
     let times = if without == 1 { "once".to_owned() } else { format!("{without} times") };
     let why = if delay_wanders {
-        "and whether delay changed with it cannot be told, as delay changes all the time or there are too few probes"
+        "and it is unknown whether delay changed with it, because delay changes all the time or there are too few probes"
     } else {
         "without a step of the round trip that shows"
     };

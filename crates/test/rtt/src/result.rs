@@ -253,7 +253,7 @@ pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
         return None;
     }
     let message = format!(
-        "probes told nothing of the path for {:.1} s in all, which counts as no loss; how often: {}",
+        "for {:.1} s in all the probes say nothing about the path, which does not count as loss; how often: {}",
         result.gaps_ns as f64 / 1e9,
         parts.join(", ")
     );

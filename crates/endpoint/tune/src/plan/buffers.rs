@@ -40,7 +40,7 @@ pub(super) fn plan(draft: &mut Draft<'_>) {
 /// The route to the other end may bound the window, whatever the buffers.
 fn route_window(draft: &mut Draft<'_>) {
     let Some(route) = draft.host.route.clone().filter(|route| route.receive_window != DEFAULT) else { return };
-    let why = "the route bounds the receive window, whatever the buffers";
+    let why = "the route limits the receive window, regardless of the buffers";
     let source = "ip-route(8), window";
     match route.not_kept {
         None => {
@@ -63,12 +63,12 @@ fn window_options(draft: &mut Draft<'_>) {
     for (key, why, source) in [
         (
             "net.ipv4.tcp_window_scaling",
-            "without window scaling at most 64 KiB are in flight, whatever the buffers",
+            "without window scaling at most 64 KiB are in flight, regardless of the buffers",
             "RFC 7323 §2; Documentation/networking/ip-sysctl.rst, tcp_window_scaling",
         ),
         (
             "net.ipv4.tcp_sack",
-            "without selective acknowledgement a sender mends one lost packet a round trip",
+            "without selective acknowledgement a sender repairs one lost packet per round trip",
             "RFC 2018 §1; RFC 6675; Documentation/networking/ip-sysctl.rst, tcp_sack",
         ),
         (

@@ -85,7 +85,7 @@ pub(super) fn plan_queues(draft: &mut Draft<'_>) {
                     let reason = Reason::new(
                         "packets were dropped at the interface's queue",
                         "ip-link(8), txqueuelen; ESnet, fasterdata.es.net/host-tuning/linux",
-                        "all that this interface sends, once its queue is made anew; a longer queue delays others",
+                        "all that this interface sends, after its queue is created again; a longer queue delays others",
                     );
                     let then = now.max(QUEUE_PACKETS).to_string();
                     draft.set(Place::QueueLength { link: name.clone() }, now.to_string(), then, reason);

@@ -46,7 +46,7 @@ pub enum FilterError {
     },
     /// The filter cannot be kept: the BPF file system is not mounted.
     #[error(
-        "/sys/fs/bpf is no BPF file system, so the filter cannot be kept: mount -t bpf -o mode=700 bpf /sys/fs/bpf"
+        "/sys/fs/bpf is not a BPF file system, so the filter cannot be kept: mount -t bpf -o mode=700 bpf /sys/fs/bpf"
     )]
     NoBpfFs,
     /// The file that keeps the filter could not be made or removed.

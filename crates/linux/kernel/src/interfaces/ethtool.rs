@@ -26,7 +26,7 @@ const NAME_BYTES: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum EthtoolError {
     /// The name is longer than 15 bytes or empty.
-    #[error("`{name}` is no link name: 1 to 15 bytes")]
+    #[error("`{name}` is not a link name: 1 to 15 bytes")]
     Name {
         /// What was given.
         name: String,

@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// As reading a file fails; [`io::ErrorKind::InvalidData`] where the text is no number.
 pub fn read_number(path: &Path) -> io::Result<u64> {
     let text = read(path)?;
-    text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is no number")))
+    text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is not a number")))
 }
 
 /// The interrupt lines of `device`, a folder below `/sys/devices`, or of the device that it sits on; empty for a virtual one.

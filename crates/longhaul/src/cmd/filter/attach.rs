@@ -112,7 +112,7 @@ impl FromStr for AllowArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no network (10.0.0.0/8, fd00::/8), address or port (1 to 65535)");
+        let wrong = || format!("`{text}` is not a network (10.0.0.0/8, fd00::/8), address or port (1 to 65535)");
         if let Ok(port) = text.parse::<u16>() {
             return if port > 0 { Ok(Self(Allow::Port(port))) } else { Err(wrong()) };
         }

@@ -48,7 +48,7 @@ pub enum HeaderLogError {
     #[error("header log: {0}")]
     Parquet(#[from] ParquetError),
     /// A column is missing or of another kind.
-    #[error("this Parquet file is no header log: it has no column `{0}` of the right kind")]
+    #[error("this Parquet file is not a header log: it has no column `{0}` of the right kind")]
     Column(&'static str),
     /// Columns that belong together do not have their values in the same rows.
     #[error("the header log is damaged: column `{0}` does not have as many values as it should")]
@@ -71,7 +71,7 @@ pub enum HeaderLogError {
     #[error("the header log is damaged: it cannot be read on")]
     Damaged,
     /// An address is none.
-    #[error("the header log is damaged: column `{0}` holds something that is no address")]
+    #[error("the header log is damaged: column `{0}` has a value that is not an address")]
     Address(&'static str),
 }
 

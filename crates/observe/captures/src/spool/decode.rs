@@ -16,7 +16,7 @@ pub enum SpoolError {
     #[error("reading the spool: {0}")]
     Io(#[from] io::Error),
     /// It does not begin as a spool does.
-    #[error("this is no spool: it does not begin with a block of a capture's description")]
+    #[error("this is not a spool: it does not begin with a block of a capture's description")]
     NotASpool,
     /// A later version wrote it.
     #[error("the spool is of version {0}, this program reads {VERSION}; use a newer longhaul")]

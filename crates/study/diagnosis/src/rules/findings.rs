@@ -60,7 +60,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
             Bytes(passed.payload_bytes),
             Bytes(lost.payload_bytes)
         );
-        push(Code::Mtu.name(), None, text, "send smaller datagrams, or mend the path's MTU");
+        push(Code::Mtu.name(), None, text, "send smaller datagrams, or fix the path's MTU");
     }
     if let Some(text) = unsteady(known) {
         push("unsteady", None, text, "diagnose again, with a longer --time: which of the two is the rule?");

@@ -369,7 +369,7 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
     let mend = match place {
         Location::Network => "find the lossy link: error counters of each device, light levels, cables",
         Location::ReceiverStack => "find the device that changes bits: memory, cables, checksum offload",
-        _ => "mend the loss at this host",
+        _ => "fix the cause of the loss at this host",
     };
     Bound {
         code: Code::Loss,

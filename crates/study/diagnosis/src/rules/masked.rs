@@ -66,7 +66,7 @@ pub(super) fn loss(known: &Known<'_>) -> Option<Bound> {
         evidence: vec![Line::new(text, "longhaul cc table; longhaul udp HOST -b RATE")],
         remedies: vec![Remedy::new(
             place_host(place),
-            "find where packets are lost: once the first cause is mended, this limits",
+            "find where packets are lost: when the first cause is removed, this will be the limit",
             "ethtool -S IF; ip -s -s link; nft list ruleset",
         )],
     })

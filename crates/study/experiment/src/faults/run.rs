@@ -318,7 +318,7 @@ pub fn of_evidence_name(name: &str) -> Option<(&str, Nanos, u64, Form)> {
 
 /// Where the JSON of `longhaul diagnose` has the answer. Without a test that is the connection with the most payload: the test's own.
 fn answer(form: Form, said: &str) -> Result<Value, String> {
-    let mut said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is no JSON: {error}"))?;
+    let mut said: Value = serde_json::from_str(said).map_err(|error| format!("the diagnosis is not JSON: {error}"))?;
     let answer = match form {
         Form::Test => said.get_mut("result").map_or(Value::Null, Value::take),
         Form::Sender | Form::Receiver | Form::Packets => {

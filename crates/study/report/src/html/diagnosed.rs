@@ -55,8 +55,11 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Optio
         .map_or_else(|| "TCP was not measured".into(), |goodput| format!("TCP carries {}", bps(goodput)));
     let of = diagnosis.target_payload_bps.map_or(String::new(), |target| format!(" of {}", bps(target)));
     let class = if diagnosis.causes.is_empty() { "quiet" } else { "alert" };
-    let none =
-        if diagnosis.is_on_target() { "mending no limit would raise the goodput by 1.3" } else { "no cause was found" };
+    let none = if diagnosis.is_on_target() {
+        "removing any one limit would raise the goodput by less than 1.3 times"
+    } else {
+        "no cause was found"
+    };
     let cause = diagnosis.causes.first().map_or_else(
         || none.into(),
         |cause| {

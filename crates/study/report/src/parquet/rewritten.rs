@@ -77,7 +77,7 @@ pub enum RewriteError {
         most: u64,
     },
     /// A text is long, or has other letters than those of ASCII.
-    #[error("it has a text that is no word or name")]
+    #[error("it has a text that is not a word or name")]
     Text,
 }
 

@@ -95,7 +95,11 @@ fn one(name: &str, diagnosis: &Diagnosis, before: Option<&Before>) -> String {
             }
         }
         None if diagnosis.is_on_target() => {
-            _ = writeln!(text, "{:<10}none: mending no limit would raise the goodput by 1.3", "cause");
+            _ = writeln!(
+                text,
+                "{:<10}none: removing any one limit would raise the goodput by less than 1.3 times",
+                "cause"
+            );
         }
         None => _ = writeln!(text, "{:<10}not found", "cause"),
     }

@@ -44,7 +44,7 @@ pub fn report(result: &HopsResult) -> String {
     if result.unattributed > 0 {
         text += &format!("{} answers quote too little to tell their probe: try --icmp\n", result.unattributed);
     }
-    text + "routers limit their answers, and their time to answer is part of a round trip: silence of a\nrouter is no loss, and a router that is slower than those behind it delays nothing\n"
+    text + "routers limit their answers, so a missing answer is not a loss; the time of an answer is part\nof its round trip, so a router that answers slowly does not delay traffic through it\n"
 }
 
 #[cfg(test)]

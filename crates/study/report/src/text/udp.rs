@@ -101,7 +101,7 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
         let arrived: Vec<String> = (result.traffic_classes.iter())
             .map(|class| format!("{} with {:#04x}", class.packets, class.traffic_class))
             .collect();
-        let arrived = if arrived.is_empty() { "none, or not told".into() } else { arrived.join(", ") };
+        let arrived = if arrived.is_empty() { "none, or not reported".into() } else { arrived.join(", ") };
         line("tos", format!("{:#04x} sent; arrived: {arrived}", parameters.traffic_class));
     }
     let (sender, receiver) = (result.socket_buffers.sender, result.socket_buffers.receiver);

@@ -149,11 +149,11 @@ pub enum ProbeLogError {
     #[error("the log of probes cannot be read: {0}")]
     Refused(#[from] Refused),
     /// A column is missing or of another kind.
-    #[error("this Parquet file is no log of probes: it has no column `{0}` of the right kind")]
+    #[error("this Parquet file is not a log of probes: it has no column `{0}` of the right kind")]
     Column(&'static str),
     /// It says of itself that it is something else, or nothing.
     #[error(
-        "this Parquet file is no log of probes: its metadata has no `longhaul.rtt` of a version that is known here"
+        "this Parquet file is not a log of probes: its metadata has no `longhaul.rtt` of a version that is known here"
     )]
     About,
     /// Columns do not have as many values as rows.

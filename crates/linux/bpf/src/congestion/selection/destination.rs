@@ -13,7 +13,9 @@ pub struct Destination {
 
 /// It is no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no address and no prefix such as 203.0.113.0/24 or 2001:db8::/32, with zeros beyond its length")]
+#[error(
+    "`{text}` is neither an address nor a prefix such as 203.0.113.0/24 or 2001:db8::/32, with zeros beyond its length"
+)]
 pub struct BadDestination {
     /// What was given.
     pub text: String,

@@ -163,7 +163,7 @@ impl Journal {
             let path = followed(&folder.join(RUNS))?;
             let file = OpenOptions::new().read(true).append(true).custom_flags(no_link).open(path)?;
             // What is read of a pipe never comes.
-            if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+            if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
         };
         let file = open().map_err(|error| not_resumed(&path, error))?;
         let mut kept = Kept { path, reader: BufReader::new(file), number: 0, whole_bytes: 0 };
