@@ -60,8 +60,7 @@ const MAX_SSTHRESH: Parameter = count(
 const BASE_RTT_MS: Parameter =
     count("base_rtt_ms", 600_000, 0, 86_400_000, "time after which a least RTT is forgotten, milliseconds; 0: never");
 /// Of controls whose memory a loss changes.
-const UNDO_MEMORY: Parameter =
-    rule("undo_memory", 1, 0, "restore the state of the control after a spurious loss");
+const UNDO_MEMORY: Parameter = rule("undo_memory", 1, 0, "restore the state of the control after a spurious loss");
 
 pub(crate) const CUBIC: &[Parameter] = &[
     share("c_1024", 1024, 410, 410, "C: growth, packets for the cube of a second"),
