@@ -182,8 +182,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut page = None;
     if args.html.is_some() {
         let all = all_later.then(|| Kept::of(args.top, trace.length(), sort));
-        let (html, all) = draw(&args, &started_at, &result, all)?;
-        page = Some(html);
+        let (drawn, all) = draw(&args, &started_at, &result, all)?;
+        page = Some(drawn);
         result.flows = all.map_or(result.flows, |all| all.largest.into_flows());
     }
     let caveats = caveats(&trace, &result, args.top);
@@ -202,7 +202,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         folder.save(&envelope)?;
     }
     if let (Some(file), Some(page)) = (&args.html, page) {
-        file.write(&page)?;
+        file.write(&Report { caveats: envelope.caveats.clone(), ..page }.html())?;
     }
     print_result(&envelope, args.json, |result| text(result, args.worst));
     Ok(ExitCode::SUCCESS)
@@ -212,8 +212,8 @@ fn text(result: &AnalyzeResult, worst: bool) -> String {
     if worst { longhaul_report::text::analyze::worst(result) } else { longhaul_report::text::analyze::report(result) }
 }
 
-/// Reads the captures again: the page of the largest flows, and all flows where they are wanted only now.
-fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Result<(String, Option<Kept>), Failure> {
+/// Reads the captures again: the page of the largest flows, still without caveats, and all flows where they are wanted only now.
+fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Result<(Report, Option<Kept>), Failure> {
     let filter = args.selected.filter();
     let mut trace = Trace::open(&args.paths, filter)?;
     let second = Second { figures: Figures::of(&result.flows, trace.gaps()), all };
@@ -224,11 +224,13 @@ fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Res
         title: trace.paths().join(", "),
         started_at: at.to_owned(),
         longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+        verdict: longhaul_report::text::analyze::verdict(result),
+        caveats: Vec::new(),
         flows: figures.flows(),
         flows_total: result.flows_total,
         text: text(result, args.worst),
     };
-    Ok((report.html(), all))
+    Ok((report, all))
 }
 
 /// What a second pass is for.

@@ -213,6 +213,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             started_at: envelope.started_at.clone(),
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
             alike: result.behaviour.as_ref().map(said),
+            found: longhaul_report::text::compare::found(result),
+            caveats: envelope.caveats.clone(),
             directions,
             text: text.clone(),
         };

@@ -206,6 +206,7 @@ fn page(args: &Args, reach: &Reach, envelope: &Envelope<DiagnoseAsked, Direction
         longhaul: envelope.longhaul.into(),
         started_at: envelope.started_at.clone(),
         directions,
+        caveats: &envelope.caveats,
     }
     .html()
 }

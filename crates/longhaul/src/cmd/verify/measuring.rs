@@ -7,11 +7,12 @@ use std::process::{Child, Stdio};
 use longhaul_lab::LabSpec;
 use longhaul_path::spec::PathSpec;
 use longhaul_profile::Lateness;
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
 use crate::cmd::lab::tied::TiedLab;
 use crate::cmd::profile::measured::Measured;
-use crate::output::{Failure, print_caveats, say};
+use crate::output::{Failure, say};
 
 /// Longer than this only if it is asked for.
 const TIME_MOST: Nanos = Nanos::from_secs(60);
@@ -30,14 +31,14 @@ impl Drop for Answering {
     }
 }
 
-/// Measures `path` over a lab as `measured` was, into `folder`. With how late the emulator was.
+/// Measures `path` over a lab as `measured` was, into `folder`. With how late the emulator was, and what speaks against trusting that.
 pub(super) fn over(
     path: &PathSpec,
     measured: &Measured,
     folder: &Path,
     time: Option<Nanos>,
     seed: u64,
-) -> Result<(Measured, Lateness), Failure> {
+) -> Result<(Measured, Lateness, Vec<Caveat>), Failure> {
     let probes = &measured.probes;
     if probes.ways.is_some() || probes.losses.is_some() {
         return Err(Failure::usage(
@@ -80,7 +81,7 @@ pub(super) fn over(
     let Some(status) = status else {
         return Err(Failure::new("measure", "the emulated path ended before it said how late it was"));
     };
-    print_caveats(&status.caveats(longhaul_emulator::DEFAULT_LATENESS_BOUND));
+    let caveats = status.caveats(longhaul_emulator::DEFAULT_LATENESS_BOUND);
     let lateness = Lateness { p50_ns: status.lateness.p50_ns, p99_ns: status.lateness.p99_ns };
-    Ok((Measured::read(&[folder.to_owned()], None, false)?, lateness))
+    Ok((Measured::read(&[folder.to_owned()], None, false)?, lateness, caveats))
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::args::quantity::seconds;
 use crate::cmd::profile::measured::Measured;
 use crate::output::overwrite::Overwrite;
-use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, print_caveats, print_json, print_text};
 
 /// Ends the command where path and measurement differ or it cannot be said.
 const NOT_WITHIN: u8 = 3;
@@ -97,9 +97,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     args.overwrite.file(args.html.as_deref())?;
     let path = preset::load(&args.path).map_err(Failure::usage)?;
     let measured = Measured::read(&args.against, args.interval, args.same_clock)?;
+    let mut caveats = Vec::new();
     let found = match &args.measure {
         Some(folder) => {
-            let (tested, lateness) = measuring::over(&path, &measured, folder, args.time, args.seed)?;
+            let (tested, lateness, late) = measuring::over(&path, &measured, folder, args.time, args.seed)?;
+            caveats = late;
             verify_measured(&tested.probes, &measured.probes, &args.margin, lateness)
         }
         None => verify(&path, &measured.probes, &args.margin, args.seed).map_err(|error| {
@@ -112,7 +114,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let against = names.join(" and ");
     let drawn = args.html.as_ref().map_or(Ok(()), |file| {
         let (path, against, longhaul) = (args.path.clone(), against.clone(), env!("CARGO_PKG_VERSION").to_owned());
-        file.write(&Report { path, against, longhaul, started_at: started_at.clone(), found: &found }.html())
+        let started_at = started_at.clone();
+        file.write(&Report { path, against, longhaul, started_at, found: &found, caveats: &caveats }.html())
     });
     if args.json {
         let parameters = Parameters {
@@ -122,10 +125,11 @@ pub(crate) fn run(args: Args) -> Outcome {
             interval_ns: args.interval.map(|interval| interval.0),
             seed: args.seed,
         };
-        print_json(&Envelope::new("longhaul.verify/1", started_at, parameters, found, Vec::new()));
+        print_json(&Envelope::new("longhaul.verify/1", started_at, parameters, found, caveats.clone()));
     } else {
         print_text(&text::verify::report(&args.path, &against, &found));
     }
+    print_caveats(&caveats);
     if let Err(failure) = drawn {
         // The result is printed already; with --json it is the only object.
         return Ok(failure.report_beside());

@@ -6,12 +6,13 @@
 
 use std::fmt::Write;
 
+use longhaul_result::Caveat;
 use serde::Serialize;
 
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
 use crate::html::over_time::timeline;
-use crate::html::page::{Script, charts, escape, heading, page_with};
+use crate::html::page::{Script, caveats, charts, escape, heading, page_with, verdict};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
@@ -26,6 +27,10 @@ pub struct Report {
     pub started_at: String,
     /// The version of longhaul.
     pub longhaul: String,
+    /// What was found, in words, and how sure that is.
+    pub verdict: [String; 2],
+    /// What speaks against trusting it.
+    pub caveats: Vec<Caveat>,
     /// The flows that are drawn.
     pub flows: Vec<Flow>,
     /// How many flows the capture has.
@@ -94,6 +99,9 @@ impl Report {
     /// The page.
     pub fn html(&self) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
+        let [found, certainty] = &self.verdict;
+        body += &verdict(None, "", found, certainty);
+        body += &caveats(&self.caveats);
         if self.flows.is_empty() {
             body += "<p>No flow carries data: nothing to draw.</p>\n";
         }
@@ -226,6 +234,19 @@ pub(crate) fn seconds(value: f64) -> String {
 mod tests {
     use super::*;
 
+    fn of(flows: Vec<Flow>) -> Report {
+        Report {
+            title: "none".into(),
+            started_at: "now".into(),
+            longhaul: "1".into(),
+            verdict: ["a flow".into(), "sure".into()],
+            caveats: Vec::new(),
+            flows,
+            flows_total: 1,
+            text: String::new(),
+        }
+    }
+
     #[test]
     fn a_page_has_its_figures_and_no_markup_from_outside() {
         let point = |n: u32| Point {
@@ -242,10 +263,12 @@ mod tests {
             heat: Heat { columns: 10, column_s: 0.01, lowest: 40, highest: 41, cells: vec![3, 40, 7], gaps: vec![] },
             ack_heat: Heat::default(),
         };
-        let (title, text) = ("a < b".to_owned(), "1 & 2".to_owned());
-        let report =
-            Report { title, started_at: "now".into(), longhaul: "1".into(), flows: vec![flow], flows_total: 2, text };
+        let caveats = vec![Caveat::of_error("super_packets", "some are several", "capture outside")];
+        let report = Report { title: "a < b".into(), caveats, flows_total: 2, text: "1 & 2".into(), ..of(vec![flow]) };
         let html = report.html();
+        let top = "<p class=\"verdict\">a flow</p>\n<p class=\"certainty\">sure</p>\n\
+                   <details class=\"caveats\"><summary>1 caveat applies: super packets</summary>";
+        assert!(html.contains(top), "{html}");
         assert!(!html.contains("<img") && html.contains("a &lt; b") && html.contains("1 &amp; 2"));
         assert!(html.contains("\"cells\":[3,40,7]") && html.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
         // Rate and sequence are drawn; bytes in flight and round trip have no points.
@@ -254,10 +277,7 @@ mod tests {
 
     #[test]
     fn empty_and_short_captures_say_so() {
-        let report = |flows| {
-            let (title, text) = ("none".to_owned(), String::new());
-            Report { title, started_at: "now".into(), longhaul: "1".into(), flows_total: 1, flows, text }.html()
-        };
+        let report = |flows| of(flows).html();
         assert!(report(vec![]).contains("nothing to draw"));
         let (heat, ack_heat) = (Heat::default(), Heat::default());
         let one =

@@ -4,12 +4,13 @@
 use std::fmt::Write;
 
 use longhaul_flows::compare::IntervalBin;
+use longhaul_result::Caveat;
 
 use crate::html::axis::TIMES;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::capture::seconds;
 use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
-use crate::html::page::{escape, heading, page};
+use crate::html::page::{caveats, escape, heading, page, verdict};
 
 /// The content of the page.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub struct Report {
     pub longhaul: String,
     /// Whether two runs behave alike, where that was asked, and the sentence that says it.
     pub alike: Option<(Option<bool>, String)>,
+    /// Of each direction its name, what was found in words, and how sure that is.
+    pub found: Vec<(String, [String; 2])>,
+    /// What speaks against trusting it.
+    pub caveats: Vec<Caveat>,
     /// From A to B, and back; of two runs those of the second behind them.
     pub directions: Vec<Direction>,
     /// What `longhaul compare` prints.
@@ -52,10 +57,12 @@ impl Report {
     pub fn html(&self) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
         if let Some((alike, said)) = &self.alike {
-            let class = if *alike == Some(true) { "good" } else { "alert" };
-            // Writing to a string cannot fail.
-            let _ = writeln!(body, "<p class=\"{class}\"><strong>{}</strong></p>", escape(said));
+            body += &verdict(None, if *alike == Some(true) { "good" } else { "alert" }, said, "");
         }
+        for (direction, [found, certainty]) in &self.found {
+            body += &verdict(Some(direction), "", found, certainty);
+        }
+        body += &caveats(&self.caveats);
         for direction in &self.directions {
             direction.write(&mut body);
         }
@@ -193,10 +200,15 @@ mod tests {
             started_at: "now".into(),
             longhaul: "1".into(),
             alike: None,
+            found: vec![("A to B".into(), ["None was lost.".into(), "One clock.".into()])],
+            caveats: Vec::new(),
             directions: vec![direction],
             text,
         };
         let html = report.html();
+        let top = "<p class=\"verdict\"><strong>A to B:</strong> None was lost.</p>\n<p class=\"certainty\">One clock.</p>\n\
+                   <p class=\"quiet\">Nothing is known that speaks against";
+        assert!(html.contains(top), "{html}");
         assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b") && !html.contains("<script"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");
         assert!(html.contains("class=\"mark\"") && html.contains("lost in between") && html.contains("not captured"));

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use longhaul_diagnosis::{Basis, Before, Bound, Cause, Diagnosed, Diagnosis, Remedy, about};
+use longhaul_diagnosis::{Basis, Before, Bound, Cause, Diagnosed, Diagnosis, Evidence, Remedy, Run, about};
+use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
-use crate::html::page::{escape, heading, page};
+use crate::html::page::{caveats, escape, heading, page, verdict};
 use crate::html::table::Table;
 
 const WIDTH: f64 = 520.0;
@@ -29,6 +30,8 @@ pub struct Report<'a> {
     pub started_at: String,
     /// Each direction with its name.
     pub directions: Vec<(&'static str, &'a Diagnosed)>,
+    /// What speaks against trusting it.
+    pub caveats: &'a [Caveat],
 }
 
 impl Report<'_> {
@@ -36,6 +39,12 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("Where is my throughput to {}?", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
+        for (name, Diagnosed { diagnosis, evidence, .. }) in &self.directions {
+            let name = Some(*name).filter(|_| self.directions.len() > 1);
+            let class = if diagnosis.causes.is_empty() { "" } else { "alert" };
+            body += &verdict(name, class, &found(diagnosis), &certainty(diagnosis, evidence));
+        }
+        body += &caveats(self.caveats);
         for (name, diagnosed) in &self.directions {
             direction(&mut body, name, &diagnosed.diagnosis, diagnosed.before.as_ref());
         }
@@ -47,14 +56,12 @@ fn bps(bps: u64) -> String {
     format!("{}/s", about(bps))
 }
 
-// Writing to a string cannot fail.
-fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Option<&Before>) {
-    let _ = writeln!(body, "<h2>{}</h2>", escape(name));
+/// What was found, in words.
+fn found(diagnosis: &Diagnosis) -> String {
     let carried = diagnosis
         .goodput_bps
         .map_or_else(|| "TCP was not measured".into(), |goodput| format!("TCP carries {}", bps(goodput)));
     let of = diagnosis.target_payload_bps.map_or(String::new(), |target| format!(" of {}", bps(target)));
-    let class = if diagnosis.causes.is_empty() { "quiet" } else { "alert" };
     let none = if diagnosis.is_on_target() {
         "removing any one limit would raise the goodput by less than 1.3 times"
     } else {
@@ -71,7 +78,36 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Optio
             )
         },
     );
-    let _ = writeln!(body, "<p class=\"{class}\"><strong>{carried}{of}</strong>: {}.</p>", escape(&cause));
+    format!("{carried}{of}: {cause}.")
+}
+
+/// How sure that is: by how many tests, and what of the first cause and beside it is not known.
+fn certainty(diagnosis: &Diagnosis, evidence: &Evidence) -> String {
+    let failed = evidence.runs.iter().filter(|run| matches!(run, Run::Failed { .. })).count();
+    let ended = match evidence.runs.len() - failed {
+        1 => "It rests on one test".to_owned(),
+        many => format!("It rests on {many} tests"),
+    };
+    let failed = if failed > 0 { format!("; {failed} more did not come to their end") } else { String::new() };
+    let mut sentences = vec![format!("{ended}{failed}.")];
+    let first = diagnosis.causes.first();
+    if first.is_some_and(|cause| cause.worth_is_upper_end) {
+        sentences.push("Too few losses were seen for more than an upper end of what the first cause is worth.".into());
+    } else if first.is_some_and(|cause| cause.bound.bound_bps.basis == Basis::AtLeast) {
+        sentences.push("Of what the first cause allows only the least is known.".into());
+    }
+    match diagnosis.unknown.len() {
+        0 => {}
+        1 => sentences.push("One thing is not known: it is listed below, with the test that would tell.".into()),
+        many => sentences
+            .push(format!("{many} things are not known: they are listed below, with the tests that would tell.")),
+    }
+    sentences.join(" ")
+}
+
+// Writing to a string cannot fail.
+fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Option<&Before>) {
+    let _ = writeln!(body, "<h2>{}</h2>", escape(name));
     if let Some(remedy) = diagnosis.causes.first().and_then(|cause| cause.bound.remedies.first()) {
         let _ = writeln!(body, "<p>What to do: {}.</p>", escape(&told(remedy)));
     }
@@ -190,4 +226,42 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
         mark(goodput, "goodput", 38.0);
     }
     Some(svg + "</svg>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_diagnosis::{Purpose, Unknown};
+
+    use super::*;
+
+    #[test]
+    fn a_page_begins_with_what_was_found_how_sure_it_is_and_what_speaks_against_it() {
+        let diagnosis = Diagnosis {
+            target_bps: None,
+            target_basis: None,
+            target_payload_bps: None,
+            goodput_bps: Some(8_000_000),
+            base_rtt_ns: None,
+            causes: Vec::new(),
+            bounds: Vec::new(),
+            findings: Vec::new(),
+            unknown: vec![Unknown { what: "the <rate>".into(), test: "name one".into() }],
+        };
+        let failed = Run::Failed { purpose: Purpose::Observed, why: "refused".into() };
+        let evidence = Evidence { runs: vec![failed], ..Evidence::default() };
+        let diagnosed = Diagnosed { diagnosis, before: None, evidence };
+        let caveats = [Caveat::of_error("interrupted", "it was interrupted", "")];
+        let report = |directions| {
+            let (host, longhaul, started_at) = ("far".into(), "1".into(), "now".into());
+            Report { host, longhaul, started_at, directions, caveats: &caveats }.html()
+        };
+        let html = report(vec![("forward", &diagnosed)]);
+        let top = "<p class=\"verdict\">TCP carries 8 Mbit/s: no cause was found.</p>\n\
+                   <p class=\"certainty\">It rests on 0 tests; 1 more did not come to their end. \
+                   One thing is not known: it is listed below, with the test that would tell.</p>\n\
+                   <details class=\"caveats\"><summary>1 caveat applies: interrupted</summary>";
+        assert!(html.contains(top), "{html}");
+        let both = report(vec![("forward", &diagnosed), ("backward", &diagnosed)]);
+        assert!(both.contains("<p class=\"verdict\"><strong>backward:</strong> TCP carries"), "{both}");
+    }
 }

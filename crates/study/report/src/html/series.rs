@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::about::{About, spaced};
 use crate::html::findings::{Finding, section, summary};
-use crate::html::over_time::caveats;
-use crate::html::page::escape;
+use crate::html::page::{caveats, escape, folded, verdict};
 use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
 use crate::html::table::Table;
 
@@ -97,12 +96,9 @@ impl<R: Run> Report<R> {
         let nothing = found.first().is_some_and(|first| first == NOTHING_TRUSTED);
         let (before, after) = if nothing { (None, findings) } else { (findings, None) };
         let found: Vec<String> = before.into_iter().chain(found.iter().cloned()).chain(after).collect();
-        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&found.join(" ")));
-        let _ = writeln!(body, "<p>{}</p>", escape(&self.certainty()));
+        *body += &verdict(None, "", &found.join(" "), &self.certainty());
         let doubts = self.doubts();
-        if let Some(doubts) = &doubts {
-            let _ = writeln!(body, "<p class=\"alert\">{}</p>", escape(doubts));
-        }
+        *body += doubts.as_deref().unwrap_or_default();
         let mut placed = self.series.iter().flat_map(Series::placed_caveats).peekable();
         // Without any it says that nothing speaks against the figures.
         if doubts.is_none() || placed.peek().is_some() {
@@ -138,7 +134,7 @@ impl<R: Run> Report<R> {
         )
     }
 
-    /// The points that should not be trusted.
+    /// The points that should not be trusted, on a line that unfolds; `None` without any.
     fn doubts(&self) -> Option<String> {
         let doubtful: Vec<String> = self
             .points()
@@ -146,13 +142,9 @@ impl<R: Run> Report<R> {
             .map(|(series, point)| format!("{}, {}", series.name, point.label))
             .collect();
         let are = if doubtful.len() == 1 { "point is doubtful and pale" } else { "points are doubtful and pale" };
-        (!doubtful.is_empty()).then(|| {
-            format!(
-                "{} {are} in the figures, as this machine spoiled each try of a run, or as a caveat of a run says: {}.",
-                doubtful.len(),
-                doubtful.join("; ")
-            )
-        })
+        let line = format!("{} {are} in the figures", doubtful.len());
+        let lead = "This machine spoiled each try of a run, or a caveat of a run says why:";
+        (!doubtful.is_empty()).then(|| folded(&line, lead, &doubtful))
     }
 
     /// The figures, side by side; `draw` draws the points of a series.
@@ -218,14 +210,8 @@ impl<R: Run> Report<R> {
             }
         }
         for ((code, remedy), messages) in causes {
-            let items: String = messages.iter().map(|message| format!("<li>{}</li>", escape(message))).collect();
-            let _ = writeln!(
-                body,
-                "<details class=\"caveats\"><summary>Rejected runs, {}: {}</summary>\n<p>{}</p><ul class=\"quiet\">{items}</ul></details>",
-                escape(&code.replace('_', " ")),
-                messages.len(),
-                escape(remedy),
-            );
+            let line = format!("Rejected runs, {}: {}", code.replace('_', " "), messages.len());
+            *body += &folded(&line, remedy, &messages);
         }
     }
 
@@ -314,8 +300,8 @@ pub(crate) mod tests {
         report.table(&mut body, &["point", "size"], |point| Some(vec![point.mean("size")?.text(1)]));
         for said in [
             "2 of 4 runs were rejected",
-            "1 point is doubtful and pale",
-            "spoiled, b.",
+            "<summary>1 point is doubtful and pale in the figures</summary>",
+            "<li>spoiled, b</li>",
             ">2 (1 rejected)<",
             ">0 (1 rejected), doubtful<",
             ">1.5 ± 6.4<",

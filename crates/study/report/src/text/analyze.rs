@@ -57,6 +57,44 @@ pub fn report(result: &AnalyzeResult) -> String {
     visible(&text)
 }
 
+/// What was found in a few words, and how sure that is: of the flow that carried most, and what was lost in those of `result`.
+pub fn verdict(result: &AnalyzeResult) -> [String; 2] {
+    let totals = &result.totals;
+    let took_ns = totals.last_ns.unwrap_or(0).saturating_sub(totals.first_ns.unwrap_or(0));
+    let mut found =
+        vec![format!("{} packets of {} in {}.", totals.packets, flows(result.flows_total), time(took_ns as f64))];
+    let carried = |flow: &FlowSummary| flow.forward.payload_bytes.max(flow.backward.payload_bytes);
+    if let Some(most) = result.flows.iter().filter(|flow| carried(flow) > 0).max_by_key(|flow| carried(flow)) {
+        let there = most.forward.payload_bytes >= most.backward.payload_bytes;
+        let (from, to) = if there { (most.client, most.server) } else { (most.server, most.client) };
+        let direction = if there { &most.forward } else { &most.backward };
+        let rate = BitRate(direction.payload_rate_bps).rounded();
+        found.push(format!("Most was carried from {from} to {to}: {} bytes, {rate}.", direction.payload_bytes));
+        found.extend(first_cause_in_words(captured_facts(most)).map(|cause| format!("Cause: {cause}.")));
+    }
+    let packets = result.flows.iter().map(lost).fold(0, u64::saturating_add);
+    let losing = result.flows.iter().filter(|flow| lost(flow) > 0).count();
+    found.push(match losing {
+        0 => "No flow lost a packet.".into(),
+        _ => format!("{packets} packets were lost, in {}.", flows(losing as u64)),
+    });
+    let mut sure = vec![match totals.gaps {
+        0 => "The capture reports no time in which it dropped packets.".to_owned(),
+        gaps => format!(
+            "The capture dropped packets in {gaps} gaps, {} in all: what is said holds for the rest of the time.",
+            time(totals.left_out_ns as f64)
+        ),
+    }];
+    let shown = result.flows.len() as u64;
+    if shown < result.flows_total {
+        sure.push(format!("Losses are those of {shown} of {}.", flows(result.flows_total)));
+    }
+    if losing > 0 {
+        sure.push("TCP's losses are what was retransmitted and not in vain, as seen at the capture point.".into());
+    }
+    [found, sure].map(|sentences| visible(&sentences.join(" ")))
+}
+
 /// A line for each flow, and what limited it by the rules of `longhaul diagnose`.
 pub fn worst(result: &AnalyzeResult) -> String {
     let losing: Vec<_> = result.flows.iter().filter(|flow| lost(flow) > 0).collect();
@@ -190,4 +228,48 @@ pub(super) fn time(ns: f64) -> String {
         _ => (ns / 1e9, "s"),
     };
     format!("{value:.3} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_flows::{Protocol, TcpSummary, Totals};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_of_the_largest_flow_and_counts_gaps() {
+        let flow = |port: u16, payload_bytes, retransmitted_wire_packets| FlowSummary {
+            flow: port.into(),
+            protocol: Protocol::Udp,
+            client: ([10, 0, 0, 1], port).into(),
+            server: ([10, 0, 0, 2], 80).into(),
+            first_ns: 0,
+            last_ns: 2_000_000_000,
+            connection: None,
+            forward: DirectionSummary { payload_bytes: 1, ..DirectionSummary::default() },
+            backward: DirectionSummary {
+                payload_bytes,
+                payload_rate_bps: 4_000_000,
+                tcp: Some(Box::new(TcpSummary { retransmitted_wire_packets, ..TcpSummary::default() })),
+                ..DirectionSummary::default()
+            },
+        };
+        let totals = Totals {
+            packets: 1_000,
+            first_ns: Some(0),
+            last_ns: Some(2_000_000_000),
+            gaps: 2,
+            left_out_ns: 5_000_000,
+            ..Totals::default()
+        };
+        let result = AnalyzeResult { totals, flows_total: 3, flows: vec![flow(1, 10, 0), flow(2, 1_000_000, 7)] };
+        let [found, sure] = verdict(&result);
+        let expected = "1000 packets of 3 flows in 2.000 s. Most was carried from 10.0.0.2:80 to 10.0.0.1:2: 1000000 bytes, 4.00 Mbit/s. \
+                        7 packets were lost, in 1 flow.";
+        assert_eq!(found, expected);
+        assert!(sure.starts_with("The capture dropped packets in 2 gaps, 5.000 ms in all: "), "{sure}");
+        assert!(sure.contains("Losses are those of 2 of 3 flows."), "{sure}");
+        let empty = AnalyzeResult { totals: Totals::default(), flows_total: 0, flows: Vec::new() };
+        assert_eq!(verdict(&empty)[0], "0 packets of 0 flows in 0 ns. No flow lost a packet.");
+    }
 }

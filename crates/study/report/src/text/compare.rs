@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use longhaul_flows::compare::behaviour::{Test, Verdict};
 use longhaul_flows::compare::equivalence::Verdict as Of;
-use longhaul_flows::compare::{CompareResult, IntervalBin, PathDirection, Points};
+use longhaul_flows::compare::{Between, CompareResult, IntervalBin, PathDirection, Points};
 
 use super::analyze::time;
 use super::visible;
@@ -44,6 +44,57 @@ pub fn alike(behaviour: &Verdict) -> String {
     let all =
         behaviour.tests.iter().flat_map(|test| test.quantities.iter().map(|quantity| (named(&test.of), quantity)));
     visible(format!("{said} {}", why(verdict, all)).trim_end())
+}
+
+/// What happened between the points: of each direction its name, what was found in a few words, and how sure that is. Of two runs those of both.
+pub fn found(result: &CompareResult) -> Vec<(String, [String; 2])> {
+    let both = result.second_points.is_some();
+    let mut all = Vec::new();
+    for (points, run) in [(&result.points, "Run 1, "), (&result.second_points, "Run 2, ")] {
+        let Some(points) = points else { continue };
+        let run = if both { run } else { "" };
+        for shown in &points.directions {
+            let direction = if shown.between.direction == PathDirection::AToB { "A to B" } else { "B to A" };
+            all.push((format!("{run}{direction}"), [sentences(&shown.between), certainty(points, &shown.between)]));
+        }
+    }
+    all
+}
+
+fn sentences(between: &Between) -> String {
+    let Between { sent_packets, lost_packets, .. } = between;
+    let mut sentences = vec![match lost_packets {
+        0 => format!("None of {sent_packets} packets was lost."),
+        _ => format!(
+            "{lost_packets} of {sent_packets} packets were lost, {:.4} %, at most {} in a row.",
+            *lost_packets as f64 * 100.0 / (*sent_packets).max(1) as f64,
+            between.longest_loss_run
+        ),
+    }];
+    if between.reordered_packets > 0 {
+        sentences.push(format!("{} were reordered.", between.reordered_packets));
+    }
+    sentences.extend(between.delay.map(|delay| {
+        let [half, rare, longest] = [delay.p50_ns, delay.p99_ns, delay.max_ns].map(time);
+        format!("Half took at most {half}, 99 % at most {rare}; the longest took {longest}.")
+    }));
+    sentences.join(" ")
+}
+
+/// How sure that is: how the clocks lie, and how many packets nothing is known of.
+fn certainty(points: &Points, between: &Between) -> String {
+    let clock = &points.clock;
+    let clocks = match clock.offset_error_ns {
+        _ if !clock.corrected => "Both captures are taken to use the same clock.".to_owned(),
+        Some(error) => format!("The clocks were laid over each other, so a delay may be wrong by {}.", time(error)),
+        None => "The clocks were laid over each other by one direction alone: delays are over the shortest.".to_owned(),
+    };
+    let not = &between.not_observable;
+    let unknown = [not.at_second_packets, not.at_first_packets, not.outside_packets, between.alike_packets];
+    match unknown.into_iter().fold(0, u64::saturating_add) {
+        0 => format!("{clocks} Each packet was looked for at both points."),
+        unknown => format!("{clocks} Of {unknown} more packets it is not known whether they arrived."),
+    }
 }
 
 // Writing to a string cannot fail.
@@ -190,5 +241,58 @@ fn tests(text: &mut String, verdict: &Verdict) {
         if test.quantities.is_empty() {
             text.push_str("  in one run alone, or too few to compare\n");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_flows::compare::clocks::ClockFit;
+    use longhaul_flows::compare::{Delay, GapsOf, NotObservable, Shown};
+
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_said_of_each_direction() {
+        let between = Between {
+            direction: PathDirection::AToB,
+            sent_packets: 1_000,
+            reached_packets: 988,
+            lost_packets: 12,
+            unknown_packets: 0,
+            not_observable: NotObservable { outside_packets: 3, ..NotObservable::default() },
+            alike_packets: 1,
+            reordered_packets: 2,
+            delay: Some(Delay { p50_ns: 5e6, p99_ns: 6e6, max_ns: 9e6, ..Delay::default() }),
+            loss_runs: 4,
+            longest_loss_run: 5,
+            lost: Vec::new(),
+            intervals: Default::default(),
+            ack_intervals: Default::default(),
+            spacing: Verdict { alike: None, tests: Vec::new() },
+        };
+        let back = Between { direction: PathDirection::BToA, lost_packets: 0, delay: None, ..between.clone() };
+        let gaps = GapsOf { count: 0, duration_ns: 0 };
+        let points = Points {
+            clock: ClockFit { corrected: true, offset_error_ns: Some(2e5), ..ClockFit::default() },
+            by_identification: true,
+            window_ns: 1,
+            given_up_packets: 0,
+            left_out_packets: 0,
+            gaps: [gaps, gaps],
+            paths: Vec::new(),
+            directions: [between, back]
+                .map(|between| Shown { between, intervals: Vec::new(), ack_intervals: Vec::new() })
+                .into(),
+        };
+        let result = CompareResult { points: Some(points), second_points: None, behaviour: None };
+        let [(there, [lost, sure]), (back, [none, _])] = &found(&result)[..] else { panic!("two directions") };
+        assert_eq!((there.as_str(), back.as_str()), ("A to B", "B to A"));
+        let expected = "12 of 1000 packets were lost, 1.2000 %, at most 5 in a row. 2 were reordered. \
+                        Half took at most 5.000 ms, 99 % at most 6.000 ms; the longest took 9.000 ms.";
+        assert_eq!(lost, expected);
+        let expected = "The clocks were laid over each other, so a delay may be wrong by 200.000 us. \
+                        Of 4 more packets it is not known whether they arrived.";
+        assert_eq!(sure, expected);
+        assert_eq!(none, "None of 1000 packets was lost. 2 were reordered.");
     }
 }

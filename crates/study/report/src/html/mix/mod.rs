@@ -4,10 +4,11 @@ mod plot;
 
 use std::fmt::Write;
 
+use longhaul_result::Caveat;
 use serde::Serialize;
 
 use crate::html::findings::{Finding, section, summary};
-use crate::html::page::{escape, page};
+use crate::html::page::{caveats, escape, page};
 use crate::html::points::{self, Mean, Point, Quantity, Repeat};
 use crate::html::table::Table;
 
@@ -212,13 +213,14 @@ impl Run {
 }
 
 impl Report {
-    /// As one HTML page.
-    pub fn to_html(&self) -> String {
+    /// As one HTML page, with what speaks against trusting it.
+    pub fn to_html(&self, against: &[Caveat]) -> String {
         let mut body = format!("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", escape(&self.title), escape(&self.source));
         let verdict: Vec<String> = summary(&self.findings).into_iter().chain(self.gains()).collect();
         if !verdict.is_empty() {
             let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict.join(" ")));
         }
+        body += &caveats(against);
         section(&mut body, &self.findings);
         for paragraph in self.note.split("\n\n") {
             let _ = writeln!(body, "<p>{}</p>", escape(paragraph.trim()));
@@ -407,7 +409,8 @@ mod tests {
             findings: Vec::new(),
         };
         assert_eq!(report.gains(), None, "without a plain receiver there is nothing to compare with");
-        let html = report.to_html();
+        let html = report.to_html(&[Caveat::of_error("not_measured", "64: no root", "")]);
+        assert!(html.contains("<summary>1 caveat applies: not measured</summary>"), "{html}");
         assert!(html.contains("&lt;b&gt;64&lt;/b&gt;") && !html.contains("<b>64"));
         assert!(html.contains("<polyline points=\"390.0,") && html.contains(">49<"), "{html}");
         // 1e9 / (250 - 110)

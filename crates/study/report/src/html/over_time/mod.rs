@@ -11,7 +11,7 @@ pub mod udp;
 pub mod watched;
 
 pub use tested::Tested;
-pub(crate) use tested::{caveats, short};
+pub(crate) use tested::short;
 
 use std::fmt::Write;
 

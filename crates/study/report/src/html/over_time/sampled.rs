@@ -4,7 +4,7 @@ use longhaul_tcp::{FlowSummary, LimitedBy, LimitedTimes, Sample, fields};
 
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{short, window};
+use crate::html::over_time::tested::{rate, short, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::parquet::FlowSamples;
@@ -21,6 +21,11 @@ const SINCE: &str = "the first sample";
 const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
 const COLOURS: [&str; FLOWS] = ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+
+/// Payload bytes that the receiver acknowledged; `None` before Linux 4.1.
+fn acked(sample: &Sample) -> Option<u64> {
+    sample.info.get(fields::BYTES_ACKED)
+}
 
 /// When the first and the last sample of `flows` were taken, nanoseconds; `None` without any.
 pub(super) fn span(flows: &[&FlowSamples<'_>]) -> Option<(u64, u64)> {
@@ -85,7 +90,6 @@ impl<'a> Sampled<'a> {
     /// What flows that send did, each figure with what is to be said of it.
     pub(super) fn sending(&self) -> Vec<(Panel<'_>, &'static str)> {
         let panel = |title, what, units| self.panel(title, what, units);
-        let acked = |sample: &Sample| sample.info.get(fields::BYTES_ACKED);
         let goodput = Panel {
             steps: true,
             lines: self.rates(acked),
@@ -210,6 +214,29 @@ impl<'a> Sampled<'a> {
             lines.extend(drawn.map(|((name, colour), bytes)| line(name, colour, bytes)));
         }
         lines
+    }
+
+    /// How much the goodput of all flows varied, in a sentence: over the windows that are whole. `None` of fewer than three, or where it is not
+    /// known. Neighbours depend on each other, so this is no interval of the mean.
+    pub(super) fn steadiness(&self) -> Option<String> {
+        let each: Vec<Vec<f64>> = self.flows.iter().map(|flow| self.rises(flow, acked)).collect::<Option<_>>()?;
+        let whole = ((self.end_s / self.window_s + 1e-6) as usize).min(self.windows());
+        let rates: Vec<f64> = (0..whole)
+            .map(|window| each.iter().map(|bytes| bytes[window]).sum::<f64>() * 8.0 / self.window_s)
+            .collect();
+        let mean = rates.iter().sum::<f64>() / whole as f64;
+        if whole < 3 || mean <= 0.0 {
+            return None;
+        }
+        let deviation = (rates.iter().map(|bps| (bps - mean).powi(2)).sum::<f64>() / (whole - 1) as f64).sqrt();
+        let (least, most) = (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
+        Some(format!(
+            "Over its {whole} intervals of {} goodput was from {} to {}, with a standard deviation of {:.0} % of the mean.",
+            short((self.window_s * 1e9) as u64),
+            rate(least as u64),
+            rate(most as u64),
+            deviation * 100.0 / mean
+        ))
     }
 
     /// The share of each limit in each window, over all flows.
@@ -359,5 +386,25 @@ mod tests {
         let flows = [&flow];
         let sampled = Sampled::of(&flows, vec!["flow".into()]).unwrap();
         assert_eq!(sampled.windows_in_bytes().len(), 3);
+        assert_eq!(sampled.steadiness(), None, "nothing was acknowledged between the samples");
+    }
+
+    /// 100 kB and 300 kB in turn in 100 ms: 8 and 24 Mbit/s, so a mean of 16 and a standard deviation of 8 times the root of 10/9.
+    #[test]
+    fn how_goodput_varied_is_told() {
+        let mut series = Series::new(20);
+        for number in 0..=10_u64 {
+            let mut info = [0; 512];
+            let acked = number * 200_000 - number % 2 * 100_000;
+            info[120..128].copy_from_slice(&acked.to_ne_bytes());
+            // A little later than a window begins.
+            let at_ns = number * 100_000_000 + number.min(1) * 1_000;
+            series.push(Sample { at_ns, congestion: 0, info: TcpInfo::parse(&info) });
+        }
+        let flow = FlowSamples { end: "sender", direction: "forward", stream: 0, congestion: &[], series };
+        let flows = [&flow];
+        let said = Sampled::of(&flows, vec!["flow".into()]).unwrap().steadiness().unwrap();
+        let expected = "Over its 10 intervals of 100ms goodput was from 8 Mbit/s to 24 Mbit/s, with a standard deviation of 53 % of the mean.";
+        assert_eq!(said, expected);
     }
 }

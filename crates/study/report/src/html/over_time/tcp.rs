@@ -5,7 +5,7 @@ use longhaul_terms::Directions;
 use longhaul_units::Bytes;
 
 use crate::html::over_time::sampled::Sampled;
-use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, rate, short, tiles};
+use crate::html::over_time::tested::{BACKWARD, FORWARD, Found, ONE_TEST, Tested, located, rate, short, tiles};
 use crate::html::table::Table;
 use crate::parquet::{End, FlowSamples};
 
@@ -26,16 +26,15 @@ impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
         let found = match self.results {
-            Directions::One(result) => vec![(None, sentences(result), self.direction(result, self.client_sends))],
-            Directions::Both { forward, backward } => vec![
-                (Some(FORWARD), sentences(forward), self.direction(forward, true)),
-                (Some(BACKWARD), sentences(backward), self.direction(backward, false)),
-            ],
+            Directions::One(result) => vec![self.direction(None, result, self.client_sends)],
+            Directions::Both { forward, backward } => {
+                vec![self.direction(Some(FORWARD), forward, true), self.direction(Some(BACKWARD), backward, false)]
+            }
         };
         self.tested.page(&found)
     }
 
-    fn direction(&self, result: &TcpResult, forward: bool) -> String {
+    fn direction(&self, name: Option<&'static str>, result: &TcpResult, forward: bool) -> Found {
         let round_trip = |ns: Option<u64>| ns.map_or_else(|| "not known".into(), short);
         let mut body = tiles(&[
             ("Goodput", rate(result.goodput_bps)),
@@ -51,13 +50,15 @@ impl Report<'_> {
             flows.filter(|flow| flow.end == "sender" && flow.direction == direction).collect();
         flows.sort_by_key(|flow| flow.stream);
         let names = flows.iter().map(|flow| format!("flow {}", flow.stream)).collect();
-        match Sampled::of(&flows, names) {
+        let sampled = Sampled::of(&flows, names);
+        match &sampled {
             Some(sampled) => body += &sampled.figures(),
             None => body += "<p class=\"quiet\">The sender reported no samples: nothing to draw over time.</p>\n",
         }
         body += &flow_table(result);
         body += &losses(&result.loss_bytes_by_location);
-        body
+        let certainty = certainty(result, sampled.as_ref().and_then(Sampled::steadiness));
+        Found { direction: name, verdict: sentences(result), certainty, shown: body }
     }
 }
 
@@ -91,6 +92,13 @@ fn sentences(result: &TcpResult) -> String {
             .map(|(name, bytes)| format!("Most was lost {}: {}.", meaning(name), Bytes(*bytes).rounded())),
     );
     sentences.join(" ")
+}
+
+/// How sure that is: `steadiness` says how the goodput varied.
+fn certainty(result: &TcpResult, steadiness: Option<String>) -> String {
+    let lost = result.loss_bytes_by_location.places().iter().any(|(_, bytes)| *bytes > 0);
+    let located = lost.then(|| located(result.location_method).to_owned());
+    [ONE_TEST.to_owned()].into_iter().chain(steadiness).chain(located).collect::<Vec<_>>().join(" ")
 }
 
 /// Where a loss was.

@@ -1,20 +1,13 @@
-//! What the pages of tests share: a verdict at the top, its figures as tiles, doubts on one line that unfolds.
+//! What the pages of tests share: a verdict for each direction at the top, its figures as tiles.
 
-use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
+use longhaul_result::{Caveat, LocationMethod};
 use longhaul_units::Nanos;
 
 use crate::html::axis::RATES;
 use crate::html::lines::{trimmed, unit_of};
-use crate::html::page::{charts, escape, heading, page_with};
-
-/// Caveats of a kind, and of all kinds, that a page tells: each is told with its place, so that a file of thousands would make a page that is a
-/// hundred times as long.
-const TOLD_OF_A_KIND: usize = 100;
-const TOLD: usize = 1_000;
+use crate::html::page::{caveats, charts, escape, heading, page_with, verdict};
 
 /// A test, without its figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,22 +24,44 @@ pub struct Tested<'a> {
     pub text: String,
 }
 
+/// What was found in a direction.
+pub(super) struct Found {
+    /// The name of the direction where there are two.
+    pub(super) direction: Option<&'static str>,
+    /// What was found, in words.
+    pub(super) verdict: String,
+    /// How sure that is.
+    pub(super) certainty: String,
+    /// What shows it, HTML.
+    pub(super) shown: String,
+}
+
 impl Tested<'_> {
-    /// The page: what was found in each direction, a verdict and what shows it, with the name of the direction where there are two.
-    pub(super) fn page(&self, found: &[(Option<&str>, String, String)]) -> String {
+    /// The page.
+    pub(super) fn page(&self, found: &[Found]) -> String {
         let mut body = heading(&self.title, &self.longhaul, &self.started_at);
-        // Writing to a string cannot fail.
-        for (direction, verdict, _) in found {
-            let direction = direction.map_or_else(String::new, |name| format!("<strong>{name}:</strong> "));
-            let _ = writeln!(body, "<p class=\"verdict\">{direction}{}</p>", escape(verdict));
+        for of in found {
+            body += &verdict(of.direction, "", &of.verdict, &of.certainty);
         }
         body += &caveats(self.caveats);
-        for (direction, _, shown) in found {
-            let _ = direction.map(|name| writeln!(body, "<h2>{name}</h2>"));
-            body += shown;
+        // Writing to a string cannot fail.
+        for of in found {
+            let _ = of.direction.map(|name| writeln!(body, "<h2>{name}</h2>"));
+            body += &of.shown;
         }
         let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page_with(&self.title, &body, charts())
+    }
+}
+
+/// How sure the numbers of a test are, as far as they come from one test.
+pub(super) const ONE_TEST: &str = "This is one test: it does not say how far another would be from it.";
+
+/// How sure it is where packets were lost.
+pub(super) fn located(method: LocationMethod) -> &'static str {
+    match method {
+        LocationMethod::Bpf => "Losses were located packet by packet, by the kernel's drop events at both hosts.",
+        LocationMethod::Counters => "Losses were located by totals of counters, which count other traffic, too.",
     }
 }
 
@@ -73,41 +88,6 @@ pub(super) fn share(part: u64, all: u64) -> String {
     }
 }
 
-/// What speaks against trusting a result, on one line: how much and of what kinds. It unfolds.
-pub(crate) fn caveats<C: Borrow<Caveat>>(caveats: impl IntoIterator<Item = C>) -> String {
-    let mut kinds: BTreeMap<String, Vec<C>> = BTreeMap::new();
-    let (mut all, mut told) = (0_usize, 0_usize);
-    for caveat in caveats {
-        all += 1;
-        let of: &Caveat = caveat.borrow();
-        let kind = kinds.entry(of.code.clone()).or_default();
-        if kind.len() < TOLD_OF_A_KIND && told < TOLD {
-            kind.push(caveat);
-            told += 1;
-        }
-    }
-    if all == 0 {
-        return "<p class=\"quiet\">Nothing is known that speaks against these figures.</p>\n".into();
-    }
-    let names: Vec<String> = kinds.keys().map(|code| code.replace('_', " ")).collect();
-    let count = match all {
-        1 => "1 caveat applies".to_owned(),
-        many => format!("{many} caveats apply"),
-    };
-    let mut html =
-        format!("<details class=\"caveats\"><summary>{count}: {}</summary>\n<ul>", escape(&names.join("; ")));
-    for caveat in kinds.values().flatten() {
-        let caveat: &Caveat = caveat.borrow();
-        let remedy = if caveat.remedy.is_empty() { String::new() } else { format!(" — {}", escape(&caveat.remedy)) };
-        // Writing to a string cannot fail.
-        let _ = write!(html, "<li>{}{remedy}</li>", escape(&caveat.message));
-    }
-    if all > told {
-        let _ = write!(html, "<li>and {} more, which the result has</li>", all - told);
-    }
-    html + "</ul></details>\n"
-}
-
 /// Figures side by side: what each is, and its value.
 pub(super) fn tiles(tiles: &[(&str, String)]) -> String {
     let tiles =
@@ -131,24 +111,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caveats_are_one_line_by_kind_that_unfolds() {
-        let caveat = |code, message: &str| Caveat::new(code, message, "");
-        const LATE: longhaul_result::CaveatCode = longhaul_result::CaveatCode("emulator_late");
-        let html = caveats(&[caveat(LATE, "by 3 ms"), caveat(LATE, "by <8> ms")]);
-        assert!(html.contains("<summary>2 caveats apply: emulator late</summary>"), "{html}");
-        assert!(html.contains("<li>by &lt;8&gt; ms</li>"), "{html}");
-        assert!(!caveats(&[] as &[Caveat]).contains("details"));
-    }
-
-    /// Of as many as a file of others may have.
-    #[test]
-    fn a_page_tells_the_first_caveats_and_counts_the_others() {
-        let caveat = |code: &str| Caveat::of_error(code, "late", "");
-        let html = caveats(vec![caveat("emulator_late"); 26_000]);
-        assert!(html.contains("26000 caveats apply") && html.contains("<li>and 25900 more, which the result has</li>"));
-        assert_eq!(html.matches("<li>").count(), 101);
-        let html = caveats((0..26_000).map(|number| caveat(&format!("code_{number}"))));
-        assert_eq!(html.matches("<li>").count(), 1_001);
+    fn a_page_begins_with_what_was_found_how_sure_it_is_and_what_speaks_against_it() {
+        let caveats = [Caveat::of_error("cut_short", "the server was lost", "")];
+        let (title, longhaul, started_at) = ("TCP to far".into(), "1".into(), "now".into());
+        let tested = Tested { title, longhaul, started_at, caveats: &caveats, text: "all of it".into() };
+        let found = |direction| Found {
+            direction: Some(direction),
+            verdict: "20 Mbit/s".into(),
+            certainty: ONE_TEST.into(),
+            shown: "<p>shown</p>".into(),
+        };
+        let html = tested.page(&[found(FORWARD), found(BACKWARD)]);
+        let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
+        let places = [
+            "<h1>TCP to far",
+            "<strong>From client to server:</strong> 20 Mbit/s</p>\n<p class=\"certainty\">This is one test",
+            "<strong>From server to client:</strong>",
+            "<summary>1 caveat applies: cut short</summary>",
+            "<h2>From client to server</h2>",
+            "all of it",
+        ];
+        assert!(places.map(place).is_sorted(), "{html}");
     }
 
     #[test]

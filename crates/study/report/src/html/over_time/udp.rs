@@ -14,7 +14,9 @@ use longhaul_udp::locate::Loss;
 use crate::html::axis::RATES;
 use crate::html::colour::{Fill, fill};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::tested::{BACKWARD, FORWARD, Tested, rate, share, short, tiles, window};
+use crate::html::over_time::tested::{
+    BACKWARD, FORWARD, Found, ONE_TEST, Tested, located, rate, share, short, tiles, window,
+};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
 use crate::html::table::Table;
@@ -119,17 +121,17 @@ impl Report<'_> {
         let found = match self.results {
             Directions::One(result) => {
                 let departures = if self.client_sends { forward_packets } else { backward_packets };
-                vec![(None, sentences(result), self.direction(result, departures))]
+                vec![self.direction(None, result, departures)]
             }
             Directions::Both { forward, backward } => vec![
-                (Some(FORWARD), sentences(forward), self.direction(forward, forward_packets)),
-                (Some(BACKWARD), sentences(backward), self.direction(backward, backward_packets)),
+                self.direction(Some(FORWARD), forward, forward_packets),
+                self.direction(Some(BACKWARD), backward, backward_packets),
             ],
         };
         self.tested.page(&found)
     }
 
-    fn direction(&self, result: &UdpResult, departures: &Option<Departures>) -> String {
+    fn direction(&self, name: Option<&'static str>, result: &UdpResult, departures: &Option<Departures>) -> Found {
         let mut body = tiles(&[
             ("Received", rate(result.received_rate_bps)),
             ("Sent", rate(result.sent_rate_bps)),
@@ -147,7 +149,8 @@ impl Report<'_> {
                     "<p class=\"quiet\">The sender did not report when packets left: nothing to draw over time.</p>\n"
             }
         }
-        body + &places(result)
+        let shown = body + &places(result);
+        Found { direction: name, verdict: sentences(result), certainty: certainty(result), shown }
     }
 }
 
@@ -169,6 +172,20 @@ fn sentences(result: &UdpResult) -> String {
     sentences.extend(most.map(|(location, packets)| {
         format!("{} of the losses are at {}.", share(*packets, result.lost_packets), words(*location))
     }));
+    sentences.join(" ")
+}
+
+/// How sure that is.
+fn certainty(result: &UdpResult) -> String {
+    let unexplained = result.loss_by_location.get(&Location::Unexplained).copied().unwrap_or(0);
+    let not_placed = format!("No evidence places {unexplained} of {}.", result.lost_packets);
+    let mut sentences = vec![ONE_TEST, "Every packet has a number, so all that were lost are counted."];
+    if result.lost_packets > 0 {
+        sentences.push(located(result.location_method));
+    }
+    if unexplained > 0 {
+        sentences.push(&not_placed);
+    }
     sentences.join(" ")
 }
 

@@ -8,7 +8,7 @@ use longhaul_units::Bytes;
 
 use crate::cause::first_cause_in_words;
 use crate::html::over_time::sampled::{FLOWS, Sampled, span};
-use crate::html::over_time::tested::{Tested, rate, short};
+use crate::html::over_time::tested::{Found, Tested, rate, short};
 use crate::html::over_time::timeline;
 use crate::html::table::Table;
 use crate::parquet::FlowSamples;
@@ -35,7 +35,8 @@ impl Report<'_> {
         order.sort_by_key(|one| std::cmp::Reverse(bytes(one)));
         let mut shown = self.over_time(&order);
         shown += &table(&order);
-        self.tested.page(&[(None, verdict(self.result, &order), shown)])
+        let (verdict, certainty) = (verdict(self.result, &order), certainty(&order));
+        self.tested.page(&[Found { direction: None, verdict, certainty, shown }])
     }
 
     /// Those that send and those that receive, on one axis of time, the largest first.
@@ -103,6 +104,23 @@ fn verdict(result: &WatchResult, order: &[&WatchedConnection]) -> String {
         sentences.push(format!("{again} packets were retransmitted, of all connections."));
     }
     sentences.join(" ")
+}
+
+/// How sure that is.
+fn certainty(order: &[&WatchedConnection]) -> String {
+    let samples = order.iter().map(|one| one.samples).fold(0, u64::saturating_add);
+    let earlier = order.iter().filter(|one| !one.began).count();
+    let counted = format!("Bytes and packets are the kernel's own counts, by {samples} samples");
+    match (earlier, order.len()) {
+        (_, 0) => String::new(),
+        (0, _) => format!("{counted}, from the beginning of each connection on."),
+        (_, 1) => format!("{counted}; the connection had begun before, and what it did then is not in them."),
+        (earlier, all) => {
+            format!(
+                "{counted}; {earlier} of {all} connections had begun before, and what they did then is not in them."
+            )
+        }
+    }
 }
 
 /// Each connection in numbers.

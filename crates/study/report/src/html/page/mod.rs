@@ -1,9 +1,11 @@
 //! The frame of a page, and escaped text for it.
 
 mod scripts;
+mod verdict;
 
 use longhaul_units::is_obeyed;
 pub(crate) use scripts::{Script, charts};
+pub(crate) use verdict::{caveats, folded, verdict};
 
 /// A page as HTML. `body` is HTML, `title` text. Its content security policy keeps every browser from fetching or running
 /// anything, whatever a text brought in.

@@ -7,8 +7,8 @@ use longhaul_rtt::{BySize, Gap, OfSize, OverTime, RttResult, Stretch};
 
 use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
-use crate::html::over_time::{caveats, short, timeline};
-use crate::html::page::{charts, escape, heading, page_with};
+use crate::html::over_time::{short, timeline};
+use crate::html::page::{caveats, charts, escape, heading, page_with, verdict};
 use crate::html::round_trips::power_of_ten;
 
 /// The content of the page.
@@ -33,8 +33,7 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("Round trips to {}", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
-        // Writing to a string cannot fail.
-        let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict(self.result)));
+        body += &verdict(None, "", &found(self.result), &certainty(self.result));
         body += &caveats(self.caveats);
         let gaps = seconds_of(&self.result.gaps, self.result.over_time.began_ns);
         body += &timeline([(
@@ -60,7 +59,7 @@ impl Report<'_> {
 }
 
 /// What was found, in words.
-fn verdict(result: &RttResult) -> String {
+fn found(result: &RttResult) -> String {
     let RttResult { sent, lost, rtt, .. } = result;
     let mut words = match lost {
         0 => format!("All of {sent} probes were answered."),
@@ -72,6 +71,16 @@ fn verdict(result: &RttResult) -> String {
             &format!(" Half of the round trips took at most {half}, 99 % at most {rare}; the longest took {longest}.");
     }
     words
+}
+
+/// How sure that is: quantiles far out rest on few round trips.
+fn certainty(result: &RttResult) -> String {
+    let one = format!("This is one measurement of {}", short(result.duration_ns));
+    match (result.received, result.received / 100) {
+        (0, _) => format!("{one}."),
+        (_, 0 | 1) => format!("{one}: at most one round trip took longer than the 99 %."),
+        (_, many) => format!("{one}: {many} round trips took longer than the 99 %."),
+    }
 }
 
 /// From when to when there were gaps, seconds after `began_ns`.

@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use longhaul_flows::compare::equivalence::{Quantity, Verdict};
-use longhaul_profile::{Curves, Level, Stretch, Verification, VerifiedWay, WayName};
+use longhaul_profile::{Curves, Lateness, Level, Stretch, Verification, VerifiedWay, WayName};
+use longhaul_result::Caveat;
 
-use crate::equivalence::{Cells, verdict, why};
+use crate::equivalence::{self, Cells, why};
 use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel, trimmed, unit_of};
-use crate::html::page::{escape, heading, page};
+use crate::html::over_time::short;
+use crate::html::page::{caveats, heading, page, verdict};
 use crate::html::round_trips::power_of_ten;
 use crate::html::table::Table;
 
@@ -29,6 +31,8 @@ pub struct Report<'a> {
     pub started_at: String,
     /// What was found.
     pub found: &'a Verification,
+    /// What speaks against trusting it.
+    pub caveats: &'a [Caveat],
 }
 
 impl Report<'_> {
@@ -37,22 +41,18 @@ impl Report<'_> {
         let Self { path, against, found, .. } = self;
         let title = format!("{path} against {against}");
         let mut body = heading(&title, &self.longhaul, &self.started_at);
-        // Writing to a string cannot fail.
         let single = found.ways.len() == 1;
         let all = found.ways.iter().flat_map(|way| {
             let of = if single { String::new() } else { way.of.name().to_owned() };
             way.quantities.iter().map(move |quantity| (of.clone(), quantity))
         });
-        let _ = writeln!(
-            body,
-            "<p class=\"{}\"><strong>{}.</strong> {}</p>",
-            class(found),
-            escape(&verdict(path, found.verdict)),
-            escape(&why(found.verdict, all))
-        );
+        let said = format!("{}. {}", equivalence::verdict(path, found.verdict), why(found.verdict, all));
+        body += &verdict(None, class(found), said.trim_end(), &certainty(found));
+        body += &caveats(self.caveats);
         let how = if found.lateness.is_some() { "in real time" } else { "in virtual time" };
         for way in &found.ways {
             if !single {
+                // Writing to a string cannot fail.
                 let _ = writeln!(body, "<h2>{}</h2>", way.of.name());
             }
             write_way(&mut body, way, how);
@@ -106,6 +106,25 @@ fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
 
 fn class(found: &Verification) -> &'static str {
     if found.verdict == Verdict::Within { "good" } else { "alert" }
+}
+
+/// How sure it is: by how many independent packets, and how late the emulator was.
+fn certainty(found: &Verification) -> String {
+    let worth = found.ways.iter().map(|way| way.effective_samples).min().unwrap_or(0);
+    let mut text =
+        format!("Each quantity is judged by intervals of its difference, from packets worth {worth} independent ones");
+    if found.ways.len() > 1 {
+        text += " or more";
+    }
+    text += ".";
+    if let Some(Lateness { p50_ns, p99_ns }) = found.lateness {
+        text += &format!(
+            " The emulator was late: half of the packets by up to {}, 99 % by up to {}. How much of a longer time is its own is not known.",
+            short(p50_ns),
+            short(p99_ns)
+        );
+    }
+    text
 }
 
 /// With its unit.
@@ -236,4 +255,21 @@ fn losses(curves: &Curves) -> Option<String> {
         ..Panel::default()
     };
     panel.svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_with_the_verdict_how_sure_it_is_and_what_speaks_against_it() {
+        let lateness = Some(Lateness { p50_ns: 2_000, p99_ns: 30_000 });
+        let found = Verification { verdict: Verdict::Within, ways: Vec::new(), lateness };
+        let caveats = [Caveat::of_error("emulator_late", "by 3 ms", "")];
+        let (path, against, longhaul, started_at) = ("far".into(), "ping <b>".into(), "1".into(), "now".into());
+        let html = Report { path, against, longhaul, started_at, found: &found, caveats: &caveats }.html();
+        let top = "<p class=\"verdict good\">far behaves like the measured path, within the margins.</p>\n<p class=\"certainty\">";
+        assert!(html.contains(top) && html.contains("half of the packets by up to 2.00us"), "{html}");
+        assert!(html.contains("<summary>1 caveat applies: emulator late</summary>") && !html.contains("<b>"), "{html}");
+    }
 }

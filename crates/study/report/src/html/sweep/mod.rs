@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
-use longhaul_sweep::{Metric, PointResult, PointSetting, SweepResult, common};
+use longhaul_sweep::{Knee, Metric, PointResult, PointSetting, SweepResult, common};
 use longhaul_udp::Pace;
 
-use crate::html::page::{escape, heading, page};
+use crate::html::page::{caveats, escape, heading, page, verdict};
 
 /// Width and height of a cell, and the room for labels at the left and below, in units of the drawing.
 const CELL: (usize, usize) = (84, 34);
@@ -49,22 +49,21 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("UDP to {} over sizes and rates", self.host);
         let mut body = heading(&title, &self.longhaul, &self.started_at);
+        body += &verdict(None, "", &found(&self.result.knees), &certainty(&self.result.points));
+        body += &caveats(self.caveats);
         body += "<h2>Where losses begin</h2>\n<ul>";
         for knee in &self.result.knees {
-            let mut words = knee.setting.words();
-            words.insert(0, format!("{} bytes", knee.payload_bytes));
             let evidence: String = knee.evidence.iter().map(|words| format!("; {words}")).collect();
             // Writing to a string cannot fail.
             let _ = write!(
                 body,
                 "<li><strong>{}</strong>: {}{}</li>",
-                escape(&words.join(", ")),
+                escape(&place(knee)),
                 escape(&knee.verdict()),
                 escape(&evidence)
             );
         }
         body += "</ul>\n";
-        let _ = common(&self.result.knees).map(|sentence| writeln!(body, "<p>{}.</p>", escape(&sentence)));
         body += "<div class=\"panels\">\n";
         for (metric, title, write) in MAPS {
             let known = || self.result.points.iter().filter_map(|point| point.mean(metric));
@@ -81,13 +80,43 @@ impl Report<'_> {
             }
         }
         body += "</div>\n";
-        if !self.caveats.is_empty() {
-            let all = (self.caveats.iter())
-                .map(|caveat| format!("<li>{}: {}</li>", escape(&caveat.message), escape(&caveat.remedy)));
-            let _ = writeln!(body, "<h2>Doubts</h2>\n<ul>{}</ul>", all.collect::<String>());
-        }
         let _ = writeln!(body, "<h2>All figures</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page(&title, &body)
+    }
+}
+
+/// The size and setting of a knee.
+fn place(knee: &Knee) -> String {
+    let mut words = knee.setting.words();
+    words.insert(0, format!("{} bytes", knee.payload_bytes));
+    words.join(", ")
+}
+
+/// What was found, in words: what all sizes have in common, or the one that gives way first.
+fn found(knees: &[Knee]) -> String {
+    let broken = knees.iter().filter(|knee| knee.broken_bps.is_some());
+    let first = broken.clone().min_by_key(|knee| knee.carried_bps.unwrap_or(0));
+    match (first, common(knees)) {
+        (None, _) if knees.iter().all(|knee| knee.carried_bps.is_none()) => "No test has a result.".into(),
+        (None, _) => "Every rate was carried: no limit was found.".into(),
+        (Some(_), Some(sentence)) => format!("{sentence}."),
+        (Some(first), None) => format!(
+            "{} of {} sizes and settings give way. The first is {}: {}.",
+            broken.count(),
+            knees.len(),
+            place(first),
+            first.verdict()
+        ),
+    }
+}
+
+/// How sure that is.
+fn certainty(points: &[PointResult]) -> String {
+    let tests = |point: &PointResult| point.tests.iter().filter(|test| test.figures.is_some()).count();
+    match points.iter().map(tests).min() {
+        None | Some(0) => "Of some points there is no test with a result.".into(),
+        Some(1) => "Of some points there is one test: it does not say how far another would be from it.".into(),
+        Some(least) => format!("Each figure is the mean of at least {least} tests."),
     }
 }
 
@@ -188,4 +217,41 @@ fn heat(
         bottom + 36
     );
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_sweep::Limit;
+
+    use super::*;
+
+    #[test]
+    fn a_page_begins_with_what_gives_way_first_how_sure_it_is_and_what_speaks_against_it() {
+        let knee = |payload_bytes: u32, carried| Knee {
+            payload_bytes,
+            setting: PointSetting::default(),
+            carried_bps: Some(carried),
+            carried_pps: Some(carried / 8 / u64::from(payload_bytes)),
+            broken_bps: Some(carried * 2),
+            limit: Limit::Sender,
+            lost: None,
+            evidence: Vec::new(),
+        };
+        let knees = vec![knee(1_000, 40_000_000), knee(64, 10_000_000)];
+        assert!(found(&knees).starts_with("2 of 2 sizes and settings give way. The first is 64 bytes: carried 10"));
+        assert_eq!(found(&[]), "No test has a result.");
+        let result = SweepResult { points: Vec::new(), knees };
+        let caveats = [Caveat::of_error("sender_late", "by <3> ms", "")];
+        let (host, longhaul, started_at, text) = ("far".into(), "1".into(), "now".into(), String::new());
+        let html = Report { host, longhaul, started_at, result: &result, caveats: &caveats, text }.html();
+        let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
+        let places = [
+            "<p class=\"verdict\">2 of 2 sizes",
+            "<p class=\"certainty\">Of some points there is no test",
+            "<summary>1 caveat applies: sender late</summary>",
+            "<li>by &lt;3&gt; ms</li>",
+            "<h2>Where losses begin",
+        ];
+        assert!(places.map(place).is_sorted(), "{html}");
+    }
 }
