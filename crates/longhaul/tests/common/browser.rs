@@ -1,11 +1,19 @@
 //! A page in a real browser.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+
+use super::root;
+
+/// What is wider than the window.
+const WIDER: &str = r#"[...document.querySelectorAll("body *")].filter(element => {
+    const { width, height, right } = element.getBoundingClientRect();
+    return width > 0 && height > 0 && right > document.documentElement.clientWidth + 0.5 && !element.closest("svg");
+}).map(element => element.tagName + "." + element.className)"#;
 
 /// A browser without a window, spoken to in the Chrome DevTools Protocol over a pair of pipes.
 pub(crate) struct Browser {
@@ -130,4 +138,29 @@ impl Drop for Browser {
         let _ = self.answers.read_to_end(&mut Vec::new());
         let _ = self.process.wait();
     }
+}
+
+/// Fails if something of the page is wider than its window, if its scripts complain, or if `axe`, which judges whether all can read it, does.
+pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&str>) {
+    assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
+    assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
+    if let Some(axe) = axe {
+        browser.evaluate(&format!("{axe}; 0"));
+        let found = browser.evaluate(
+            "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
+             .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
+        );
+        assert_eq!(found, json!([]), "{file} at {width}: {found:#}");
+    }
+}
+
+/// axe-core, where the web parts are installed.
+pub(crate) fn axe() -> Option<String> {
+    let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
+    if axe.is_none() {
+        longhaul_testing::no_judge!(
+            "there is no axe-core (scripts/web.sh): nobody looked whether pages can be read by all"
+        );
+    }
+    axe
 }

@@ -9,10 +9,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use longhaul_testing::no_judge;
 use serde_json::Value;
 
-use crate::common::browser::Browser;
+use crate::common::browser::{Browser, axe, fits};
 use crate::common::group::{Group, Limit};
 use crate::common::{TestLab, object};
-use crate::pages::{axe, fits};
 use crate::watch::on;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");

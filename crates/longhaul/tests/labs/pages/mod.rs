@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::browser::Browser;
+use crate::common::browser::{Browser, axe, fits};
 use crate::common::captures::Folder;
-use crate::common::{TestLab, longhaul, object, root};
+use crate::common::{TestLab, longhaul, object};
 
 /// Ends with the test.
 struct Serving(Child);
@@ -75,12 +75,6 @@ const FIGURES: &str = r#"[...document.querySelectorAll("[data-figure]")].map(fig
     };
 })"#;
 
-/// What is wider than the window.
-const WIDER: &str = r#"[...document.querySelectorAll("body *")].filter(element => {
-    const { width, height, right } = element.getBoundingClientRect();
-    return width > 0 && height > 0 && right > document.documentElement.clientWidth + 0.5 && !element.closest("svg");
-}).map(element => element.tagName + "." + element.className)"#;
-
 /// What each button saves.
 const SAVED: &str = r#"(async () => {
     const blobs = [], make = URL.createObjectURL;
@@ -94,31 +88,6 @@ const SAVED: &str = r#"(async () => {
         type: blob.type, size: blob.size, text: blob.type === "image/png" ? "" : await blob.text(),
     })));
 })()"#;
-
-/// Fails if something of the page is wider than its window, if its scripts complain, or if `axe`, which judges whether all can read it, does.
-pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&str>) {
-    assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
-    assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
-    if let Some(axe) = axe {
-        browser.evaluate(&format!("{axe}; 0"));
-        let found = browser.evaluate(
-            "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
-             .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
-        );
-        assert_eq!(found, json!([]), "{file} at {width}: {found:#}");
-    }
-}
-
-/// axe-core, where the web parts are installed.
-pub(crate) fn axe() -> Option<String> {
-    let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
-    if axe.is_none() {
-        longhaul_testing::no_judge!(
-            "there is no axe-core (scripts/web.sh): nobody looked whether pages can be read by all"
-        );
-    }
-    axe
-}
 
 /// At 1280 and at 400 points, on a light and a dark ground, on paper.
 fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[&str]) {

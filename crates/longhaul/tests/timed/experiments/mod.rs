@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::browser::Browser;
+use crate::common::browser::{Browser, axe, fits};
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
@@ -101,8 +101,8 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     assert_eq!(links[1]["gro_flush_timeout_ns"], 20_000_000, "and how they are set");
 
     let Some(mut browser) = Browser::start(&folder.0) else { return };
-    let report = format!("file://{}", folder.file("report.html").display());
-    for (width, mobile) in [(1280, false), (390, true)] {
+    let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
+    for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
         let seen = browser.evaluate(LOOK);
         assert_eq!(seen["title"], "Three places");
@@ -126,8 +126,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
         }
         assert_eq!(seen["width"], width, "{seen:#}");
         assert_eq!(seen["wider"], json!([]), "nothing is wider than the window of {width}");
-        let complaints = browser.complaints();
-        assert!(complaints.is_empty(), "{complaints:#?}");
+        fits(&mut browser, &report, width, axe.as_deref());
         assert_eq!(browser.requests(), std::slice::from_ref(&report), "nothing comes from elsewhere");
     }
 }
@@ -186,12 +185,12 @@ fn tcp_has_its_table_and_its_page() {
         "{page}"
     );
     let Some(mut browser) = Browser::start(&folder.0) else { return };
-    let report = format!("file://{}", folder.file("report.html").display());
-    for (width, mobile) in [(1280, false), (390, true)] {
+    let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
+    for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
         let seen = browser.evaluate(LOOK);
         assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
-        assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
+        fits(&mut browser, &report, width, axe.as_deref());
     }
 }
 
