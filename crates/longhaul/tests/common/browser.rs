@@ -140,8 +140,13 @@ impl Drop for Browser {
     }
 }
 
-/// Fails if something of the page is wider than its window, if its scripts complain, or if `axe`, which judges whether all can read it, does.
+/// Fails if the page has 2 MB or more, or 1 MB of data; if something of it is wider than its window, if its scripts complain, or if `axe`, which
+/// judges whether all can read it, does.
 pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&str>) {
+    let page = fs::read_to_string(file.trim_start_matches("file://")).unwrap();
+    let parts = page.split("<script type=\"application/json\"").skip(1);
+    let data: usize = parts.map(|part| part.split("</script>").next().unwrap_or_default().len()).sum();
+    assert!(page.len() < 2_000_000 && data < 1_000_000, "{file}: {} bytes, {data} of them data", page.len());
     assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
     assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
     if let Some(axe) = axe {

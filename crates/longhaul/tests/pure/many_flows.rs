@@ -36,7 +36,7 @@ fn syns(clients: u32) -> Vec<u8> {
     file
 }
 
-/// 10 MB of them, and all flows are asked for: the page has the first thousand, and all is done in the memory that SECURITY.md names.
+/// 10 MB of them, and all flows are asked for: the page has the first 300, and all is done in the memory that SECURITY.md names.
 #[test]
 fn a_page_of_very_many_flows_takes_little_memory() {
     let folder = Folder::new("many-flows");
@@ -53,7 +53,7 @@ fn a_page_of_very_many_flows_takes_little_memory() {
     let count = |text: &str| text.matches(" - 10.0.0.2:2, ").count();
     assert_eq!(count(&text), 150_000, "{}", &text[..text.len().min(300)]);
     let page = fs::read_to_string(&page).unwrap();
-    assert!(page.contains("150000 flows, the first 1000"), "{}", page.len());
+    assert!(page.contains("150000 flows, the first 300\n") && page.len() < 2_000_000, "{}", page.len());
 }
 
 /// Few bytes can stand for very many flows: all are counted, and as many are told of as the file has room for.

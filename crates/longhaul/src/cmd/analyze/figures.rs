@@ -9,6 +9,10 @@ use longhaul_report::html::capture::{Flow, Heat, Point};
 pub(crate) const DRAWN_FLOWS: usize = 4;
 /// Points of a line: what a screen has room for.
 const COLUMNS: usize = 800;
+/// Points of a line of all flows together: at each are up to 15 numbers, some 170 characters. So all data of a page have less than 1 MB.
+const ALL_COLUMNS: usize = 1_600;
+/// Cells of all surfaces together, some 10 characters each.
+const ALL_CELLS: usize = 60_000;
 /// Columns are not shorter.
 const SHORTEST_COLUMN_NS: i64 = 1_000_000;
 /// Columns of a surface for one of a line, as one can zoom into it.
@@ -64,16 +68,18 @@ struct Column {
 impl Figures {
     /// For the direction of each flow that carries more.
     pub(crate) fn of(flows: &[FlowSummary], gaps: Gaps) -> Self {
-        let drawn = flows.iter().filter(|flow| payload(&flow.forward) + payload(&flow.backward) > 0).take(DRAWN_FLOWS);
-        let drawn = drawn.map(|flow| {
+        let carries = |flow: &&FlowSummary| payload(&flow.forward) + payload(&flow.backward) > 0;
+        let drawn: Vec<&FlowSummary> = flows.iter().filter(carries).take(DRAWN_FLOWS).collect();
+        let most_columns = COLUMNS.min(ALL_COLUMNS / drawn.len().max(1));
+        let drawn = drawn.into_iter().map(|flow| {
             let forward = payload(&flow.forward) >= payload(&flow.backward);
             let (from, to) = if forward { (flow.client, flow.server) } else { (flow.server, flow.client) };
             // Whole milliseconds, so that each column has as many.
             let first_ns = flow.first_ns.saturating_sub(flow.first_ns.rem_euclid(SHORTEST_COLUMN_NS));
             // Hostile stamps lie as far apart as numbers reach.
             let last_ns = flow.last_ns.clamp(first_ns, first_ns.saturating_add(i64::MAX / 2));
-            let column_ns = ((last_ns - first_ns) / COLUMNS as i64 / SHORTEST_COLUMN_NS + 1) * SHORTEST_COLUMN_NS;
-            let surface = || Surface(vec![Vec::new(); (COLUMNS + 1) * FINER as usize]);
+            let column_ns = ((last_ns - first_ns) / most_columns as i64 / SHORTEST_COLUMN_NS + 1) * SHORTEST_COLUMN_NS;
+            let surface = || Surface(vec![Vec::new(); (most_columns + 1) * FINER as usize]);
             Drawn {
                 flow: flow.flow,
                 forward,
@@ -81,7 +87,7 @@ impl Figures {
                 first_ns,
                 last_ns,
                 column_ns,
-                columns: vec![Column::default(); COLUMNS + 1],
+                columns: vec![Column::default(); most_columns + 1],
                 data: surface(),
                 acks: surface(),
             }
@@ -95,8 +101,8 @@ impl Figures {
 
     /// What the report draws.
     pub(crate) fn flows(self) -> Vec<Flow> {
-        let gaps = self.gaps;
-        self.drawn.into_iter().map(|drawn| drawn.figures(&gaps)).collect()
+        let (gaps, most_cells) = (self.gaps, ALL_CELLS / 2 / self.drawn.len().max(1));
+        self.drawn.into_iter().map(|drawn| drawn.figures(&gaps, most_cells)).collect()
     }
 }
 
@@ -109,7 +115,7 @@ impl Sink for Figures {
 
     fn millisecond(&mut self, flow: u64, forward: bool, at_ns: i64, row: Millisecond) {
         let Some(drawn) = self.find(flow).filter(|drawn| drawn.forward == forward) else { return };
-        let at = (drawn.column(at_ns, drawn.column_ns)).min(COLUMNS);
+        let at = (drawn.column(at_ns, drawn.column_ns)).min(drawn.columns.len() - 1);
         let column = &mut drawn.columns[at];
         column.bytes += row.payload_bytes;
         column.rows += 1;
@@ -143,7 +149,8 @@ impl Drawn {
         self.column_ns / FINER
     }
 
-    fn figures(self, gaps: &Gaps) -> Flow {
+    /// `most_cells` are those of each surface.
+    fn figures(self, gaps: &Gaps, most_cells: usize) -> Flow {
         let column_s = self.column_ns as f64 / 1e9;
         let used = self.columns.iter().rposition(|column| column.rows > 0).map_or(0, |last| last + 1);
         let in_gap = |at: usize| {
@@ -179,32 +186,59 @@ impl Drawn {
                 rtt_ns: column.rtt.0,
             });
         }
-        let fine_s = self.fine_ns() as f64 / 1e9;
-        let columns = ((self.last_ns - self.first_ns) / self.fine_ns() + 1) as usize;
-        let mut not_captured: Vec<(usize, usize)> = Vec::new();
-        for at in 0..columns {
-            let from_ns = self.first_ns.saturating_add(at as i64 * self.fine_ns());
-            if gaps.lie_between(from_ns, from_ns.saturating_add(self.fine_ns())) {
-                match not_captured.last_mut() {
-                    Some(last) if last.1 == at => last.1 += 1,
-                    _ => not_captured.push((at, at + 1)),
-                }
+        let (first_ns, span_ns, fine_ns) = (self.first_ns, self.last_ns - self.first_ns, self.fine_ns());
+        let heat = |surface: Surface| {
+            let (surface, together) = surface.thinned(most_cells);
+            let step_ns = fine_ns.saturating_mul(together);
+            let columns = (span_ns / step_ns + 1) as usize;
+            surface.heat(columns, step_ns as f64 / 1e9, not_captured(gaps, first_ns, columns, step_ns))
+        };
+        Flow { name: self.name, column_s, points, heat: heat(self.data), ack_heat: heat(self.acks) }
+    }
+}
+
+/// First and end of the columns of `step_ns` from `first_ns` on that the capture lost packets in.
+fn not_captured(gaps: &Gaps, first_ns: i64, columns: usize, step_ns: i64) -> Vec<(usize, usize)> {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for at in 0..columns {
+        let from_ns = first_ns.saturating_add((at as i64).saturating_mul(step_ns));
+        if gaps.lie_between(from_ns, from_ns.saturating_add(step_ns)) {
+            match found.last_mut() {
+                Some(last) if last.1 == at => last.1 += 1,
+                _ => found.push((at, at + 1)),
             }
         }
-        let heat = |surface: Surface| surface.heat(columns, fine_s, not_captured.clone());
-        Flow { name: self.name, column_s, points, heat: heat(self.data), ack_heat: heat(self.acks) }
+    }
+    found
+}
+
+/// Counts `more` in the cell of `bin`.
+fn count(cells: &mut Vec<(u8, u32)>, bin: u8, more: u32) {
+    match cells.iter_mut().find(|(known, _)| *known == bin) {
+        Some((_, count)) => *count = count.saturating_add(more),
+        None => cells.push((bin, more)),
     }
 }
 
 impl Surface {
     fn add(&mut self, column: usize, interval_ns: i64) {
         let last = self.0.len() - 1;
-        let cells = &mut self.0[column.min(last)];
-        let bin = Intervals::bin(interval_ns) as u8;
-        match cells.iter_mut().find(|(known, _)| *known == bin) {
-            Some((_, count)) => *count += 1,
-            None => cells.push((bin, 1)),
+        count(&mut self.0[column.min(last)], Intervals::bin(interval_ns) as u8, 1);
+    }
+
+    /// Joins neighbouring columns until there are at most `most` cells, with how many of those of before a column is.
+    fn thinned(mut self, most: usize) -> (Self, i64) {
+        let mut together = 1;
+        while self.0.len() > 1 && self.0.iter().map(Vec::len).sum::<usize>() > most {
+            let joined = self.0.chunks(2).map(|pair| {
+                let mut cells = pair[0].clone();
+                pair[1..].iter().flatten().for_each(|(bin, more)| count(&mut cells, *bin, *more));
+                cells
+            });
+            self.0 = joined.collect();
+            together *= 2;
         }
+        (self, together)
     }
 
     fn heat(self, columns: usize, column_s: f64, gaps: Vec<(usize, usize)>) -> Heat {
@@ -218,5 +252,80 @@ impl Surface {
             }
         }
         Heat { columns, column_s, lowest, highest, cells, gaps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_flows::Protocol;
+    use longhaul_report::html::capture::Report;
+
+    use super::*;
+
+    const FLOWS: u16 = 4;
+    const MINUTE_NS: i64 = 60_000_000_000;
+
+    /// Something passes in each millisecond of a minute, at intervals of any length.
+    fn dense(flows: u16) -> Report {
+        let way = || DirectionSummary { payload_bytes: 1 << 40, ..DirectionSummary::default() };
+        let summaries: Vec<FlowSummary> = (0..flows)
+            .map(|flow| FlowSummary {
+                flow: flow.into(),
+                protocol: Protocol::Tcp,
+                client: ([10, 0, 0, 1], flow).into(),
+                server: ([10, 0, 0, 2], 80).into(),
+                first_ns: 0,
+                last_ns: MINUTE_NS,
+                connection: None,
+                forward: way(),
+                backward: DirectionSummary::default(),
+            })
+            .collect();
+        let mut figures = Figures::of(&summaries, Gaps::default());
+        for flow in 0..u64::from(flows) {
+            for at_ns in (0..MINUTE_NS).step_by(1_000_000) {
+                let some = (at_ns as u64 / 7 + flow) % 123_456_789;
+                let row = Millisecond {
+                    payload_bytes: some,
+                    in_flight_bytes: Some(some),
+                    sequence: at_ns as u64 * 3 + 1,
+                    acknowledged: Some(at_ns as u64 * 3),
+                    rtt_ns: Some(some as i64),
+                    ..Millisecond::default()
+                };
+                figures.millisecond(flow, true, at_ns, row);
+                let interval_ns = 1_i64 << (at_ns / 1_000_000 * 17 % 39);
+                figures.interval(flow, true, at_ns, interval_ns);
+                figures.ack_interval(flow, false, at_ns, interval_ns);
+            }
+        }
+        Report {
+            title: "dense".into(),
+            started_at: "now".into(),
+            longhaul: "1".into(),
+            verdict: ["a flow".into(), String::new()],
+            caveats: Vec::new(),
+            flows: figures.flows(),
+            flows_total: flows.into(),
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_page_has_less_than_a_megabyte_of_data_however_much_passed() {
+        for flows in [1, FLOWS] {
+            let report = dense(flows);
+            let html = report.html();
+            let parts = html.split("<script type=\"application/json\"").skip(1);
+            let data: usize = parts.map(|part| part.split("</script>").next().unwrap().len()).sum();
+            assert!((100_000..1_000_000).contains(&data) && html.len() < 2_000_000, "{flows}: {data} {}", html.len());
+            for heat in report.flows.iter().flat_map(|flow| [&flow.heat, &flow.ack_heat]) {
+                let counted: u64 = heat.cells.chunks(3).map(|cell| u64::from(cell[2])).sum();
+                assert_eq!(counted, 60_000, "joined columns lose nothing");
+                assert!(heat.cells.len() / 3 <= ALL_CELLS / 2 / usize::from(flows), "{}", heat.cells.len());
+                let last: u32 = heat.cells.chunks(3).map(|cell| cell[0]).sum();
+                assert!((last as usize) < heat.columns, "{last} of {}", heat.columns);
+            }
+        }
     }
 }

@@ -259,8 +259,8 @@ impl Sink for Second {
     }
 }
 
-/// Flows that a page has in words, however many were asked for: it is held in memory several times, and 100,000 lines are no page.
-const PAGE_FLOWS: usize = 1_000;
+/// Flows that a page has in words, however many were asked for: up to 1 kB each, and with its figures the page is to have less than 2 MB.
+const PAGE_FLOWS: usize = 300;
 
 fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let mut caveats =
