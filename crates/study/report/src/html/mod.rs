@@ -1,5 +1,5 @@
 //! Results as one HTML file with plots as SVG and tables. It loads nothing from elsewhere, so it opens anywhere, also
-//! in ten years. Its only scripts zoom figures over time and surfaces.
+//! in ten years. Its only scripts zoom figures over time and surfaces, and save figures.
 
 mod about;
 mod axis;

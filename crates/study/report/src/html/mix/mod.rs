@@ -8,7 +8,7 @@ use longhaul_result::Caveat;
 use serde::Serialize;
 
 use crate::html::findings::{Finding, section, summary};
-use crate::html::page::{caveats, escape, page};
+use crate::html::page::{caveats, escape, page, verdict};
 use crate::html::points::{self, Mean, Point, Quantity, Repeat};
 use crate::html::table::Table;
 
@@ -216,10 +216,11 @@ impl Report {
     /// As one HTML page, with what speaks against trusting it.
     pub fn to_html(&self, against: &[Caveat]) -> String {
         let mut body = format!("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", escape(&self.title), escape(&self.source));
-        let verdict: Vec<String> = summary(&self.findings).into_iter().chain(self.gains()).collect();
-        if !verdict.is_empty() {
-            let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict.join(" ")));
+        let mut found: Vec<String> = summary(&self.findings).into_iter().chain(self.gains()).collect();
+        if found.is_empty() {
+            found.push(self.most_in_words());
         }
+        body += &verdict(None, "", &found.join(" "), "");
         body += &caveats(against);
         section(&mut body, &self.findings);
         for paragraph in self.note.split("\n\n") {
@@ -271,6 +272,15 @@ impl Report {
         let gains: Vec<String> =
             [("filter", "the filter"), ("nftables", "nftables")].into_iter().filter_map(gain).collect();
         (!gains.is_empty()).then(|| format!("A CPU of the receiver takes {}.", gains.join(" and ")))
+    }
+
+    /// The most frames that a receiver takes, in a sentence.
+    fn most_in_words(&self) -> String {
+        let taken = self.series.iter().filter_map(|series| Some((series.frames_per_cpu_second()?, &series.name)));
+        taken.max_by(|one, other| one.0.total_cmp(&other.0)).map_or_else(
+            || "What a receiver takes at most was not measured.".into(),
+            |(most, name)| format!("A CPU of the receiver takes at most {most:.0} frames a second, in “{name}”."),
+        )
     }
 
     /// What the receiver accepts, compared with the paper: a panel for each size, and the gain by the filter.
@@ -411,6 +421,8 @@ mod tests {
         assert_eq!(report.gains(), None, "without a plain receiver there is nothing to compare with");
         let html = report.to_html(&[Caveat::of_error("not_measured", "64: no root", "")]);
         assert!(html.contains("<summary>1 caveat applies: not measured</summary>"), "{html}");
+        let found = "<p class=\"verdict\">A CPU of the receiver takes at most 7142857 frames a second, in “&lt;b&gt;64&lt;/b&gt;”.</p>";
+        assert!(html.contains(found), "{html}");
         assert!(html.contains("&lt;b&gt;64&lt;/b&gt;") && !html.contains("<b>64"));
         assert!(html.contains("<polyline points=\"390.0,") && html.contains(">49<"), "{html}");
         // 1e9 / (250 - 110)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Run, Series};
-use crate::html::page::escape;
+use crate::html::page::{escape, number, with_numbers};
 
 /// Width and height of a panel; left, top, right and bottom of its plot.
 const SIZE: [f64; 2] = [400.0, 240.0];
@@ -33,7 +33,12 @@ pub(crate) fn panel(title: &str, series: &[&Series], of: fn(&Run) -> f64) -> Str
         );
     }
     let names: Vec<&str> = series.iter().map(|one| &*one.receiver).collect();
-    end(svg, most_rate, &names)
+    let line = |one: &&Series| {
+        let points: Vec<(f64, f64)> = one.runs.iter().map(|run| (run.rate_bps as f64, of(run))).collect();
+        (one.receiver.clone(), points)
+    };
+    let lines: Vec<_> = series.iter().map(line).collect();
+    end(svg, most_rate, &names, table(&lines))
 }
 
 /// Lines of points (rate, value) by name. The axis of values is logarithmic: some values are a hundred times others.
@@ -71,7 +76,7 @@ pub(crate) fn decades(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Strin
         );
     }
     let names: Vec<&str> = lines.iter().map(|(name, _)| &**name).collect();
-    end(svg, most_rate, &names)
+    end(svg, most_rate, &names, table(lines))
 }
 
 fn start(title: &str) -> String {
@@ -79,8 +84,17 @@ fn start(title: &str) -> String {
     format!("<figure><h3>{title}</h3><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\">", SIZE[0], SIZE[1])
 }
 
-/// The axis of rates, and the legend.
-fn end(mut svg: String, most_rate: f64, names: &[&str]) -> String {
+/// The numbers of lines: a row for each point.
+fn table(lines: &[(String, Vec<(f64, f64)>)]) -> Vec<Vec<String>> {
+    let mut table = vec![["line", "Mb/s", "value"].map(str::to_owned).to_vec()];
+    for (name, points) in lines {
+        table.extend(points.iter().map(|(bps, value)| vec![name.clone(), number(bps / 1e6), number(*value)]));
+    }
+    table
+}
+
+/// The axis of rates, the numbers, and the legend.
+fn end(mut svg: String, most_rate: f64, names: &[&str], table: Vec<Vec<String>>) -> String {
     let [left, _, right, bottom] = EDGES;
     let _ = write!(
         svg,
@@ -89,7 +103,7 @@ fn end(mut svg: String, most_rate: f64, names: &[&str]) -> String {
         bottom + 18.0,
         most_rate / 1e6
     );
-    svg += "<ul class=\"legend\">";
+    svg = with_numbers(&svg, table) + "<ul class=\"legend\">";
     for (name, (colour, dashes)) in names.iter().zip(LINES.iter().cycle()) {
         let _ = write!(
             svg,

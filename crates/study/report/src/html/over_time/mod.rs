@@ -18,6 +18,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use self::thin::thin;
+use crate::html::axis::six_digits;
 use crate::html::lines::{Band, Line, Panel};
 use crate::html::page::escape;
 
@@ -115,15 +116,6 @@ fn time(at: f64) -> f64 {
     (at * 1e6).round() / 1e6
 }
 
-/// Six digits that count: no instrument has more, and a page is to be short. Whole numbers stay as they are.
-fn value(value: f64) -> f64 {
-    if value.fract() == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let scale = 10_f64.powi(5 - value.abs().log10().floor() as i32);
-    if scale >= 1.0 { (value * scale).round() / scale } else { value.round() }
-}
-
 impl Panel<'_> {
     /// Leaves at most some `most` points in each line.
     fn thin(&mut self, most: usize) {
@@ -161,7 +153,7 @@ impl Panel<'_> {
                         name: part.name,
                         colour: &part.colour,
                         faint: part.faint,
-                        values: part.values.iter().copied().map(value).collect(),
+                        values: part.values.iter().copied().map(six_digits).collect(),
                     })
                     .collect(),
             }),
@@ -181,7 +173,7 @@ impl Line<'_> {
             colour: self.colour,
             steps,
             at: self.points.iter().map(|point| point.map(|point| time(point.0))).collect(),
-            values: self.points.iter().map(|point| point.map(|point| value(point.1))).collect(),
+            values: self.points.iter().map(|point| point.map(|point| six_digits(point.1))).collect(),
         }
     }
 }
@@ -193,8 +185,8 @@ impl Band<'_> {
             name: self.name,
             colour: self.colour,
             at: column(|point| time(point.0)),
-            low: column(|point| value(point.1)),
-            high: column(|point| value(point.2)),
+            low: column(|point| six_digits(point.1)),
+            high: column(|point| six_digits(point.2)),
         }
     }
 

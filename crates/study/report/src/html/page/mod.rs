@@ -1,14 +1,16 @@
 //! The frame of a page, and escaped text for it.
 
+mod numbers;
 mod scripts;
 mod verdict;
 
 use longhaul_units::is_obeyed;
+pub(crate) use numbers::{number, with_numbers};
 pub(crate) use scripts::{Script, charts};
 pub(crate) use verdict::{caveats, folded, verdict};
 
-/// A page as HTML. `body` is HTML, `title` text. Its content security policy keeps every browser from fetching or running
-/// anything, whatever a text brought in.
+/// A page as HTML. `body` is HTML, `title` text. Its content security policy keeps every browser from fetching anything, and from running anything
+/// but the script that saves figures, whatever a text brought in.
 pub(crate) fn page(title: &str, body: &str) -> String {
     page_with(title, body, &[])
 }
@@ -16,7 +18,8 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 /// The same with scripts, which the policy allows. They may make pictures of what they draw.
 pub(crate) fn page_with<'a>(title: &str, body: &str, scripts: impl IntoIterator<Item = &'a Script>) -> String {
     let (mut policy, mut elements) = (String::new(), String::new());
-    for script in scripts {
+    let has_stills = ["<svg data-csv=", "<canvas class=\"heat\""].into_iter().any(|still| body.contains(still));
+    for script in scripts.into_iter().chain(scripts::stills().filter(|_| has_stills)) {
         policy += &format!(" 'sha256-{}'", script.hash);
         elements += &format!("<script>{}</script>\n", script.text);
     }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
 
-include!(concat!(env!("OUT_DIR"), "/charts.rs"));
+include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 /// A script, and its SHA-256 in base64.
 #[derive(Debug, Clone)]
@@ -16,12 +16,19 @@ pub(crate) struct Script {
 
 /// Draws figures over time (`web/`). `None` where this was built without it: then the drawings of the page stay.
 pub(crate) fn charts() -> Option<&'static Script> {
-    static CHARTS: OnceLock<Option<Script>> = OnceLock::new();
-    let unpacked = || {
-        let (packed, hash) = EMBEDDED?;
-        let mut text = String::new();
-        GzDecoder::new(packed).read_to_string(&mut text).ok()?;
-        Some(Script { text, hash })
-    };
-    CHARTS.get_or_init(unpacked).as_ref()
+    static SCRIPT: OnceLock<Option<Script>> = OnceLock::new();
+    SCRIPT.get_or_init(|| unpacked(CHARTS)).as_ref()
+}
+
+/// Saves still figures and surfaces (`web/src/stills.ts`). `None` where this was built without it.
+pub(crate) fn stills() -> Option<&'static Script> {
+    static SCRIPT: OnceLock<Option<Script>> = OnceLock::new();
+    SCRIPT.get_or_init(|| unpacked(STILLS)).as_ref()
+}
+
+fn unpacked(embedded: Option<(&[u8], &'static str)>) -> Option<Script> {
+    let (packed, hash) = embedded?;
+    let mut text = String::new();
+    GzDecoder::new(packed).read_to_string(&mut text).ok()?;
+    Some(Script { text, hash })
 }

@@ -9,7 +9,7 @@ use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
 use crate::html::over_time::{short, timeline};
 use crate::html::page::{caveats, charts, escape, heading, page_with, verdict};
-use crate::html::round_trips::power_of_ten;
+use crate::html::round_trips::ONE_IN;
 
 /// The content of the page.
 #[derive(Debug)]
@@ -131,10 +131,10 @@ fn rare(result: &RttResult) -> Option<String> {
         what: "round trip, ",
         units: &TIMES,
         lines: vec![Line { name: "round trip", colour: "--blue", points }],
-        across: Some(Across { what: "one in so many is longer", label: power_of_ten }),
+        across: Some(ONE_IN),
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 /// Medians by size, and the line with its steps.
@@ -162,10 +162,10 @@ fn by_size(by_size: &BySize) -> Option<String> {
                 points: sizes.iter().map(|size| explained(size.payload_bytes)).collect(),
             },
         ],
-        across: Some(Across { what: "payload, bytes", label: |bytes| Some(format!("{bytes}")) }),
+        across: Some(Across { what: "payload, bytes", label: |bytes| Some(format!("{bytes}")), value: |bytes| bytes }),
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 #[cfg(test)]

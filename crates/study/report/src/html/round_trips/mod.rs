@@ -3,7 +3,11 @@
 pub mod measured;
 pub mod verified;
 
-/// The label of a power of ten: those between have none.
-fn power_of_ten(power: f64) -> Option<String> {
-    (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power)))
-}
+use crate::html::lines::Across;
+
+/// An axis of powers of ten, of which those between have no label: a round trip is that of one in so many.
+const ONE_IN: Across<'static> = Across {
+    what: "one in so many is longer",
+    label: |power| (power.fract() == 0.0).then(|| format!("{}", 10_f64.powf(power))),
+    value: |power| 10_f64.powf(power),
+};

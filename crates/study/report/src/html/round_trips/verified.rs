@@ -11,7 +11,7 @@ use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel, trimmed, unit_of};
 use crate::html::over_time::short;
 use crate::html::page::{caveats, heading, page, verdict};
-use crate::html::round_trips::power_of_ten;
+use crate::html::round_trips::ONE_IN;
 use crate::html::table::Table;
 
 /// The plain distribution is drawn up to here: what is rarer has a drawing of its own.
@@ -156,10 +156,10 @@ fn distribution(levels: &[Level]) -> Option<String> {
             Line { name: "measured", colour: "--blue", points: line(|level| level.measured_ns) },
             Line { name: "path", colour: "--orange", points: line(|level| level.path_ns) },
         ],
-        across: Some(Across { what: &what, label: NUMBER }),
+        across: Some(Across { what: &what, label: NUMBER, value: |value| value }),
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 /// Quantile over quantile.
@@ -179,10 +179,10 @@ fn quantiles(levels: &[Level]) -> Option<String> {
                 points: levels.iter().map(|level| Some((level.measured_ns / size, level.path_ns))).collect(),
             },
         ],
-        across: Some(Across { what: &what, label: NUMBER }),
+        across: Some(Across { what: &what, label: NUMBER, value: |value| value }),
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 /// How long the longest of 10, 100, 1,000, … round trips are.
@@ -196,10 +196,10 @@ fn rare(levels: &[Level]) -> Option<String> {
             Line { name: "measured", colour: "--blue", points: line(|level| level.measured_ns) },
             Line { name: "path", colour: "--orange", points: line(|level| level.path_ns) },
         ],
-        across: Some(Across { what: "one in so many is longer", label: power_of_ten }),
+        across: Some(ONE_IN),
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 /// Seconds from the first probe to the middle of each stretch, with the stretch.
@@ -232,7 +232,7 @@ fn over_time(curves: &Curves) -> Option<String> {
         since: "the first probe",
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 /// Losses of both over time; `None` where neither lost any.
@@ -254,7 +254,7 @@ fn losses(curves: &Curves) -> Option<String> {
         since: "the first probe",
         ..Panel::default()
     };
-    panel.svg()
+    panel.still()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use longhaul_result::Caveat;
 use longhaul_sweep::{Knee, Metric, PointResult, PointSetting, SweepResult, common};
 use longhaul_udp::Pace;
 
-use crate::html::page::{caveats, escape, heading, page, verdict};
+use crate::html::page::{caveats, escape, heading, page, verdict, with_numbers};
 
 /// Width and height of a cell, and the room for labels at the left and below, in units of the drawing.
 const CELL: (usize, usize) = (84, 34);
@@ -216,7 +216,12 @@ fn heat(
         "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">payload rate asked, by payload of a packet</text></svg>",
         bottom + 36
     );
-    svg
+    let names = ["payload, bytes", "payload rate asked", title].map(str::to_owned).to_vec();
+    let row = |point: &PointResult| {
+        let text = value(point).map_or_else(String::new, &write);
+        vec![point.point.payload_bytes.to_string(), pace(point), text]
+    };
+    with_numbers(&svg, std::iter::once(names).chain(own().map(row)))
 }
 
 #[cfg(test)]

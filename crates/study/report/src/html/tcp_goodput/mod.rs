@@ -17,7 +17,7 @@ use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
 use crate::html::capture::heat_script;
-use crate::html::page::{escape, page_with};
+use crate::html::page::{escape, number, page_with, with_numbers};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
@@ -562,7 +562,17 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
         "<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>",
         (top + bottom) / 2.0
     );
-    svg
+    let names = ["test", "goodput, Mb/s", "±", "other flows, Mb/s", "±", "expected, Mb/s", "±"];
+    let row = |point: &Point<Run>| {
+        let mbit = |name: &str| {
+            let mean = point.mean(name);
+            let (mean, half) = (mean.map(|mean| mean.mean), mean.and_then(|mean| mean.half_width));
+            [mean, half].map(|bps| number(bps.map(|bps| bps * 1e-6)))
+        };
+        let means = [GOODPUT, BESIDE_GOODPUT, EXPECTED].into_iter().flat_map(mbit);
+        std::iter::once(point.label.clone()).chain(means).collect::<Vec<String>>()
+    };
+    with_numbers(&svg, std::iter::once(names.map(str::to_owned).to_vec()).chain(series.points.iter().map(row)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Run, named};
 use crate::html::axis::{grid, height, short, step};
-use crate::html::page::escape;
+use crate::html::page::{escape, number, with_numbers};
 use crate::html::points::Mean;
 use crate::html::series::{Report, Series};
 use crate::html::table::Table;
@@ -267,7 +267,12 @@ fn draw(name: &str, all: &[f64], others: Option<&[f64; BOUNDS.len() + 1]>) -> St
         HEIGHT - 8.0,
         (top + bottom) / 2.0
     );
-    svg
+    let names = ["packets lost, % (up to this)", "probes, %", "probes of the others, %"].map(str::to_owned).to_vec();
+    let row = |bin: usize| {
+        let bound = if bin == 0 { 0.0 } else { BOUNDS[bin - 1] };
+        vec![number(bound), number(all[bin]), number(others.map(|others| others[bin]))]
+    };
+    with_numbers(&svg, std::iter::once(names).chain((0..all.len()).map(row)))
 }
 
 #[cfg(test)]

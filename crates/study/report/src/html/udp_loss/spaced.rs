@@ -7,7 +7,7 @@ use longhaul_udp::Pace;
 
 use super::{RECEIVED, Run};
 use crate::html::axis::{grid, height, short, step};
-use crate::html::page::escape;
+use crate::html::page::{escape, number, with_numbers};
 use crate::html::series::{Report, Series};
 
 const WIDTH: f64 = 400.0;
@@ -105,7 +105,11 @@ fn draw(name: &str, lines: &Lines) -> String {
         (left + right) / 2.0,
         (top + bottom) / 2.0
     );
-    svg + &legend + "</ul>\n"
+    let names = ["payload, bytes", "settings", "from one packet to the next, us", "received, Mb/s"].map(str::to_owned);
+    let rows = lines.iter().flat_map(|((bytes, rest), line)| {
+        line.iter().map(move |(us, mbit)| vec![bytes.to_string(), rest.clone(), number(*us), number(*mbit)])
+    });
+    with_numbers(&svg, std::iter::once(names.to_vec()).chain(rows)) + &legend + "</ul>\n"
 }
 
 #[cfg(test)]
