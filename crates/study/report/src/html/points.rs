@@ -270,6 +270,7 @@ pub(crate) mod tests {
     }
 
     /// A run that has a size.
+    #[derive(Clone)]
     pub(crate) struct Small(pub(crate) f64);
 
     impl Run for Small {

@@ -1,5 +1,6 @@
 //! What the reports of experiments over a path share, whatever their tests measure: series, the points in them, and their place on a page.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -15,6 +16,9 @@ use crate::html::table::Table;
 
 /// What a page says first if each of its points is doubtful, or has no result.
 pub(crate) const NOTHING_TRUSTED: &str = "No result is reliable.";
+
+/// Points that a page draws and lists at most: each takes up to 3 kB, and the page is to have less than 2 MB.
+const POINTS_MOST: usize = 500;
 
 /// What is to be reported.
 #[derive(Debug, Clone)]
@@ -105,6 +109,29 @@ impl<R: Run> Report<R> {
             *body += &caveats(placed);
         }
         section(body, &self.findings);
+    }
+
+    /// What a page has room for: the first series, as far as they have [`POINTS_MOST`] points together. If that is not all, the page says so.
+    pub(crate) fn drawn(&self, body: &mut String) -> Cow<'_, Self>
+    where
+        R: Clone,
+    {
+        let all = self.points().count();
+        if all <= POINTS_MOST {
+            return Cow::Borrowed(self);
+        }
+        let mut drawn = self.clone();
+        let mut room = POINTS_MOST;
+        for series in &mut drawn.series {
+            series.points.truncate(room);
+            room -= series.points.len();
+        }
+        drawn.series.retain(|series| !series.points.is_empty());
+        let _ = writeln!(
+            body,
+            "<p>Figures and tables have the first {POINTS_MOST} of {all} points. The result has all of them.</p>"
+        );
+        Cow::Owned(drawn)
     }
 
     /// How sure the means are.
@@ -280,6 +307,20 @@ pub(crate) mod tests {
         let verdict = "<p class=\"verdict\">No result is reliable. Of 1 finding of the source, 1 reappeared in doubtful points.</p>";
         assert!(body.contains(verdict), "{body}");
         assert!(!body.contains("Nothing is known that speaks against"), "{body}");
+    }
+
+    /// As many as a file may have; the verdict is of all.
+    #[test]
+    fn a_page_has_room_for_some_points() {
+        let of = |count: u32| report(vec![series("many", (0..count).map(|_| ("a", Small(1.0))).collect())]);
+        let mut body = String::new();
+        assert_eq!(of(500).drawn(&mut body).points().count(), 500);
+        assert_eq!(body, "");
+        let mut many = of(400);
+        many.series.extend([of(400), of(1)].map(|report| report.series[0].clone()));
+        let drawn = many.drawn(&mut body);
+        assert_eq!(drawn.series.iter().map(|series| series.points.len()).collect::<Vec<_>>(), [400, 100]);
+        assert!(body.contains("the first 500 of 801 points"), "{body}");
     }
 
     /// What was rejected and what stays doubtful stands on the page, each in its place.

@@ -317,15 +317,16 @@ impl Report<Run> {
     pub fn to_html(&self) -> String {
         let mut body = String::new();
         self.head(&mut body, &self.found());
-        self.legend(&mut body);
-        let highest = self.points().map(|(_, point)| highest(point)).fold(0.0, f64::max);
-        self.panels(&mut body, |series| panel(series, highest));
+        let drawn = self.drawn(&mut body);
+        drawn.legend(&mut body);
+        let highest = drawn.points().map(|(_, point)| highest(point)).fold(0.0, f64::max);
+        drawn.panels(&mut body, |series| panel(series, highest));
         self.about.note(&mut body);
-        self.table(&mut body, &COLUMNS, cells);
-        self.lost(&mut body);
-        self.steps(&mut body);
-        self.packets(&mut body);
-        let has_surfaces = self.surfaces(&mut body);
+        drawn.table(&mut body, &COLUMNS, cells);
+        drawn.lost(&mut body);
+        drawn.steps(&mut body);
+        drawn.packets(&mut body);
+        let has_surfaces = drawn.surfaces(&mut body);
         body += "<h2>How this was measured</h2>\n\
                  <p>Goodput is the payload that the receivers read, over the time from the first counted byte to the last. The sending kernel's \
                  clocks (busy, receive window, send buffer) say what limited a flow. The expected goodput is the mean window that the response \
@@ -333,7 +334,7 @@ impl Report<Run> {
                  <p>The hosts are network namespaces on one machine, and longhaul emulates the path between them, so hosts and path share \
                  its CPUs. Each run has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
-        self.commands(&mut body, "longhaul serve --sessions 2");
+        drawn.commands(&mut body, "longhaul serve --sessions 2");
         let script = has_surfaces.then(heat_script);
         page_with(&self.about.title, &body, script.as_ref())
     }

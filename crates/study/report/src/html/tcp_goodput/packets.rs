@@ -12,6 +12,8 @@ use crate::html::capture::{Heat, surface};
 use crate::html::page::escape;
 use crate::html::series::Report;
 
+/// Cells of all surfaces of a page at most, some 10 characters each.
+const CELLS_MOST: usize = 50_000;
 /// Columns of time of a surface at most.
 const COLUMNS_MOST: u32 = 60;
 
@@ -125,8 +127,15 @@ impl Report<Run> {
             let packets = point.shown().find_map(|run| run.packets.as_ref())?;
             (packets.surface_at_receiver.columns > 0).then_some((series, point, packets))
         });
-        let mut any = false;
+        let (mut any, mut room) = (false, CELLS_MOST);
         for (number, (series, point, packets)) in of_points.enumerate() {
+            let cells = [&packets.surface_at_receiver, &packets.surface_at_sender].map(|seen| seen.cells.len() / 3);
+            let Some(left) = room.checked_sub(cells[0] + cells[1]) else {
+                *body +=
+                    "<p class=\"quiet\">The page has no room for those of the other points. The result has them.</p>\n";
+                break;
+            };
+            room = left;
             if !any {
                 *body += "<h2>Times between acknowledgments over time</h2>\n\
                           <p class=\"quiet\">Of one run of each point. Where a path bunches acknowledgments, they leave the receiver at some \

@@ -217,21 +217,22 @@ impl Report<Run> {
             .filter(|at| results().any(|result| result.loss_by_location.get(at).is_some_and(|packets| *packets > 0)))
             .collect();
         self.head(&mut body, &self.found());
+        let drawn = self.drawn(&mut body);
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
-        self.figures(&mut body);
+        drawn.figures(&mut body);
         self.probes(&mut body);
-        self.spaced(&mut body);
+        drawn.spaced(&mut body);
         self.about.note(&mut body);
         let mut columns = ["offered, Mb/s", "sent, Mb/s", "received, Mb/s", "lost, %"].map(str::to_owned).to_vec();
         columns.extend(lossy.iter().map(|location| format!("{}, %", words(*location))));
         let exact = self.runs().any(|run| run.exactness.is_some());
         columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| (*title).to_owned()));
         columns.push("placed by".into());
-        self.table(&mut body, &columns, |point| cells(point, &lossy, exact));
+        drawn.table(&mut body, &columns, |point| cells(point, &lossy, exact));
         self.method(&mut body, results());
         self.about.hosts(&mut body);
-        self.commands(&mut body, "longhaul serve");
+        drawn.commands(&mut body, "longhaul serve");
         page(&self.about.title, &body)
     }
 
