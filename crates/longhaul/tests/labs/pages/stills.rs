@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Output;
 
+use longhaul_kernel::capability;
 use serde_json::{Value, json};
 
 use super::{Serving, saved};
@@ -115,14 +116,19 @@ fn still_figures_are_drawn_fit_and_save_themselves() {
     longhaul(&["verify", "lan", "--against", &measured, "-i", "10ms", "--html", &file("verify")]);
     pages.push((file("verify"), 4));
 
-    let experiment = |name: &str| root().join("crates/longhaul/tests").join(name).to_str().unwrap().to_owned();
-    let (places, mix) = (folder.file("places"), folder.file("mix"));
-    let once = ["--repeat", "1", "--tries", "1", "--realtime", "10"];
-    succeeded(&longhaul(&[&["lab", "run", &experiment("three-places.toml"), "-o", &places], &once[..]].concat()));
-    succeeded(&longhaul(&["lab", "run", &experiment("one-mix.toml"), "-o", &mix]));
-    succeeded(&longhaul(&["report", &places, "--html", &file("report")]));
-    succeeded(&longhaul(&["report", &places, &places, "--html", &file("beside")]));
-    pages.extend([(format!("{mix}/report.html"), 4), (file("report"), 1)]);
+    let is_root = capability::is_root_in_namespace();
+    if is_root {
+        let experiment = |name: &str| root().join("crates/longhaul/tests").join(name).to_str().unwrap().to_owned();
+        let (places, mix) = (folder.file("places"), folder.file("mix"));
+        let once = ["--repeat", "1", "--tries", "1", "--realtime", "10"];
+        succeeded(&longhaul(&[&["lab", "run", &experiment("three-places.toml"), "-o", &places], &once[..]].concat()));
+        succeeded(&longhaul(&["lab", "run", &experiment("one-mix.toml"), "-o", &mix]));
+        succeeded(&longhaul(&["report", &places, "--html", &file("report")]));
+        succeeded(&longhaul(&["report", &places, &places, "--html", &file("beside")]));
+        pages.extend([(format!("{mix}/report.html"), 4), (file("report"), 1)]);
+    } else {
+        longhaul_testing::no_judge!("polling a receiver's ring and sending a mix take root");
+    }
 
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let axe = axe();
@@ -138,7 +144,7 @@ fn still_figures_are_drawn_fit_and_save_themselves() {
         );
     }
     // Side by side there are tables alone.
-    for (width, mobile) in [(1280, false), (400, true)] {
+    for (width, mobile) in [(1280, false), (400, true)].into_iter().filter(|_| is_root) {
         browser.open(&format!("file://{}", file("beside")), width, mobile);
         fits(&mut browser, &file("beside"), width, axe.as_deref());
     }

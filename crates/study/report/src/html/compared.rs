@@ -60,7 +60,7 @@ impl Report {
             body += &verdict(None, if *alike == Some(true) { "good" } else { "alert" }, said, "");
         }
         for (direction, [found, certainty]) in &self.found {
-            body += &verdict(Some(direction), "", found, certainty);
+            body += &verdict(Some(direction.as_str()), "", found, certainty);
         }
         body += &caveats(&self.caveats);
         for direction in &self.directions {
