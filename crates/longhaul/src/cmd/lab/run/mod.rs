@@ -615,7 +615,8 @@ fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
     }
     let result = MixEnded { interrupted, series: &report.series, findings: &report.findings };
     let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
-    let saved = folder.as_ref().map_or(Ok(()), |folder| save_both(folder, &envelope, &report.to_html(&envelope.caveats)));
+    let saved =
+        folder.as_ref().map_or(Ok(()), |folder| save_both(folder, &envelope, &report.to_html(&envelope.caveats)));
     if args.json {
         print_json(&envelope);
     }
