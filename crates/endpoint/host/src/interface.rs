@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use longhaul_kernel::driver_settings::{self, Channels, Coalescing, Pause, Rings};
 use longhaul_kernel::ethtool::{Ethtool, EthtoolError, Feature};
 use longhaul_kernel::link::{Link, Netlink};
+use longhaul_kernel::nic_stamps::nic_stamps_support;
 use longhaul_kernel::sysfs::{self, Sysfs, mask_list, number_list, read, read_number};
-use longhaul_kernel::udp::nic_stamps_support;
 use serde::{Deserialize, Serialize};
 
 use super::pcie::{self, PciePath};

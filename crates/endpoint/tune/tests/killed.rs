@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::guard::Changed;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::sysctl;
@@ -376,7 +377,7 @@ fn what_a_test_has_changed_is_left_and_told() {
     let test = || {
         let store = store(&folder.0);
         sysctl::write("net.ipv4.tcp_sack", "1").unwrap();
-        let held = sysctl::change(&[("net.ipv4.tcp_sack", "0")]).unwrap();
+        let held = Changed::of_sysctls(&[("net.ipv4.tcp_sack", "0")]).unwrap();
         let plan = plan();
         let terms = Terms { unless_confirmed: false, persist: false };
         let refused = apply(&store, plan.possible(), terms, &mut || {}).unwrap();

@@ -29,8 +29,10 @@
 //! | read a driver's rings, queues and interrupt coalescing, set rings | [`driver_settings`] |
 //! | read what sysfs has of an interface | [`sysfs`] |
 //! | read and set kernel parameters | [`sysctl`] |
+//! | change settings for a while, and back whatever happens | [`guard`] |
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | change what shapes arrivals at an interface, and back whatever happens | [`receive_settings`] |
+//! | have a NIC stamp packets, and back whatever happens | [`nic_stamps`] |
 //! | find and end processes, read what they use | [`process`], [`procfs`] |
 //! | run a program in a cgroup of its own | [`cgroup`] |
 //! | know how much CPU time and memory control groups allow | [`group_limits`] |
@@ -42,6 +44,7 @@
 
 #![allow(unsafe_code)]
 
+mod changes;
 pub mod clock;
 pub mod direct_file;
 mod frames;
@@ -57,10 +60,9 @@ pub mod standard_error;
 pub mod sysctl;
 pub mod wait;
 
+pub use changes::{cgroup, guard, nic_stamps, receive_settings, rps};
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
-pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, receive_settings, rps, sysfs};
-pub use processes::{
-    capability, cgroup, group_limits, guard, mounts, namespace, process, procfs, schedule, signals, user_namespace,
-};
+pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, sysfs};
+pub use processes::{capability, group_limits, mounts, namespace, process, procfs, schedule, signals, user_namespace};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

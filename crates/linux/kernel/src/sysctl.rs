@@ -4,8 +4,6 @@
 
 use std::{fs, io};
 
-use crate::guard::{Changed, Claim, Setting};
-
 /// Why a kernel parameter could not be read or set.
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
@@ -79,32 +77,13 @@ pub fn is_read_only(key: &str) -> Option<bool> {
     Some(fs::metadata(path(key)).ok()?.permissions().readonly())
 }
 
-/// Sets each of `wanted` (key and value) for as long as the result lives ([`crate::guard`]).
-///
-/// # Errors
-/// [`SysctlError::Busy`] where another test has changed one of them; any other [`SysctlError`]. Then nothing is changed.
-pub fn change(wanted: &[(&str, &str)]) -> Result<Changed, SysctlError> {
-    let (mut settings, mut claims) = (Vec::new(), Vec::new());
-    for (key, value) in wanted {
-        claims.push(Claim::of_sysctl(key).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => SysctlError::Busy { key: (*key).into() },
-            _ => error(key, "set", source),
-        })?);
-        let before = read(key)?;
-        settings.push(Setting::open(path(key).into(), before, *value).map_err(|source| error(key, "set", source))?);
-    }
-    Changed::apply(settings, claims).map_err(|(path, source)| {
-        let key = path.and_then(|path| Some(path.strip_prefix("/proc/sys").ok()?.to_string_lossy().replace('/', ".")));
-        error(&key.unwrap_or_else(|| wanted.iter().map(|(key, _)| *key).collect::<Vec<_>>().join(", ")), "set", source)
-    })
-}
-
 /// `/proc/sys/net/ipv4/tcp_rmem`. As sysctl(8) has it, a key that holds a slash is separated by slashes.
-fn path(key: &str) -> String {
+pub(crate) fn path(key: &str) -> String {
     if key.contains('/') { format!("/proc/sys/{key}") } else { format!("/proc/sys/{}", key.replace('.', "/")) }
 }
 
-fn error(key: &str, access: &'static str, source: io::Error) -> SysctlError {
+/// Why `key` could not be read or set (`access`), by what the kernel said.
+pub(crate) fn error(key: &str, access: &'static str, source: io::Error) -> SysctlError {
     match source.kind() {
         io::ErrorKind::NotFound => SysctlError::Missing { key: key.into() },
         io::ErrorKind::PermissionDenied => SysctlError::Denied { key: key.into(), access },

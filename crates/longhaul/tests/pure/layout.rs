@@ -58,22 +58,24 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Collects the paths in a file that begin with `crate`, `self` or `super`.
-#[derive(Default)]
-struct Paths(Vec<Module>);
-
-impl Paths {
-    fn take(&mut self, prefix: &Module, tree: &UseTree) {
-        let longer = |name: &syn::Ident| [prefix.clone(), vec![name.to_string()]].concat();
-        match tree {
-            UseTree::Path(path) => self.take(&longer(&path.ident), &path.tree),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.take(prefix, tree)),
-            UseTree::Name(name) => self.0.push(longer(&name.ident)),
-            UseTree::Rename(name) => self.0.push(longer(&name.ident)),
-            UseTree::Glob(_) => self.0.push(prefix.clone()),
+/// The names that `tree` brings, behind `prefix`, each with the names that lead to what it is.
+fn brought(prefix: &Module, tree: &UseTree) -> Vec<(String, Module)> {
+    let longer = |name: &syn::Ident| [prefix.clone(), vec![name.to_string()]].concat();
+    match tree {
+        UseTree::Path(path) => brought(&longer(&path.ident), &path.tree),
+        UseTree::Group(group) => group.items.iter().flat_map(|tree| brought(prefix, tree)).collect(),
+        UseTree::Name(name) if name.ident == "self" => {
+            prefix.last().map(|last| (last.clone(), prefix.clone())).into_iter().collect()
         }
+        UseTree::Name(name) => vec![(name.ident.to_string(), longer(&name.ident))],
+        UseTree::Rename(name) => vec![(name.rename.to_string(), longer(&name.ident))],
+        UseTree::Glob(_) => vec![("*".to_owned(), prefix.clone())],
     }
 }
+
+/// Collects the paths in a file.
+#[derive(Default)]
+struct Paths(Vec<Module>);
 
 impl<'a> Visit<'a> for Paths {
     fn visit_item(&mut self, item: &'a Item) {
@@ -90,7 +92,7 @@ impl<'a> Visit<'a> for Paths {
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
-        self.take(&Module::new(), &item.tree);
+        self.0.extend(brought(&Module::new(), &item.tree).into_iter().map(|(_, path)| path));
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {
@@ -99,40 +101,79 @@ impl<'a> Visit<'a> for Paths {
     }
 }
 
-/// Which module uses which, in the crate whose sources are below `src`.
-fn uses(src: &Path) -> Vec<(Module, Module)> {
-    let files: BTreeMap<Module, syn::File> = sources(src, &["rs"])
-        .into_iter()
-        .filter(|path| path.file_stem().is_some_and(|stem| stem != "tests"))
-        .map(|path| (module_of(src, &path), syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap()))
-        .collect();
+/// The modules of a crate.
+type Files = BTreeMap<Module, syn::File>;
+
+/// Those whose sources are below `src`. A program beside a library is a crate of its own.
+fn files(src: &Path) -> Files {
+    let program = src.join("main.rs");
+    let is_library = src.join("lib.rs").exists();
+    let sources = sources(src, &["rs"]).into_iter().filter(|path| path.file_stem().is_some_and(|stem| stem != "tests"));
+    let sources = sources.filter(|path| !is_library || *path != program);
+    let parsed = |path: PathBuf| syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+    sources.map(|path| (module_of(src, &path), parsed(path))).collect()
+}
+
+/// The names that lead from the crate's root to what `module` calls `path`; `None` where that is of another crate.
+fn from_root(files: &Files, module: &Module, path: &[String]) -> Option<Module> {
+    let mut names = path;
+    let mut target = match names.first()?.as_str() {
+        "crate" => Module::new(),
+        "self" | "super" => module.clone(),
+        _ => {
+            let path = [module.as_slice(), path].concat();
+            return files.contains_key(&path[..=module.len()]).then_some(path);
+        }
+    };
+    while let Some(first @ ("crate" | "self" | "super")) = names.first().map(String::as_str) {
+        if first == "super" {
+            target.pop();
+        }
+        names = &names[1..];
+    }
+    target.extend_from_slice(names);
+    Some(target)
+}
+
+/// Names that modules have by `use`, each with those that lead to it from the crate's root.
+fn imports(files: &Files) -> BTreeMap<(Module, String), Module> {
+    let mut imports = BTreeMap::new();
+    for (module, file) in files {
+        for item in &file.items {
+            let Item::Use(item) = item else { continue };
+            for (name, path) in brought(&Module::new(), &item.tree) {
+                let path = from_root(files, module, &path).filter(|_| !is_for_tests(&item.attrs));
+                imports.extend(path.map(|path| ((module.clone(), name), path)));
+            }
+        }
+    }
+    imports
+}
+
+/// The module where that is to which `names` lead: a module that has it by `use` alone is passed.
+fn owner(files: &Files, imports: &BTreeMap<(Module, String), Module>, mut names: Module) -> Module {
+    // A name that comes back to itself leads nowhere.
+    for _ in 0..16 {
+        let depth = (1..=names.len()).take_while(|depth| files.contains_key(&names[..*depth])).last().unwrap_or(0);
+        let import = names.get(depth).and_then(|name| imports.get(&(names[..depth].to_vec(), name.clone())));
+        let Some(import) = import else {
+            names.truncate(depth);
+            break;
+        };
+        names = [import.as_slice(), &names[depth + 1..]].concat();
+    }
+    names
+}
+
+/// Which module uses which.
+fn uses(files: &Files) -> Vec<(Module, Module)> {
+    let imports = imports(files);
     let mut uses = Vec::new();
-    for (module, file) in &files {
+    for (module, file) in files {
         let mut paths = Paths::default();
         paths.visit_file(file);
-        for path in paths.0 {
-            let mut names = path.as_slice();
-            let mut target = match names.first().map(String::as_str) {
-                Some("crate") => Module::new(),
-                Some("self" | "super") => module.clone(),
-                _ => continue,
-            };
-            while let Some(first @ ("crate" | "self" | "super")) = names.first().map(String::as_str) {
-                if first == "super" {
-                    target.pop();
-                }
-                names = &names[1..];
-            }
-            // Down to the module that has what is named.
-            for name in names {
-                target.push(name.clone());
-                if !files.contains_key(&target) {
-                    target.pop();
-                    break;
-                }
-            }
-            uses.push((module.clone(), target));
-        }
+        let paths = paths.0.iter().filter_map(|path| from_root(files, module, path));
+        uses.extend(paths.map(|path| (module.clone(), owner(files, &imports, path))));
     }
     uses
 }
@@ -163,20 +204,40 @@ fn circles(uses: &[(Module, Module)]) -> BTreeSet<(Module, Module)> {
 #[test]
 fn no_modules_stand_in_a_circle() {
     for src in source_folders() {
-        let circles = circles(&uses(&src));
+        let circles = circles(&uses(&files(&src)));
         assert!(circles.is_empty(), "modules of {} use each other: {circles:?}", src.display());
     }
 }
 
+/// A module by its path from the crate's root.
+fn module(path: &str) -> Module {
+    path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 #[test]
 fn a_circle_is_found() {
-    let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
     let uses = |pairs: &[(&str, &str)]| pairs.iter().map(|(from, to)| (module(from), module(to))).collect::<Vec<_>>();
     let straight = uses(&[("a", "b"), ("b::x", "c"), ("a::y", "a::z"), ("a", "a::y"), ("a::y", "a")]);
     assert!(circles(&straight).is_empty());
     let round = uses(&[("a::y", "b"), ("b::x", "c"), ("c", "a::z")]);
     assert_eq!(circles(&round).len(), 3, "three pairs in one circle");
     assert_eq!(circles(&uses(&[("a::y", "a::z"), ("a::z", "a::y")])), [(module("a::y"), module("a::z"))].into());
+}
+
+#[test]
+fn a_circle_through_names_of_the_parent_is_found() {
+    let found = |sources: &[(&str, &str)]| {
+        let files = sources.iter().map(|(path, text)| (module(path), syn::parse_file(text).unwrap())).collect();
+        circles(&uses(&files))
+    };
+    let root = ("", "mod a; mod b; pub use a::link; pub use b::guard::Claim as Right;");
+    let (a, b) = (("a", "pub mod link;"), ("b", "pub mod guard;"));
+    let (link, guard) = (("a::link", "use crate::Right;"), ("b::guard", "fn f() -> crate::link::Link {}"));
+    assert_eq!(found(&[root, a, b, link, guard]), [(module("a"), module("b"))].into());
+    assert!(found(&[root, a, b, ("a::link", "#[cfg(test)] use crate::Right;"), guard]).is_empty());
+    let parent = ("", "mod a; mod b; use a::One; pub(crate) use self::b::{self as other, Two};");
+    let (a, b) = (("a", "use super::{Three, other};"), ("b", "use super::One;"));
+    assert_eq!(found(&[parent, a, b]), [(module("a"), module("b"))].into());
 }
 
 #[test]

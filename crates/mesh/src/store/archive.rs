@@ -7,38 +7,13 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use super::address::Address;
-use super::database::{Access, Database, Form, Open, transact};
+use super::database::{Access, Database, Open, transact};
 use super::error::{StoreError, readable};
 use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of, time};
-use super::{Measurement, Series, TestResult, Wanted};
-use super::{flows, measurements, rollups, series, summary, wanted};
+use super::{FORM, Measurement, Series, TestResult, Wanted, measurements, summary, wanted};
 
-/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no
-/// index of diagnoses.
-pub(super) const FORM: Form = Form {
-    number: 4,
-    oldest: 2,
-    tables: &[
-        flows::FLOWS,
-        flows::EARLY,
-        RESULTS,
-        measurements::ROUND_TRIPS,
-        measurements::TCP,
-        measurements::DIAGNOSES,
-        measurements::DIAGNOSES_OF_FLOW,
-        wanted::WANTED,
-        summary::SPANS,
-        summary::LOSSES,
-        summary::SEEN,
-        series::MEDIANS,
-        series::DUE,
-        rollups::ROLLUPS,
-    ],
-    beside: &[],
-    fills: &[rollups::FILL],
-};
 /// Hours since 1970, and nanoseconds after the hour.
-const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
+pub(super) const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
      sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, received_rate_bps BIGINT NOT NULL, \
      PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
 /// Hours that are read at once: of 40 sites they have 10,000 rows.

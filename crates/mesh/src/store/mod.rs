@@ -37,11 +37,37 @@ pub(crate) use error::rows_left_out;
 pub use figures::{Figures, Metric, OfPair};
 pub(crate) use flows::HOUR_NS;
 pub use outbox::{Kept, Outbox};
-pub use reader::{PairSum, Point, Reader, Span, Tested};
+pub use reader::{PairSum, Point, Reader, Tested};
 pub use series::Series;
 pub use single::Listed;
+pub use summary::Span;
 pub(crate) use summary::{BUCKETS_A_DECADE, DAY_NS};
 
 pub use longhaul_mesh_model::result::{
     Cause, Diagnosis, FileKind, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestFile, TestResult, Wanted,
+};
+
+/// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no
+/// index of diagnoses.
+const FORM: database::Form = database::Form {
+    number: 4,
+    oldest: 2,
+    tables: &[
+        flows::FLOWS,
+        flows::EARLY,
+        archive::RESULTS,
+        measurements::ROUND_TRIPS,
+        measurements::TCP,
+        measurements::DIAGNOSES,
+        measurements::DIAGNOSES_OF_FLOW,
+        wanted::WANTED,
+        summary::SPANS,
+        summary::LOSSES,
+        summary::SEEN,
+        series::MEDIANS,
+        series::DUE,
+        rollups::ROLLUPS,
+    ],
+    beside: &[],
+    fills: &[rollups::FILL],
 };

@@ -7,12 +7,11 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row};
 
 use super::address::Address;
-use super::archive::FORM;
 use super::database::pool;
 use super::error::{StoreError, readable};
 use super::flows::{HOUR_NS, Key, digits, name_of};
-use super::summary::{self, DAY_NS, NOTHING_LOST, UNITS};
-use super::{Wanted, wanted};
+use super::summary::{self, DAY_NS, NOTHING_LOST, Span, UNITS};
+use super::{FORM, Wanted, wanted};
 
 /// Questions at the same time; others wait.
 const CONNECTIONS: u32 = 4;
@@ -22,8 +21,6 @@ const SQLITE: &[&str] = &["PRAGMA busy_timeout = 5000", "PRAGMA cache_size = -65
 const POSTGRES: &[&str] = &["SET default_transaction_read_only = on", "SET jit = off", "SET statement_timeout = '30s'"];
 /// How long a question waits for one of them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Spans up to this are read by the hour.
-const BY_HOUR_NS: i64 = 2 * DAY_NS;
 
 /// A store that is read only.
 #[derive(Debug, Clone)]
@@ -76,63 +73,6 @@ pub struct Tested {
     pub at_receiver: Option<i64>,
     /// Payload bits a second that were received.
     pub received_rate_bps: i64,
-}
-
-/// A span of time in whole hours or days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// Its first moment: nanoseconds since 1970.
-    pub from_ns: i64,
-    /// The first moment after it.
-    pub until_ns: i64,
-    /// An hour or a day: what sums are of.
-    pub unit_ns: i64,
-}
-
-impl Span {
-    /// The span that ends with `until_ns` and is `lasts_ns` long, cut to whole hours, or to days if it is longer than two days: the last one is
-    /// the one with `until_ns` in it.
-    pub fn ending(until_ns: i64, lasts_ns: i64) -> Self {
-        let unit_ns = if lasts_ns <= BY_HOUR_NS { HOUR_NS } else { DAY_NS };
-        let until_ns = (until_ns.saturating_sub(1)).div_euclid(unit_ns).saturating_add(1).saturating_mul(unit_ns);
-        let units = (lasts_ns / unit_ns).max(1);
-        Self { from_ns: until_ns.saturating_sub(units.saturating_mul(unit_ns)), until_ns, unit_ns }
-    }
-
-    /// The same span by the hour, if it has no more than 60 days: what a pair's figure shows.
-    #[must_use]
-    pub fn finer(self) -> Self {
-        let unit_ns = if self.until_ns - self.from_ns <= 60 * DAY_NS { HOUR_NS } else { DAY_NS };
-        Self { unit_ns, ..self }
-    }
-
-    /// The same span in whole days: it becomes longer by the rest of its first and last day.
-    #[must_use]
-    pub fn in_days(self) -> Self {
-        let from_ns = self.from_ns.div_euclid(DAY_NS) * DAY_NS;
-        let until_ns = (self.until_ns - 1).div_euclid(DAY_NS).saturating_add(1) * DAY_NS;
-        Self { from_ns, until_ns, unit_ns: DAY_NS }
-    }
-
-    /// Of a span in days: units of so many days that are the span together, as few as can be: (days of the unit, first unit, first one after).
-    /// `units` has the longest first; the last is one day.
-    pub(super) fn parts(self, units: &[i64]) -> Vec<(i64, i64, i64)> {
-        let mut parts = Vec::new();
-        cover(self.from_ns / DAY_NS, self.until_ns / DAY_NS, units, &mut parts);
-        parts
-    }
-}
-
-/// Adds the units that are the days from `from` to `until` together, which are at most two parts of each unit but the longest.
-fn cover(from: i64, until: i64, units: &[i64], parts: &mut Vec<(i64, i64, i64)>) {
-    let Some((unit, shorter)) = units.split_first().filter(|_| from < until) else { return };
-    let (first, after) = ((from + unit - 1).div_euclid(*unit), until.div_euclid(*unit));
-    if first >= after {
-        return cover(from, until, shorter, parts);
-    }
-    cover(from, first * unit, shorter, parts);
-    parts.push((*unit, first, after));
-    cover(after * unit, until, shorter, parts);
 }
 
 fn pair_sum(row: &AnyRow) -> Result<PairSum, sqlx::Error> {
@@ -361,33 +301,3 @@ impl Reader {
 
 /// Test plans that are added up for a pair at most.
 const TESTS_MOST: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_whole_hours_or_days() {
-        let span = Span::ending(100 * DAY_NS + 5 * HOUR_NS + 1, DAY_NS);
-        assert_eq!(
-            span,
-            Span { from_ns: 99 * DAY_NS + 6 * HOUR_NS, until_ns: 100 * DAY_NS + 6 * HOUR_NS, unit_ns: HOUR_NS }
-        );
-        let span = Span::ending(100 * DAY_NS + 1, 7 * DAY_NS);
-        assert_eq!(span, Span { from_ns: 94 * DAY_NS, until_ns: 101 * DAY_NS, unit_ns: DAY_NS });
-    }
-
-    #[test]
-    fn long_spans_are_made_of_long_units() {
-        let span = |from: i64, until: i64| Span { from_ns: from * DAY_NS, until_ns: until * DAY_NS, unit_ns: DAY_NS };
-        assert_eq!(span(31, 35).parts(&UNITS), [(1, 31, 35)]);
-        assert_eq!(span(31, 59).parts(&UNITS), [(1, 31, 36), (6, 6, 9), (1, 54, 59)]);
-        assert_eq!(span(29, 91).parts(&UNITS), [(1, 29, 30), (30, 1, 3), (1, 90, 91)]);
-        assert_eq!(span(17, 382).parts(&UNITS), [(1, 17, 18), (6, 3, 5), (30, 1, 12), (6, 60, 63), (1, 378, 382)]);
-        for (from, until) in [(0, 365), (17, 382), (30, 60), (59, 61)] {
-            let days =
-                span(from, until).parts(&UNITS).iter().map(|(days, first, after)| days * (after - first)).sum::<i64>();
-            assert_eq!(days, until - from);
-        }
-    }
-}

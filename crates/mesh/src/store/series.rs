@@ -10,14 +10,13 @@ use std::time::Duration;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AnyPool, Row};
 
-use super::Span;
 use super::address::Address;
 use super::database::{Form, pool, transact};
 use super::error::StoreError;
 use super::figures::{Figures, Gathered, Metric, OfPair, values};
 use super::flows::{HOUR_NS, Key};
 use super::rollups;
-use super::summary::DAY_NS;
+use super::summary::{DAY_NS, Span};
 
 /// Questions at the same time, with the one that follows; others wait.
 const CONNECTIONS: u32 = 3;

@@ -5,8 +5,8 @@ use longhaul_captures::spool::Interface;
 use longhaul_kernel::capture_ring::{CaptureOptions, CaptureRing};
 use longhaul_kernel::driver_settings::receive_queues;
 use longhaul_kernel::link::Netlink;
+use longhaul_kernel::nic_stamps::{NicStamps, NicStampsError, nic_stamps_support};
 use longhaul_kernel::schedule::online_cpus;
-use longhaul_kernel::udp::{NicStamps, NicStampsError, nic_stamps_support};
 
 use crate::reading::{KERNEL_BLOCK_TIMEOUT_MS, OpenRing};
 use crate::spec::{CaptureError, CaptureSpec};

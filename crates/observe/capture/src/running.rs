@@ -10,7 +10,7 @@ use longhaul_captures::ledger::Ledger;
 use longhaul_captures::spool::{Mark, Meta, Share};
 use longhaul_kernel::clock::realtime;
 use longhaul_kernel::link::Netlink;
-use longhaul_kernel::udp::NicStamps;
+use longhaul_kernel::nic_stamps::NicStamps;
 use longhaul_units::Nanos;
 
 use crate::blocks::{BLOCK_BYTES, BLOCK_BYTES_LEAST, Pool};

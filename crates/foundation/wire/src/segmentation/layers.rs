@@ -7,8 +7,9 @@
 //! Sources: VXLAN RFC 7348 §5, VXLAN-GPE draft-ietf-nvo3-vxlan-gpe §3, GENEVE RFC 8926 §3.4, GRE RFC 2784 §2 and RFC 2890 §2,
 //! IP in IP RFC 2003 and RFC 4213.
 
+use super::error::ShapeError;
 use crate::ethernet::{self, Network, ether_type};
-use crate::{ShapeError, be16, ipv4, ipv6, tcp, udp};
+use crate::{be16, ipv4, ipv6, tcp, udp};
 
 /// Headers that may be stacked: three tunnels of IP and UDP around IP and TCP.
 const MOST_LAYERS: usize = 8;

@@ -25,7 +25,8 @@
 use std::ops::Range;
 
 use super::MAX_HEADER_BYTES;
-use super::frame::{self, Shape, ShapeError};
+use super::error::ShapeError;
+use super::frame::{self, Shape};
 use super::layers::{Kind, Layers};
 use crate::vnet::{GSO_ECN, NEEDS_CSUM, VnetHeader};
 use crate::{be16, checksum, ipv4, ipv6, put16, put32, tcp, udp};

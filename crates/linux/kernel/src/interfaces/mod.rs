@@ -1,4 +1,4 @@
-//! Network interfaces: links and addresses, features, counters, steering.
+//! Network interfaces: links and addresses, features, counters.
 
 pub mod counters;
 pub mod driver_settings;
@@ -6,6 +6,4 @@ pub mod driver_statistics;
 pub mod ethtool;
 pub mod link;
 pub(crate) mod link_ioctl;
-pub mod receive_settings;
-pub mod rps;
 pub mod sysfs;

@@ -1,9 +1,7 @@
 //! Processes: where they live, when they run, how they end.
 
 pub mod capability;
-pub mod cgroup;
 pub mod group_limits;
-pub mod guard;
 pub mod mounts;
 pub mod namespace;
 pub mod process;

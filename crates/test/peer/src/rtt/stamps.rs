@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::udp::{NicClock, NicStamps, NicStampsError, SuperPacket, nic_stamps_support};
+use longhaul_kernel::nic_stamps::{NicStamps, NicStampsError, nic_stamps_support};
+use longhaul_kernel::udp::{NicClock, SuperPacket};
 use longhaul_rtt::probe_log::StampedBy;
 use longhaul_rtt::{Account, NicReading, NicTime};
 use longhaul_session::SessionError;

@@ -9,7 +9,6 @@ use std::thread::{Builder, JoinHandle, scope};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::guard::Changed;
-use longhaul_kernel::sysctl;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, TunedBuffer, connect_to, listen_at, receive_buffer, save_syn};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{DataPlan, SessionError};
@@ -102,7 +101,7 @@ fn switch_off(parameters: &TcpParameters) -> Result<Option<Changed>, SessionErro
     if keys.is_empty() {
         return Ok(None);
     }
-    let changed = sysctl::change(&keys).map_err(|error| {
+    let changed = Changed::of_sysctls(&keys).map_err(|error| {
         let what: Vec<_> = off().map(|(.., what)| *what).collect();
         let message = format!("a test without {}: {error}", what.join(" and "));
         SessionError::new("not_switched_off", message, "run it as root on a host of a lab")

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
+use longhaul_kernel::nic_stamps::NicStamps;
 use longhaul_kernel::receive_settings::{self, HeldSettings, hold, receive_settings};
 use longhaul_kernel::rps::Rps;
-use longhaul_kernel::udp::NicStamps;
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_terms::Affinity;
 use longhaul_terms::SoftirqPlacement;

@@ -4,7 +4,7 @@ use std::mem;
 use std::ops::Range;
 use std::ptr;
 
-use super::DATAGRAMS_MOST;
+use super::{DATAGRAMS_MOST, PAYLOAD_MOST_BYTES_V4};
 
 /// Room for datagrams of one size, side by side, to be filled and sent again and again.
 pub struct SendBatch {
@@ -27,7 +27,7 @@ impl SendBatch {
     /// Room for `datagrams` datagrams (1 to [`DATAGRAMS_MOST`]) of `datagram_bytes` each (1 to 65,507), all zero.
     pub fn new(datagrams: usize, datagram_bytes: usize) -> Self {
         let count = datagrams.clamp(1, DATAGRAMS_MOST);
-        let datagram_bytes = datagram_bytes.clamp(1, super::sender::PAYLOAD_MOST_BYTES_V4);
+        let datagram_bytes = datagram_bytes.clamp(1, PAYLOAD_MOST_BYTES_V4);
         let no_part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         // SAFETY: mmsghdr is pointers and integers, for which zero is a value.
         let no_message: libc::mmsghdr = unsafe { mem::zeroed() };

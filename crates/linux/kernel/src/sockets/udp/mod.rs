@@ -22,11 +22,12 @@ mod error;
 mod error_queue;
 mod memory;
 mod nic_clock;
-mod nic_stamps;
 pub(crate) mod option;
 mod receiver;
 mod sender;
+mod shared;
 mod slots;
+mod socket;
 mod syn;
 
 pub use batch::SendBatch;
@@ -34,7 +35,6 @@ pub use echo::{Echo, EchoSocket};
 pub use error::{UdpOpenError, UdpReceiveError, UdpSendError};
 pub use memory::{BufferGrant, SocketMemory};
 pub use nic_clock::{NicClock, NicClockReading};
-pub use nic_stamps::{NicStamps, NicStampsError, NicStampsSupport, nic_stamps_support};
 pub use receiver::{ReceiverOptions, UdpReceiver};
 pub use sender::{SenderOptions, Sent, UdpSender, Unsent};
 pub use slots::{Datagram, IcmpMessage, ReceiveSlots, SuperPacket};
@@ -42,6 +42,8 @@ pub use syn::SynSocket;
 
 /// Datagrams that one super-packet or one system call carries at most (`UDP_MAX_SEGMENTS` since Linux 6.9).
 pub const DATAGRAMS_MOST: usize = 128;
+/// The longest IPv4 packet less its headers.
+const PAYLOAD_MOST_BYTES_V4: usize = 65_535 - 20 - 8;
 
 /// Where received datagrams are stamped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +53,6 @@ pub enum TimestampMode {
     /// By the kernel when it takes the packet from the driver (`CLOCK_REALTIME`). A super-packet has one stamp.
     #[default]
     Kernel,
-    /// By the NIC, on its own clock, where it can ([`NicStamps`] has it do so); the kernel's stamp comes along.
+    /// By the NIC, on its own clock, where it can ([`NicStamps`](crate::nic_stamps::NicStamps) has it do so); the kernel's stamp comes along.
     Nic,
 }

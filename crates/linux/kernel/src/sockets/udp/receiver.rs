@@ -10,11 +10,8 @@ use rustix::net::{SendFlags, bind, connect, sendto};
 
 use super::error_queue::{ErrorQueue, TRIES_MOST, may_be_of_icmp};
 use super::option::set_int;
-use super::sender::{local_address, open};
-use super::{
-    BufferGrant, ReceiveSlots, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiveError, UdpSendError,
-    UdpSender,
-};
+use super::socket::{local_address, open};
+use super::{BufferGrant, ReceiveSlots, SocketMemory, TimestampMode, UdpOpenError, UdpReceiveError, UdpSendError};
 use crate::clock::{monotonic, realtime};
 use crate::wait::readable_until;
 
@@ -53,10 +50,10 @@ impl Default for ReceiverOptions {
 /// A bound UDP socket, for receiving. It can be connected later, and answer.
 #[derive(Debug)]
 pub struct UdpReceiver {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
     local: SocketAddr,
     receive_buffer: BufferGrant,
-    errors: ErrorQueue,
+    pub(super) errors: ErrorQueue,
 }
 
 impl UdpReceiver {
@@ -120,25 +117,6 @@ impl UdpReceiver {
         Ok(self)
     }
 
-    /// A sender on the same socket, address and port, once it is connected; both may work in different threads.
-    ///
-    /// # Errors
-    /// [`UdpOpenError::Step`].
-    pub fn sender(&self, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
-        let fd = self.fd.try_clone().map_err(UdpOpenError::step("dup"))?;
-        Ok(UdpSender::of(fd, options)?.sharing(&self.errors))
-    }
-
-    /// As [`UdpReceiver::sender`], connecting the socket to `peer` first: while another thread receives, whom it has been
-    /// receiving from.
-    ///
-    /// # Errors
-    /// As [`UdpReceiver::connect`] and [`UdpReceiver::sender`].
-    pub fn sender_to(&self, peer: SocketAddr, options: &SenderOptions) -> Result<UdpSender, UdpOpenError> {
-        self.take_from(peer)?;
-        self.sender(options)
-    }
-
     /// Distributes datagrams to the sockets at this address and port (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). A datagram goes to the socket that
     /// was bound as the n-th, from 0, where n is the byte at `offset` of the payload, masked by `mask`. If there is no n-th one, it goes to any.
     ///
@@ -194,7 +172,7 @@ impl UdpReceiver {
 
     /// From now on the kernel stamps what is received and what is sent on this socket (`SO_TIMESTAMPING`, `CLOCK_REALTIME`); stamps of
     /// packets that were sent come by [`UdpReceiver::receive_sent`]. With `by_nic` those of the NIC come along, on its own clock, where
-    /// [`NicStamps`](super::NicStamps) has it stamp: of a packet that was sent each stamp comes with a copy of its own.
+    /// [`NicStamps`](crate::nic_stamps::NicStamps) has it stamp: of a packet that was sent each stamp comes with a copy of its own.
     ///
     /// # Errors
     /// [`UdpOpenError::Step`].
@@ -311,7 +289,7 @@ impl UdpReceiver {
 
     /// As [`UdpReceiver::receive`], and where nothing waits, until something does or `deadline` on `CLOCK_MONOTONIC` has
     /// passed. A signal may end it early, with 0. What the socket's error queue has is lost: ICMP errors
-    /// ([`SenderOptions::report_drops`]) count against the receive buffer, and while one is there the socket is never quiet.
+    /// ([`report_drops`](super::SenderOptions::report_drops)) count against the receive buffer, and while one is there the socket is never quiet.
     ///
     /// # Errors
     /// Any [`UdpReceiveError`].

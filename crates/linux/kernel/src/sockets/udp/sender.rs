@@ -9,21 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul_units::{BitRate, Nanos};
-use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, socket_with};
+use rustix::net::{bind, connect};
 
 use super::error_queue::{ErrorQueue, Tries};
 use super::option::{read_words, set_bytes, set_int, set_traffic_class};
-use super::{
-    BufferGrant, DATAGRAMS_MOST, ReceiverOptions, SendBatch, SocketMemory, UdpOpenError, UdpReceiver, UdpSendError,
-};
+use super::socket::{local_address, open, peer_address};
+use super::{BufferGrant, DATAGRAMS_MOST, PAYLOAD_MOST_BYTES_V4, SendBatch, SocketMemory, UdpOpenError, UdpSendError};
 
 /// `UDP_MAX_SEGMENTS` before Linux 6.9.
 const SEGMENTS_MOST_BEFORE_6_9: usize = 64;
-/// The longest IPv4 packet less its headers.
-pub(super) const PAYLOAD_MOST_BYTES_V4: usize = 65_535 - 20 - 8;
-/// The same, so that the packet with its IPv6 header fits 64 KiB, as devices take no more by default.
+/// The longest payload by IPv6, so that the packet with its header fits 64 KiB, as devices take no more by default.
 const PAYLOAD_MOST_BYTES_V6: usize = 65_535 - 40 - 8;
 
 /// How a [`UdpSender`] is set up.
@@ -86,12 +82,12 @@ pub enum Unsent {
 /// What ICMP says of earlier datagrams, which anybody can forge, keeps none from going: a send that such an error ends is tried again at once.
 #[derive(Debug)]
 pub struct UdpSender {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
     local: SocketAddr,
     peer: SocketAddr,
     send_buffer: BufferGrant,
     segments_most: AtomicUsize,
-    errors: ErrorQueue,
+    pub(super) errors: ErrorQueue,
 }
 
 impl UdpSender {
@@ -110,7 +106,7 @@ impl UdpSender {
 
     /// Makes a sender of a socket that is connected already.
     pub(super) fn of(fd: OwnedFd, options: &SenderOptions) -> Result<Self, UdpOpenError> {
-        let peer = address_of(getpeername(&fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)), "getpeername")?;
+        let peer = peer_address(&fd)?;
         let local = local_address(&fd)?;
         let socket = fd.as_fd();
         let send_buffer = BufferGrant::ask(socket, options.send_buffer_bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
@@ -147,15 +143,6 @@ impl UdpSender {
             .map_err(|source| UdpOpenError::Step { step: "setsockopt SO_SNDTIMEO", source: source.into() })?;
         let segments_most = AtomicUsize::new(DATAGRAMS_MOST);
         Ok(Self { fd, local, peer, send_buffer, segments_most, errors: ErrorQueue::default() })
-    }
-
-    /// A receiver on the same socket, address and port; both may work in different threads. It gets only what the peer sends.
-    ///
-    /// # Errors
-    /// [`UdpOpenError::Step`].
-    pub fn receiver(&self, options: &ReceiverOptions) -> Result<UdpReceiver, UdpOpenError> {
-        let fd = self.fd.try_clone().map_err(UdpOpenError::step("dup"))?;
-        Ok(UdpReceiver::of(fd, options)?.sharing(&self.errors))
     }
 
     /// The same, whose error queue others take messages out of as well.
@@ -327,22 +314,4 @@ impl SegmentControl {
 fn flags(wait: bool) -> i32 {
     // No signal: a vanished peer is an error, not a death.
     libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT }
-}
-
-/// A blocking socket of the family of `address`.
-pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, UdpOpenError> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .map_err(|source| UdpOpenError::Step { step: "socket(SOCK_DGRAM)", source: source.into() })
-}
-
-pub(super) fn local_address(fd: &OwnedFd) -> Result<SocketAddr, UdpOpenError> {
-    address_of(getsockname(fd), "getsockname")
-}
-
-fn address_of(
-    answer: rustix::io::Result<rustix::net::SocketAddrAny>,
-    step: &'static str,
-) -> Result<SocketAddr, UdpOpenError> {
-    answer.and_then(SocketAddr::try_from).map_err(|source| UdpOpenError::Step { step, source: source.into() })
 }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with};
 
 use super::echo::{IPV4_LEAST, checksum};
-use super::sender::local_address;
+use super::socket::local_address;
 use super::{ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSendError};
 
 /// Bytes of a header without options.

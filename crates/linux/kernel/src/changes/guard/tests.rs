@@ -35,7 +35,7 @@ fn ip(words: &str) {
 /// What the test `name` of this file says on standard error, in a process of its own.
 fn said(name: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let name = format!("processes::guard::tests::{name}");
+    let name = format!("changes::guard::tests::{name}");
     let output = command.args(["--exact", &name, "--ignored", "--nocapture"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
