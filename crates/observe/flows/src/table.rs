@@ -479,7 +479,8 @@ impl<S: Sink> Flows<S> {
     }
 
     /// Flows that are open.
-    pub fn open_flows(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn open_flows(&self) -> usize {
         self.places.len()
     }
 

@@ -186,11 +186,6 @@ impl Statistics {
         }
     }
 
-    /// Probes and answers so far.
-    pub fn sent_and_received(&self) -> (u64, u64) {
-        (self.sent, self.received)
-    }
-
     /// The figures.
     pub fn finish(mut self, kind: ProbeKind, timestamps: EndsStamps, clocks: Clocks) -> RttResult {
         let (first, last) = self.span.unwrap_or_default();

@@ -26,11 +26,6 @@ impl Drops {
     }
 
     /// Cannot be called.
-    pub fn reads_paged_payload(&self) -> bool {
-        match self.never {}
-    }
-
-    /// Cannot be called.
     ///
     /// # Errors
     /// None.

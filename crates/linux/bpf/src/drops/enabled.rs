@@ -42,7 +42,6 @@ pub struct Drops {
     inbox: Arc<Mutex<Vec<u8>>>,
     ring_bytes: u32,
     reasons: ReasonNames,
-    paged_payload: bool,
 }
 
 impl fmt::Debug for Drops {
@@ -82,10 +81,8 @@ impl Drops {
         let reasons = types.drop_reasons();
         let damage = DAMAGE.map(|name| reasons.number(name).unwrap_or(0));
         // Kernels before 6.12 know bpf_dynptr_from_skb but refuse it here; only trying tells.
-        let mut paged_payload = options.paged_payload;
-        let attached = match load(flows, options, &damage, receiving_socket, paged_payload) {
-            Err(BpfError::Load { .. }) if paged_payload => {
-                paged_payload = false;
+        let attached = match load(flows, options, &damage, receiving_socket, options.paged_payload) {
+            Err(BpfError::Load { .. }) if options.paged_payload => {
                 load(flows, options, &damage, receiving_socket, false)?
             }
             other => other?,
@@ -95,29 +92,12 @@ impl Drops {
             ring_into(&attached.events, Arc::clone(&inbox)).map_err(|error| step("map the event ring", error))?;
         let Attached { link, others, events, counters, unrecorded } = attached;
         let ring_bytes = options.ring_bytes;
-        Ok(Self {
-            link,
-            _others: others,
-            events,
-            counters,
-            unrecorded,
-            ring,
-            inbox,
-            ring_bytes,
-            reasons,
-            paged_payload,
-        })
+        Ok(Self { link, _others: others, events, counters, unrecorded, ring, inbox, ring_bytes, reasons })
     }
 
     /// What [`DropEvent::reason`] means.
     pub fn reason_names(&self) -> &ReasonNames {
         &self.reasons
-    }
-
-    /// Whether payload in pages can be read: that of `UDP_SEGMENT` and GRO super-packets, and on many NICs of any packet. Takes
-    /// Linux 6.12. Where it is `false` such packets go to [`Lost::unread_packets`].
-    pub fn reads_paged_payload(&self) -> bool {
-        self.paged_payload
     }
 
     /// Waits until there are events, at most `timeout`; says whether there are.

@@ -19,10 +19,7 @@ fn probe() -> Result<Drops, BpfError> {
 #[test]
 fn what_works_here() {
     match probe() {
-        Ok(drops) => {
-            println!("reads payload in pages: {}", drops.reads_paged_payload());
-            assert!(!Symbols::read().unwrap().is_empty());
-        }
+        Ok(_) => assert!(!Symbols::read().unwrap().is_empty()),
         Err(error @ (BpfError::Load { .. } | BpfError::Step { .. })) => panic!("{error}"),
         Err(error) => longhaul_testing::skipped!("{error}"),
     }

@@ -67,6 +67,7 @@ impl Frames {
         self.lost.pop()
     }
 
+    #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -387,7 +387,8 @@ impl Network {
     }
 
     /// Frames with packets in flight.
-    pub fn frames_in_flight(&self) -> usize {
+    #[cfg(test)]
+    fn frames_in_flight(&self) -> usize {
         self.frames.in_flight()
     }
 

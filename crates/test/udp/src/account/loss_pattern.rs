@@ -119,19 +119,6 @@ impl LossPattern {
     }
 }
 
-/// Type-P-One-Way-Loss-Noticeable-Rate (RFC 3357 §6.1): the share of losses whose distance from the previous one is at most
-/// `delta`. The first loss of a stream has distance zero and is not noticeable itself. 0 without losses.
-pub fn noticeable_rate(runs: impl IntoIterator<Item = Run>, delta: u64) -> f64 {
-    let (mut lost, mut noticeable, mut last_lost) = (0, 0, None);
-    for run in runs {
-        lost += run.packets;
-        noticeable += if delta >= 1 { run.packets - 1 } else { 0 };
-        noticeable += u64::from(last_lost.is_some_and(|last| run.first_sequence - last <= delta));
-        last_lost = Some(run.end() - 1);
-    }
-    if lost == 0 { 0.0 } else { noticeable as f64 / lost as f64 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,9 +158,6 @@ mod tests {
         assert_eq!(pattern.loss_periods().count, 4);
         let distances = pattern.loss_distances();
         assert_eq!((distances.count, distances.min, distances.max, distances.mean), (4, 1, 3, 2.0));
-        assert_eq!(noticeable_rate(runs.iter().copied(), 2), 3.0 / 5.0);
-        assert_eq!(noticeable_rate(runs.iter().copied(), 99), 4.0 / 5.0);
-        assert_eq!(noticeable_rate([], 99), 0.0);
     }
 
     #[test]

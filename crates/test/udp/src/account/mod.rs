@@ -27,7 +27,7 @@ pub use arrivals::{ArrivalRecorder, Arrivals};
 pub use delay::DelayOverLeast;
 pub use jitter::Jitter;
 pub use loss_map::LossMap;
-pub use loss_pattern::{Distribution, LossPattern, noticeable_rate};
+pub use loss_pattern::{Distribution, LossPattern};
 pub use packet_rows::{PacketRow, PacketRows, ROWS_BYTES_MOST};
 pub use reordering::{REMEMBERED_GAPS, Reordered, ReorderingSummary};
 pub use run_list::{MAX_SEQUENCES, Run, RunList, Runs, RunsError};

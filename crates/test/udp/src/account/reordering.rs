@@ -36,12 +36,6 @@ pub struct ReorderingSummary {
 }
 
 impl ReorderingSummary {
-    /// The mean of the known extents, 0 where there is none.
-    pub fn extent_packets_mean(&self) -> f64 {
-        let known = self.reordered_packets.saturating_sub(self.extent_unknown_packets);
-        if known == 0 { 0.0 } else { self.extent_packets_sum as f64 / known as f64 }
-    }
-
     /// Adds another stream.
     pub fn merge(&mut self, other: &Self) {
         // Saturating, because the other end's report can hold any number.

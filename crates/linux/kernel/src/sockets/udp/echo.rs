@@ -80,11 +80,6 @@ impl EchoSocket {
         Ok(Self { socket, peer, raw, identifier })
     }
 
-    /// Whether it is a raw socket.
-    pub fn is_raw(&self) -> bool {
-        self.raw
-    }
-
     /// The socket, to wait for it and to receive.
     pub fn socket(&self) -> &UdpReceiver {
         &self.socket

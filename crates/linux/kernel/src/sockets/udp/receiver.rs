@@ -333,16 +333,6 @@ impl UdpReceiver {
     pub fn memory(&self) -> io::Result<SocketMemory> {
         SocketMemory::of(self.fd.as_fd())
     }
-
-    /// Bytes of the first packet that waits; `None` where none does, or where that one is empty. What waits in all the
-    /// kernel does not tell for UDP (udp(7), `SIOCINQ`): read it to know.
-    ///
-    /// # Errors
-    /// Does not fail in practice on an open socket.
-    pub fn next_packet_bytes(&self) -> io::Result<Option<u64>> {
-        let bytes = rustix::io::ioctl_fionread(&self.fd)?;
-        Ok((bytes > 0).then_some(bytes))
-    }
 }
 
 impl AsFd for UdpReceiver {
