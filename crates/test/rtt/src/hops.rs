@@ -73,7 +73,7 @@ impl HopsParameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum HopPlace {
+pub enum HopAnswerer {
     /// A router where the probe had passed as many as it may.
     Router,
     /// The destination.
@@ -90,7 +90,7 @@ pub struct HopAnswer {
     /// Who answered.
     pub from: IpAddr,
     /// As what.
-    pub place: HopPlace,
+    pub place: HopAnswerer,
     /// When the program sent the probe, as the answer repeats it; `None` where it does not.
     pub echoed_ns: Option<u64>,
     /// When it arrived, Unix time in nanoseconds.
@@ -144,7 +144,7 @@ pub struct HopAddress {
     /// The address.
     pub address: IpAddr,
     /// As what it answered last.
-    pub place: HopPlace,
+    pub place: HopAnswerer,
     /// Probes that it answered.
     pub answered: u64,
     /// Round trips. A router's time to make its answer is part of them.
@@ -189,7 +189,7 @@ pub struct HopAccount {
     asked: HopsParameters,
     account: Account,
     /// The hop and the answer of probes that may still be answered.
-    waiting: BTreeMap<u64, (u8, Option<(IpAddr, HopPlace)>)>,
+    waiting: BTreeMap<u64, (u8, Option<(IpAddr, HopAnswerer)>)>,
     hops: Vec<Hop>,
     start: Nanos,
     round: u64,
@@ -220,7 +220,7 @@ struct Hop {
 #[derive(Debug)]
 struct AtHop {
     address: IpAddr,
-    place: HopPlace,
+    place: HopAnswerer,
     answered: u64,
     least: i64,
     greatest: i64,
@@ -325,12 +325,12 @@ impl HopAccount {
         *answer = Some((from, place));
         let hop = *hop;
         self.farthest = self.farthest.max(hop);
-        if place != HopPlace::Router {
+        if place != HopAnswerer::Router {
             self.met = Some(self.met.map_or(hop, |met| met.min(hop)));
             // No further in this round.
             self.reach = self.reach.min(hop.max(self.next));
         }
-        if place == HopPlace::Destination {
+        if place == HopAnswerer::Destination {
             self.destination_hop = self.met;
         }
     }
@@ -411,10 +411,10 @@ impl Hop {
 impl AtHop {
     fn new(address: IpAddr, first_ns: i64) -> Self {
         let (least, greatest, kept) = (i64::MAX, 0, Thinned::keeping(KEPT));
-        Self { address, place: HopPlace::Router, answered: 0, least, greatest, kept, first_ns, last_ns: first_ns }
+        Self { address, place: HopAnswerer::Router, answered: 0, least, greatest, kept, first_ns, last_ns: first_ns }
     }
 
-    fn take(&mut self, place: HopPlace, sent_ns: i64, rtt_ns: i64) {
+    fn take(&mut self, place: HopAnswerer, sent_ns: i64, rtt_ns: i64) {
         (self.place, self.last_ns) = (place, sent_ns);
         self.answered += 1;
         self.least = self.least.min(rtt_ns);
@@ -462,7 +462,10 @@ mod tests {
     }
 
     /// A path on which hop `n` answers after `n` ms, the destination being the last. `answers`: who answers a probe of this round and hop.
-    fn measured(rounds: u64, answers: impl Fn(u64, u8) -> Option<(IpAddr, HopPlace)>) -> (HopsResult, Vec<(u64, u8)>) {
+    fn measured(
+        rounds: u64,
+        answers: impl Fn(u64, u8) -> Option<(IpAddr, HopAnswerer)>,
+    ) -> (HopsResult, Vec<(u64, u8)>) {
         let mut account = HopAccount::new(asked(rounds), START);
         let mut sent = Vec::new();
         while let Some((due, hop)) = account.next() {
@@ -483,11 +486,11 @@ mod tests {
     }
 
     /// Three routers and a destination, of which the second router is silent.
-    fn plain(_: u64, hop: u8) -> Option<(IpAddr, HopPlace)> {
+    fn plain(_: u64, hop: u8) -> Option<(IpAddr, HopAnswerer)> {
         match hop {
             2 => None,
-            1 | 3 => Some((router(hop), HopPlace::Router)),
-            _ => Some((router(4), HopPlace::Destination)),
+            1 | 3 => Some((router(hop), HopAnswerer::Router)),
+            _ => Some((router(4), HopAnswerer::Destination)),
         }
     }
 
@@ -498,7 +501,7 @@ mod tests {
         let answered: Vec<u64> = found.hops.iter().map(|hop| hop.answered).collect();
         assert_eq!((answered, found.route_changes), (vec![20, 0, 20, 20], 0));
         let last = &found.hops[3].addresses[0];
-        assert_eq!((last.address, last.place, last.rtt.p50_ns), (router(4), HopPlace::Destination, 4 * MS));
+        assert_eq!((last.address, last.place, last.rtt.p50_ns), (router(4), HopAnswerer::Destination, 4 * MS));
         // No hop is asked beyond the destination, nor sooner than a second after the last time.
         assert_eq!(sent.len(), 20 * 4 + 1);
         for hop in 1..=4 {
@@ -510,9 +513,9 @@ mod tests {
     #[test]
     fn a_route_that_changes_and_gets_longer_is_told() {
         let changed = |round, hop| match (round, hop) {
-            (10.., 3) => Some((router(33), HopPlace::Router)),
-            (10.., 4) => Some((router(34), HopPlace::Router)),
-            (10.., _) if hop > 4 => Some((router(4), HopPlace::Destination)),
+            (10.., 3) => Some((router(33), HopAnswerer::Router)),
+            (10.., 4) => Some((router(34), HopAnswerer::Router)),
+            (10.., _) if hop > 4 => Some((router(4), HopAnswerer::Destination)),
             _ => plain(round, hop),
         };
         let (found, _) = measured(20, changed);
@@ -524,9 +527,9 @@ mod tests {
 
     #[test]
     fn a_barrier_ends_the_path_and_a_silent_destination_is_unknown() {
-        let (found, _) = measured(5, |_, hop| (hop == 2).then(|| (router(2), HopPlace::Barrier)));
+        let (found, _) = measured(5, |_, hop| (hop == 2).then(|| (router(2), HopAnswerer::Barrier)));
         assert_eq!((found.destination_hop, found.hops.len()), (None, 2));
-        let (found, sent) = measured(5, |_, hop| (hop < 3).then(|| (router(hop), HopPlace::Router)));
+        let (found, sent) = measured(5, |_, hop| (hop < 3).then(|| (router(hop), HopAnswerer::Router)));
         assert_eq!((found.destination_hop, found.hops.len()), (None, 2));
         // All ten at first, then four beyond the last that answers.
         assert_eq!(sent.len(), 10 + 4 * 6);
@@ -543,7 +546,7 @@ mod tests {
         let answer = |sequence, received_ns| HopAnswer {
             sequence,
             from: router(1),
-            place: HopPlace::Router,
+            place: HopAnswerer::Router,
             echoed_ns: None,
             received_ns,
             received_by: StampedBy::Program,

@@ -29,7 +29,7 @@ pub use clocks::{
 };
 pub use exchange::{Answered, Responder, ResponderStamps, question, reply};
 pub use hops::{
-    HopAccount, HopAddress, HopAnswer, HopPlace, HopRtt, HopsParameters, HopsResult, LEAST_ROUND, MOST_HOPS, OfHop,
+    HopAccount, HopAddress, HopAnswer, HopAnswerer, HopRtt, HopsParameters, HopsResult, LEAST_ROUND, MOST_HOPS, OfHop,
     RouteChange,
 };
 pub use longhaul_captures::packet::within_times;

@@ -2,7 +2,7 @@
 
 use longhaul_flows::Gaps;
 use longhaul_flows::compare::{Compared, PathDirection, Points, Reached};
-use longhaul_report::html::compared::Direction as Drawn;
+use longhaul_report::html::compared::BetweenPoints;
 
 /// Points of a line: what a screen has room for, and at least half of it.
 const MOST_COLUMNS: usize = 1_600;
@@ -56,7 +56,7 @@ impl Delays {
     }
 
     /// What the report draws. `gaps` are A's and B's, by the clock of each.
-    pub(crate) fn drawn(self, compared: &Compared, gaps: &[Gaps; 2], points: &Points) -> Vec<Drawn> {
+    pub(crate) fn drawn(self, compared: &Compared, gaps: &[Gaps; 2], points: &Points) -> Vec<BetweenPoints> {
         let start_ns = self.0.iter().filter_map(|columns| columns.start_ns).min().unwrap_or(0);
         let clock = &compared.clock;
         let seconds = |at_ns: i64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
@@ -93,7 +93,7 @@ impl Delays {
                 .collect();
             // As many as can be told apart.
             lost_s.dedup_by(|a, b| (*a - *b).abs() < column_s);
-            Some(Drawn {
+            Some(BetweenPoints {
                 name: if direction == PathDirection::AToB { "A to B".into() } else { "B to A".into() },
                 column_s,
                 delay: delay.collect(),

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_flows::Gaps;
-use longhaul_flows::compare::behaviour::Verdict;
+use longhaul_flows::compare::behaviour::Behaviour;
 use longhaul_flows::compare::equivalence::{Margin, Margins};
 use longhaul_flows::compare::{CompareResult, Compared, Reached};
-use longhaul_report::html::compared::{Direction, Report};
+use longhaul_report::html::compared::{BetweenPoints, Report};
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
@@ -195,7 +195,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(file) = &args.html {
         let result = &envelope.result;
         let two_runs = drawn.len() > 1;
-        let named = |run: usize, mut direction: Direction| {
+        let named = |run: usize, mut direction: BetweenPoints| {
             if two_runs {
                 direction.name = format!("Run {}, {}", run + 1, direction.name);
             }
@@ -207,7 +207,7 @@ pub(crate) fn run(args: Args) -> Outcome {
                 delays.drawn(compared, gaps, points).into_iter().map(move |direction| named(run, direction))
             })
             .collect();
-        let said = |behaviour: &Verdict| (behaviour.alike, longhaul_report::text::compare::alike(behaviour));
+        let said = |behaviour: &Behaviour| (behaviour.alike, longhaul_report::text::compare::alike(behaviour));
         let report = Report {
             title: format!("{} and {}", args.a.display(), args.b.display()),
             started_at: envelope.started_at.clone(),

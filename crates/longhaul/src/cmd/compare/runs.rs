@@ -1,6 +1,6 @@
 //! `longhaul compare --behaviour`: what is sampled of runs, and the tests that it is put to.
 
-use longhaul_flows::compare::behaviour::{Kind, Verdict, verdict};
+use longhaul_flows::compare::behaviour::{Behaviour, Kind, verdict};
 use longhaul_flows::compare::equivalence::Margins;
 use longhaul_flows::compare::samples::{Losses, Samples, Thinned};
 use longhaul_flows::compare::{Compared, PathDirection};
@@ -48,7 +48,7 @@ impl Sink for Run {
 }
 
 /// Whether two runs, each captured at one point, behave alike.
-pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result<Verdict, Failure> {
+pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result<Behaviour, Failure> {
     let read = |trace: &mut Trace| -> Result<Run, Failure> {
         let mut flows = Flows::with_gaps(trace.flow_options(), Run::default(), trace.gaps());
         pass_to(trace, &mut flows)?;
@@ -72,7 +72,7 @@ pub(crate) fn of_runs(a: &mut Trace, b: &mut Trace, margins: &Margins) -> Result
 }
 
 /// Whether two runs, each captured at the same two points, behave alike between these.
-pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, margins: &Margins) -> Verdict {
+pub(crate) fn of_points(runs: [&Compared; 2], one_clock: bool, margins: &Margins) -> Behaviour {
     let none = Samples::default();
     let of = |run: &Compared, direction| {
         run.samples.iter().find(|(known, _)| *known == direction).map(|(_, samples)| samples.clone())

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::equivalence::{Equivalence, Item, Margins, Quantity, QuantityName, Verdict as Of};
+use super::equivalence::{Equivalence, Item, Margins, Quantity, QuantityName, Verdict};
 use super::samples::{Losses, Samples, Thinned};
 
 /// Equal captures get equal verdicts.
@@ -42,13 +42,13 @@ pub struct Test {
     /// Each quantity of it; none where either has no samples.
     pub quantities: Vec<Quantity>,
     /// Outside where any quantity is; within where all are.
-    pub verdict: Of,
+    pub verdict: Verdict,
 }
 
 /// All tests, and what they come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Verdict {
+pub struct Behaviour {
     /// Whether all quantities are within their margins; false where any is outside, `None` where there is too little data to say.
     pub alike: Option<bool>,
     /// What was tested.
@@ -128,7 +128,7 @@ impl<'a> Kind<'a> {
             blocks: found.blocks,
             medians,
             p99,
-            verdict: Of::of_all(quantities.iter().map(|quantity| quantity.verdict)),
+            verdict: Verdict::of_all(quantities.iter().map(|quantity| quantity.verdict)),
             quantities,
         }
     }
@@ -143,14 +143,14 @@ impl<'a> Kind<'a> {
 }
 
 /// Tests each kind of sample. What neither has 64 of, or any loss, is left out.
-pub fn verdict(kinds: &[Kind<'_>], margins: &Margins) -> Verdict {
+pub fn verdict(kinds: &[Kind<'_>], margins: &Margins) -> Behaviour {
     let tests: Vec<Test> = kinds.iter().filter(|kind| kind.is_in_either()).map(|kind| kind.test(margins)).collect();
-    let alike = match Of::of_all(tests.iter().map(|test| test.verdict)) {
-        Of::Within => Some(true),
-        Of::Outside => Some(false),
-        Of::TooLittleData => None,
+    let alike = match Verdict::of_all(tests.iter().map(|test| test.verdict)) {
+        Verdict::Within => Some(true),
+        Verdict::Outside => Some(false),
+        Verdict::TooLittleData => None,
     };
-    Verdict { alike, tests }
+    Behaviour { alike, tests }
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
         let kinds = [Kind::series("interval_ns", &a, &b), Kind::series("delay_ns", &a, &c)];
         let differ = verdict(&kinds, &margins(0.0));
         let which: Vec<_> = differ.tests.iter().map(|test| test.verdict).collect();
-        assert_eq!((differ.alike, which), (Some(false), vec![Of::Within, Of::Outside]));
+        assert_eq!((differ.alike, which), (Some(false), vec![Verdict::Within, Verdict::Outside]));
         assert!(differ.tests[1].quantities[0].tested > 0.15, "{differ:?}");
         let none = Thinned::default();
         let kinds = [Kind::series("interval_ns", &a, &none), Kind::series("delay_ns", &none, &none)];
@@ -195,8 +195,8 @@ mod tests {
             let found = verdict(&[Kind::times("delay_ns", &a, &b)], &margins(1_000.0));
             found.tests[0].quantities.iter().map(|quantity| quantity.verdict).collect::<Vec<_>>()
         };
-        assert_eq!(of(1.1)[..2], [Of::Outside, Of::Outside]);
-        assert_eq!(of(1.0)[1..], [Of::Within, Of::Within, Of::Within]);
+        assert_eq!(of(1.1)[..2], [Verdict::Outside, Verdict::Outside]);
+        assert_eq!(of(1.0)[1..], [Verdict::Within, Verdict::Within, Verdict::Within]);
     }
 
     #[test]

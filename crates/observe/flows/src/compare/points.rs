@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::behaviour::Verdict;
+use super::behaviour::Behaviour;
 use super::clocks::ClockFit;
 use super::identity::{Identity, Path, PathDirection, Recognition, identities, path};
 use super::plan::Plan;
@@ -136,7 +136,7 @@ pub struct Between {
     #[serde(skip)]
     pub ack_intervals: [Intervals; 2],
     /// Whether the path left the packets' spacing as it was.
-    pub spacing: Verdict,
+    pub spacing: Behaviour,
 }
 
 /// What came out.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::behaviour::Verdict;
+use super::behaviour::Behaviour;
 use super::clocks::ClockFit;
 use super::points::{Between, Compared};
 use crate::{Intervals, Protocol};
@@ -21,7 +21,7 @@ pub struct CompareResult {
     pub second_points: Option<Points>,
     /// Of two runs; absent of two points.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub behaviour: Option<Verdict>,
+    pub behaviour: Option<Behaviour>,
 }
 
 /// The same packets at two points.

@@ -28,14 +28,14 @@ pub struct Report {
     /// What speaks against trusting it.
     pub caveats: Vec<Caveat>,
     /// From A to B, and back; of two runs those of the second behind them.
-    pub directions: Vec<Direction>,
+    pub directions: Vec<BetweenPoints>,
     /// What `longhaul compare` prints.
     pub text: String,
 }
 
 /// One direction between the points.
 #[derive(Debug)]
-pub struct Direction {
+pub struct BetweenPoints {
     /// From where to where.
     pub name: String,
     /// The time that a point of `delay` covers, seconds.
@@ -72,7 +72,7 @@ impl Report {
     }
 }
 
-impl Direction {
+impl BetweenPoints {
     fn write(&self, body: &mut String) {
         let delay = Panel {
             title: "One-way delay",
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn both_points_are_side_by_side() {
         let bin = |from_ns, first, second| IntervalBin { from_ns, first, second };
-        let direction = Direction {
+        let direction = BetweenPoints {
             name: "A to B <b>".into(),
             column_s: 0.5,
             delay: vec![

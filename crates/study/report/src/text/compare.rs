@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_flows::compare::behaviour::{Test, Verdict};
-use longhaul_flows::compare::equivalence::Verdict as Of;
+use longhaul_flows::compare::behaviour::{Behaviour, Test};
+use longhaul_flows::compare::equivalence::Verdict;
 use longhaul_flows::compare::{Between, CompareResult, IntervalBin, PathDirection, Points};
 
 use super::analyze::time;
@@ -35,11 +35,11 @@ pub fn report(result: &CompareResult) -> String {
 }
 
 /// Whether two runs behave alike, and what decided, in two sentences.
-pub fn alike(behaviour: &Verdict) -> String {
+pub fn alike(behaviour: &Behaviour) -> String {
     let (said, verdict) = match behaviour.alike {
-        Some(true) => ("The two runs behave alike, within the margins.", Of::Within),
-        Some(false) => ("The two runs do not behave alike.", Of::Outside),
-        None => ("The two runs may behave alike: there is too little data to say.", Of::TooLittleData),
+        Some(true) => ("The two runs behave alike, within the margins.", Verdict::Within),
+        Some(false) => ("The two runs do not behave alike.", Verdict::Outside),
+        None => ("The two runs may behave alike: there is too little data to say.", Verdict::TooLittleData),
     };
     let all =
         behaviour.tests.iter().flat_map(|test| test.quantities.iter().map(|quantity| (named(&test.of), quantity)));
@@ -209,7 +209,7 @@ fn named(of: &str) -> String {
 }
 
 /// What two points have of intervals.
-fn spacing(text: &mut String, verdict: &Verdict) {
+fn spacing(text: &mut String, verdict: &Behaviour) {
     for Test { of, medians, p99, quantities, .. } in &verdict.tests {
         let [before, behind] = [0, 1].map(|nth| (time(medians[nth]), time(p99[nth])));
         let distance = quantities.first().map_or_else(String::new, |distance| {
@@ -229,7 +229,7 @@ fn spacing(text: &mut String, verdict: &Verdict) {
     }
 }
 
-fn tests(text: &mut String, verdict: &Verdict) {
+fn tests(text: &mut String, verdict: &Behaviour) {
     for test in &verdict.tests {
         let [a, b] = test.samples;
         let [worth_a, worth_b] = test.effective_samples;
@@ -268,7 +268,7 @@ mod tests {
             lost: Vec::new(),
             intervals: Default::default(),
             ack_intervals: Default::default(),
-            spacing: Verdict { alike: None, tests: Vec::new() },
+            spacing: Behaviour { alike: None, tests: Vec::new() },
         };
         let back = Between { direction: PathDirection::BToA, lost_packets: 0, delay: None, ..between.clone() };
         let gaps = GapsOf { count: 0, duration_ns: 0 };

@@ -1,6 +1,6 @@
 //! Round trips to each hop as text.
 
-use longhaul_rtt::{HopAddress, HopPlace, HopsResult, OfHop, RouteChange};
+use longhaul_rtt::{HopAddress, HopAnswerer, HopsResult, OfHop, RouteChange};
 
 use super::short;
 
@@ -20,7 +20,7 @@ pub fn report(result: &HopsResult) -> String {
             let number = if at == 0 { hop.to_string() } else { String::new() };
             let all = [rtt.min_ns, rtt.p50_ns, rtt.p99_ns, rtt.max_ns];
             let times = all.map(|ns| format!("{:>9}", short(ns.unsigned_abs()))).concat();
-            let barrier = if *place == HopPlace::Barrier { "  lets nothing through" } else { "" };
+            let barrier = if *place == HopAnswerer::Barrier { "  lets nothing through" } else { "" };
             text += &format!(
                 "{number:>3}  {:<39}{:>8}{times}{barrier}\n",
                 address.to_string(),
@@ -74,9 +74,9 @@ mod tests {
             duration_ns: 9_100_000_000,
             destination_hop: Some(3),
             hops: vec![
-                hop(1, vec![at(1, HopPlace::Router, 6), at(9, HopPlace::Router, 4)]),
+                hop(1, vec![at(1, HopAnswerer::Router, 6), at(9, HopAnswerer::Router, 4)]),
                 hop(2, Vec::new()),
-                hop(3, vec![at(3, HopPlace::Destination, 10)]),
+                hop(3, vec![at(3, HopAnswerer::Destination, 10)]),
             ],
             route_changes: 1,
             changes: vec![RouteChange { at_ns: 0, hop: 1, from: [10, 0, 0, 1].into(), to: [10, 0, 0, 9].into() }],

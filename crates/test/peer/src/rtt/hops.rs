@@ -9,7 +9,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{EchoSocket, IcmpMessage, ReceiveSlots, SuperPacket, SynSocket, UdpOpenError, UdpReceiver};
 use longhaul_rtt::probe_log::ProbeKind;
-use longhaul_rtt::{HopAccount, HopAnswer, HopPlace, HopsParameters, HopsResult, RttParameters};
+use longhaul_rtt::{HopAccount, HopAnswer, HopAnswerer, HopsParameters, HopsResult, RttParameters};
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
@@ -191,11 +191,11 @@ impl HopProbes {
         let exceeded = if icmp.from.is_ipv4() { (11, 0) } else { (3, 0) };
         let at_destination = icmp.from.to_canonical() == self.peer.ip().to_canonical();
         let place = if (icmp.kind, icmp.code) == exceeded {
-            HopPlace::Router
+            HopAnswerer::Router
         } else if is_port_unreachable(icmp) && at_destination {
-            HopPlace::Destination
+            HopAnswerer::Destination
         } else {
-            HopPlace::Barrier
+            HopAnswerer::Barrier
         };
         self.answer(packet, sequence, None, icmp.from, place, account);
     }
@@ -209,12 +209,12 @@ impl HopProbes {
                 // The socket sees all TCP of that host.
                 let Some(number) = socket.answered(packet.bytes) else { return };
                 let sequence = u64::from(number.wrapping_sub(*first));
-                return self.answer(packet, sequence, None, self.peer.ip(), HopPlace::Destination, account);
+                return self.answer(packet, sequence, None, self.peer.ip(), HopAnswerer::Destination, account);
             }
         };
         let Some(echo) = socket.answer(packet.bytes) else { return };
         if let Some(Content { sequence, program_ns }) = Content::parse(self.magic, echo.payload) {
-            self.answer(packet, sequence, Some(program_ns), self.peer.ip(), HopPlace::Destination, account);
+            self.answer(packet, sequence, Some(program_ns), self.peer.ip(), HopAnswerer::Destination, account);
         }
     }
 
@@ -224,7 +224,7 @@ impl HopProbes {
         sequence: u64,
         echoed_ns: Option<u64>,
         from: IpAddr,
-        place: HopPlace,
+        place: HopAnswerer,
         account: &mut HopAccount,
     ) {
         let (received_ns, received_by) = received(packet, None);
