@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{longhaul, object};
 use longhaul_captures::header_log::{About, HeaderLogReader};
-use longhaul_captures::ledger::Place;
+use longhaul_captures::ledger::DroppedAt;
 use longhaul_captures::{CaptureReader, InterfaceDirection, Packet, Transport};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
@@ -335,7 +335,7 @@ fn the_ledger_is_exact_when_the_ring_overruns() {
     host.convert(&["spool"], "t.parquet", &[]);
     let (packets, about) = rows(&host.path("t.parquet"));
     assert_eq!(packets.len() as u64, written);
-    assert_eq!(about.ledger.dropped_packets.get(&Place::KernelRing), Some(&dropped));
+    assert_eq!(about.ledger.dropped_packets.get(&DroppedAt::KernelRing), Some(&dropped));
     assert_eq!(about.ledger.unaccounted_packets(), 0);
     assert_eq!(about.ledger.gaps.iter().map(|gap| gap.packets).sum::<u64>(), dropped);
 
@@ -402,7 +402,10 @@ fn a_full_disk_is_counted_and_said() {
     assert_eq!(told["result"]["was_cut"], false, "{told}");
     let (packets, about) = rows(&host.path("t.parquet"));
     assert_eq!(packets.len() as u64, written);
-    assert_eq!((about.ledger.dropped_packets.get(&Place::Disk), about.ledger.unaccounted_packets()), (Some(&disk), 0));
+    assert_eq!(
+        (about.ledger.dropped_packets.get(&DroppedAt::Disk), about.ledger.unaccounted_packets()),
+        (Some(&disk), 0)
+    );
 }
 
 #[test]

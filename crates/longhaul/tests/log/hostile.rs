@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
 use longhaul_captures::spool::{Interface, Meta, PacketBlock};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
@@ -284,12 +284,12 @@ fn words_count_against_the_cap_as_well() {
     datagrams.send(sequence, &payload);
     let gap = |at: i64| {
         let at_ns = STARTED_NS + at * 10_000_000_000;
-        Gap { place: Place::Nic, interface: Some((at % 7) as u16), from_ns: at_ns, to_ns: at_ns + 1, packets: 1 }
+        Gap { place: DroppedAt::Nic, interface: Some((at % 7) as u16), from_ns: at_ns, to_ns: at_ns + 1, packets: 1 }
     };
     let mut said = 0;
     for round in 0..400 {
         let gaps: Vec<Gap> = (0..5_000).map(|at| gap(round * 5_000 + at)).collect();
-        let dropped_packets = [(Place::Nic, 5_000)].into();
+        let dropped_packets = [(DroppedAt::Nic, 5_000)].into();
         // It claims to have written as well what only the logging host can know.
         let ledger = Ledger { seen_packets: 5_000, written_packets: 77, dropped_packets, gaps };
         if impostor.say(&LinkMessage::Part { ledger }).is_err() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use longhaul_captures::ledger::Place;
+use longhaul_captures::ledger::DroppedAt;
 
 /// The counters of a running capture.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ pub struct Counters {
     pub written_bytes: AtomicU64,
     /// Bytes of files that were written and removed since.
     pub removed_bytes: AtomicU64,
-    /// Packets dropped, in the order of [`Place::ALL`].
-    pub dropped: [AtomicU64; Place::ALL.len()],
+    /// Packets dropped, in the order of [`DroppedAt::ALL`].
+    pub dropped: [AtomicU64; DroppedAt::ALL.len()],
     /// Whether the disk is full now.
     pub disk_full: AtomicBool,
     /// CPU time of the threads that have ended.
@@ -45,8 +45,8 @@ impl Counters {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 
-    pub(crate) fn dropped_at(&self, place: Place, packets: u64) {
-        let at = Place::ALL.iter().position(|known| *known == place).unwrap_or(0);
+    pub(crate) fn dropped_at(&self, place: DroppedAt, packets: u64) {
+        let at = DroppedAt::ALL.iter().position(|known| *known == place).unwrap_or(0);
         Self::add(&self.dropped[at], packets);
     }
 

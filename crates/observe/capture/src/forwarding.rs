@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use longhaul_captures::LinkType;
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::log_link::{Floor, LinkMessage};
 use longhaul_captures::spool::{PacketBlock, Packets};
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
@@ -175,8 +175,8 @@ impl Forwarder {
             None => {
                 let packets = packing.snippets.packets().into();
                 let (from_ns, to_ns) = packing.snippets.span_ns();
-                self.counters.dropped_at(Place::LogLink, packets);
-                let gap = Gap { place: Place::LogLink, interface: Some(interface), from_ns, to_ns, packets };
+                self.counters.dropped_at(DroppedAt::LogLink, packets);
+                let gap = Gap { place: DroppedAt::LogLink, interface: Some(interface), from_ns, to_ns, packets };
                 own.seen_packets += packets;
                 own.drop_packets(gap, JOINED_NS);
             }
@@ -222,7 +222,7 @@ impl Forwarder {
             {
                 self.counters.notice(format!("{}: {error}; the capture goes on without it", link.name()));
             }
-            self.counters.dropped_at(Place::LogLink, link.dropped_packets().saturating_sub(before));
+            self.counters.dropped_at(DroppedAt::LogLink, link.dropped_packets().saturating_sub(before));
         }
     }
 }

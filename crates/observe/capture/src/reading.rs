@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::spool::{Mark, PacketBlock};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_kernel::capture_ring::{CaptureRing, RingStatistics, Snippet};
@@ -282,7 +282,7 @@ impl Reader {
             let dropped = counted.dropped - before.dropped;
             part.seen_packets += counted.seen - before.seen;
             if dropped > 0 {
-                let place = if *stalled { Place::Writer } else { Place::KernelRing };
+                let place = if *stalled { DroppedAt::Writer } else { DroppedAt::KernelRing };
                 self.counters.dropped_at(place, dropped);
                 let interface = Some(open.interface);
                 let gap = Gap { place, interface, from_ns: open.looked_ns, to_ns: now_ns, packets: dropped };
@@ -314,10 +314,10 @@ impl Reader {
             if packets > 0 {
                 let to_ns = realtime().0 as i64;
                 let from_ns = to_ns - NIC_EVERY.0 as i64;
-                self.counters.dropped_at(Place::Nic, packets);
+                self.counters.dropped_at(DroppedAt::Nic, packets);
                 part.seen_packets += packets;
                 let interface = Some(open.interface);
-                part.drop_packets(Gap { place: Place::Nic, interface, from_ns, to_ns, packets }, JOINED_NS);
+                part.drop_packets(Gap { place: DroppedAt::Nic, interface, from_ns, to_ns, packets }, JOINED_NS);
             }
         }
     }

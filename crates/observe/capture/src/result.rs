@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::spool::{Interface, Mark, Share};
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -53,8 +53,8 @@ pub struct Account {
     /// Of those, packets that were not written.
     pub dropped_packets: u64,
     /// The same by place; every place is present.
-    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Place, u64>"))]
-    pub dropped_by_place: BTreeMap<Place, u64>,
+    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<DroppedAt, u64>"))]
+    pub dropped_by_place: BTreeMap<DroppedAt, u64>,
     /// `seen - written - dropped`: 0, unless the capture was cut off or longhaul has an error.
     pub unaccounted_packets: i64,
     /// When packets were dropped.
@@ -82,8 +82,8 @@ pub struct LoggerResult {
     /// Packets that it reported written.
     pub written_packets: u64,
     /// Packets that it did not write, by place; every place is present.
-    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<Place, u64>"))]
-    pub dropped_by_place: BTreeMap<Place, u64>,
+    #[cfg_attr(feature = "schema", schemars(schema_with = "longhaul_units::every_key::<DroppedAt, u64>"))]
+    pub dropped_by_place: BTreeMap<DroppedAt, u64>,
     /// Bytes that it wrote.
     pub written_bytes: u64,
     /// Why the link was lost before the capture ended; `None` if it was not.
@@ -172,8 +172,8 @@ impl Account {
     }
 }
 
-fn by_place(ledger: &Ledger) -> BTreeMap<Place, u64> {
-    Place::ALL.iter().map(|place| (*place, ledger.dropped_packets.get(place).copied().unwrap_or(0))).collect()
+fn by_place(ledger: &Ledger) -> BTreeMap<DroppedAt, u64> {
+    DroppedAt::ALL.iter().map(|place| (*place, ledger.dropped_packets.get(place).copied().unwrap_or(0))).collect()
 }
 
 impl Captured {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use longhaul_captures::LinkType;
-use longhaul_captures::ledger::{Gap, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap};
 use longhaul_captures::pcapng;
 use longhaul_captures::spool::{Interface, Meta, PacketBlock, Packets, RecordBuffer};
 use longhaul_kernel::clock::{monotonic, thread_cpu_time};
@@ -132,7 +132,7 @@ impl Streamer {
         while let Some(record) = waiting.current() {
             let packets = unflushed.as_ref().map_or(0, |gap| gap.packets) + 1;
             let from_ns = unflushed.as_ref().map_or(record.at_ns, |gap| gap.from_ns);
-            *unflushed = Some(Gap { place: Place::Disk, interface: None, from_ns, to_ns: record.at_ns, packets });
+            *unflushed = Some(Gap { place: DroppedAt::Disk, interface: None, from_ns, to_ns: record.at_ns, packets });
             if let Some(writer) = writer
                 && outcome.is_ok()
             {
@@ -151,7 +151,7 @@ impl Streamer {
             Counters::add(&self.counters.written_packets, gap.packets);
         } else {
             output.written.ledger.drop_packets(gap, JOINED_NS);
-            self.counters.dropped_at(Place::Disk, gap.packets);
+            self.counters.dropped_at(DroppedAt::Disk, gap.packets);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::spool::{Kind, Mark, PacketBlock, control_block, tick_block};
 use longhaul_kernel::clock::{monotonic, realtime, thread_cpu_time};
 use longhaul_units::Nanos;
@@ -117,7 +117,7 @@ impl Writer {
             }
             Err(error) => {
                 let gap = Gap {
-                    place: Place::Disk,
+                    place: DroppedAt::Disk,
                     interface: Some(interface),
                     from_ns: first_ns.min(last_ns),
                     to_ns: last_ns,
@@ -125,7 +125,7 @@ impl Writer {
                 };
                 disk.waiting.drop_packets(gap, JOINED_NS);
                 disk.own.drop_packets(gap, JOINED_NS);
-                self.counters.dropped_at(Place::Disk, packets);
+                self.counters.dropped_at(DroppedAt::Disk, packets);
                 if let Some(error) = error {
                     self.counters.note(Err(error), disk);
                 }

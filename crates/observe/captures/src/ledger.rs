@@ -14,7 +14,7 @@ pub const MAX_GAPS: usize = 100_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum DroppedAt {
     /// The NIC had no buffer: the kernel never saw the packet, so packets that the filter would leave out count, too.
     Nic,
     /// The ring was full because the reading thread was too slow.
@@ -27,7 +27,7 @@ pub enum Place {
     LogLink,
 }
 
-impl Place {
+impl DroppedAt {
     /// All, in order.
     pub const ALL: [Self; 5] = [Self::Nic, Self::KernelRing, Self::Writer, Self::Disk, Self::LogLink];
 
@@ -48,7 +48,7 @@ impl Place {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// Where.
-    pub place: Place,
+    pub place: DroppedAt,
     /// Index of the interface, from 0; `None` if unknown.
     pub interface: Option<u16>,
     /// No packet was dropped before this time; nanoseconds since 1970.
@@ -67,7 +67,7 @@ pub struct Ledger {
     /// Of those, how many are in the file.
     pub written_packets: u64,
     /// Of those, how many are not, by place.
-    pub dropped_packets: BTreeMap<Place, u64>,
+    pub dropped_packets: BTreeMap<DroppedAt, u64>,
     /// When.
     pub gaps: Vec<Gap>,
 }
@@ -116,7 +116,7 @@ impl Ledger {
     pub fn add(&mut self, part: &Self) {
         self.seen_packets = self.seen_packets.saturating_add(part.seen_packets);
         self.written_packets = self.written_packets.saturating_add(part.written_packets);
-        let placed: BTreeMap<Place, u64> = part.gaps.iter().fold(BTreeMap::new(), |mut placed, gap| {
+        let placed: BTreeMap<DroppedAt, u64> = part.gaps.iter().fold(BTreeMap::new(), |mut placed, gap| {
             let count: &mut u64 = placed.entry(gap.place).or_default();
             *count = count.saturating_add(gap.packets);
             placed
@@ -149,17 +149,17 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn gap(place: Place, from_ns: i64, to_ns: i64, packets: u64) -> Gap {
+    fn gap(place: DroppedAt, from_ns: i64, to_ns: i64, packets: u64) -> Gap {
         Gap { place, interface: Some(0), from_ns, to_ns, packets }
     }
 
     #[test]
     fn gaps_that_touch_are_one() {
         let mut ledger = Ledger { seen_packets: 100, written_packets: 70, ..Ledger::default() };
-        ledger.drop_packets(gap(Place::KernelRing, 0, 10, 5), 2);
-        ledger.drop_packets(gap(Place::Disk, 0, 10, 3), 2);
-        ledger.drop_packets(gap(Place::KernelRing, 12, 20, 15), 2);
-        ledger.drop_packets(gap(Place::KernelRing, 23, 30, 7), 2);
+        ledger.drop_packets(gap(DroppedAt::KernelRing, 0, 10, 5), 2);
+        ledger.drop_packets(gap(DroppedAt::Disk, 0, 10, 3), 2);
+        ledger.drop_packets(gap(DroppedAt::KernelRing, 12, 20, 15), 2);
+        ledger.drop_packets(gap(DroppedAt::KernelRing, 23, 30, 7), 2);
         assert_eq!(ledger.gaps.len(), 3);
         assert_eq!((ledger.gaps[0].to_ns, ledger.gaps[0].packets), (20, 20));
         assert_eq!((ledger.dropped(), ledger.unaccounted_packets()), (30, 0));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(ledger.unaccounted_packets(), i64::MAX - 4);
         ledger.add(&Ledger { written_packets: u64::MAX, ..Ledger::default() });
         assert_eq!(ledger.unaccounted_packets(), -i64::MAX);
-        ledger.drop_packets(gap(Place::Nic, i64::MIN, i64::MAX, u64::MAX), 0);
+        ledger.drop_packets(gap(DroppedAt::Nic, i64::MIN, i64::MAX, u64::MAX), 0);
         assert_eq!(ledger.unaccounted_packets(), i64::MIN);
     }
 
@@ -180,13 +180,13 @@ mod tests {
         let mut whole = Ledger::default();
         for at in 0..10 {
             let mut part = Ledger { seen_packets: 10, written_packets: 8, ..Ledger::default() };
-            part.drop_packets(gap(Place::Writer, at * 100, at * 100 + 10, 2), 0);
+            part.drop_packets(gap(DroppedAt::Writer, at * 100, at * 100 + 10, 2), 0);
             whole.add(&part);
         }
         assert_eq!((whole.seen_packets, whole.dropped(), whole.gaps.len()), (100, 20, 10));
         assert_eq!(whole.unaccounted_packets(), 0);
         // A part that lost count of when.
-        whole.add(&Ledger { seen_packets: 4, dropped_packets: [(Place::Nic, 4)].into(), ..Ledger::default() });
+        whole.add(&Ledger { seen_packets: 4, dropped_packets: [(DroppedAt::Nic, 4)].into(), ..Ledger::default() });
         assert_eq!((whole.dropped(), whole.unaccounted_packets()), (24, 0));
     }
 }

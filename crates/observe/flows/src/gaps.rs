@@ -145,10 +145,10 @@ impl GapClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_captures::ledger::Place;
+    use longhaul_captures::ledger::DroppedAt;
 
     fn gap(from_ns: i64, to_ns: i64) -> Gap {
-        Gap { place: Place::KernelRing, interface: Some(0), from_ns, to_ns, packets: 1 }
+        Gap { place: DroppedAt::KernelRing, interface: Some(0), from_ns, to_ns, packets: 1 }
     }
 
     #[test]

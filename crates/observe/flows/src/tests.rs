@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use talk::*;
 
 use super::*;
-use longhaul_captures::ledger::{Gap, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap};
 use longhaul_captures::packet::{Options, Packet, Transport};
 use longhaul_captures::record::InterfaceDirection;
 
@@ -22,7 +22,7 @@ use longhaul_captures::record::InterfaceDirection;
 #[test]
 fn what_the_capture_lost_is_left_out() {
     let gap = Gap {
-        place: Place::KernelRing,
+        place: DroppedAt::KernelRing,
         interface: Some(0),
         from_ns: 50 * MS + MS / 2,
         to_ns: 150 * MS - MS / 2,
@@ -94,7 +94,7 @@ fn each_millisecond_has_the_time_at_which_it_began() {
 /// The first packet behind a gap is far beyond the last acknowledgment before it, which says nothing about what is in flight.
 #[test]
 fn what_is_in_flight_behind_a_gap_is_known_from_the_next_acknowledgment() {
-    let gap = Gap { place: Place::KernelRing, interface: None, from_ns: 30 * MS, to_ns: 129 * MS, packets: 99 };
+    let gap = Gap { place: DroppedAt::KernelRing, interface: None, from_ns: 30 * MS, to_ns: 129 * MS, packets: 99 };
     let mut talk = Talk::new();
     talk.handshake(0);
     for n in (0..10).chain(110..120) {
@@ -151,7 +151,7 @@ fn losses_of_tcp_are_told_in_runs() {
 #[test]
 fn a_retransmission_of_what_was_not_captured() {
     for (packets, unseen) in [(1, 0), (0, 1)] {
-        let gap = Gap { place: Place::Writer, interface: None, from_ns: 30 * MS, to_ns: 31 * MS, packets };
+        let gap = Gap { place: DroppedAt::Writer, interface: None, from_ns: 30 * MS, to_ns: 31 * MS, packets };
         let mut talk = Talk::new();
         talk.handshake(0);
         for n in [0, 2, 3, 4] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use longhaul_capture::Counters;
-use longhaul_captures::ledger::Place;
+use longhaul_captures::ledger::DroppedAt;
 use longhaul_kernel::clock::monotonic;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub(crate) struct Interval {
 struct Seen {
     packets: u64,
     frame_bytes: u64,
-    dropped: [u64; Place::ALL.len()],
+    dropped: [u64; DroppedAt::ALL.len()],
 }
 
 /// Reports rates at intervals.
@@ -70,7 +70,7 @@ impl Live {
             dropped: std::array::from_fn(|place| counters.dropped[place].load(Ordering::Relaxed)),
         };
         let frame_bytes = seen.frame_bytes - self.before.frame_bytes;
-        let dropped = Place::ALL.iter().zip(seen.dropped.iter().zip(&self.before.dropped));
+        let dropped = DroppedAt::ALL.iter().zip(seen.dropped.iter().zip(&self.before.dropped));
         let interval = Interval {
             schema: "longhaul.capture.interval/1",
             stamp: Stamp::now(),

@@ -5,7 +5,7 @@ use crate::caveats;
 use std::path::Path;
 
 use longhaul_capture::Captured;
-use longhaul_captures::ledger::Place;
+use longhaul_captures::ledger::DroppedAt;
 use longhaul_result::{Caveat, CaveatCode};
 use longhaul_units::{Bytes, Nanos};
 
@@ -20,9 +20,9 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     };
     let dropped = |place| captured.ledger.dropped_packets.get(&place).copied().unwrap_or(0);
     for (place, remedy) in [
-        (Place::Nic, "give the NIC larger rings (ethtool -G) or more queues (ethtool -L)"),
-        (Place::KernelRing, "use a larger --ring or a smaller --snap, or give longhaul a CPU of its own"),
-        (Place::Writer, "write to a faster disk"),
+        (DroppedAt::Nic, "give the NIC larger rings (ethtool -G) or more queues (ethtool -L)"),
+        (DroppedAt::KernelRing, "use a larger --ring or a smaller --snap, or give longhaul a CPU of its own"),
+        (DroppedAt::Writer, "write to a faster disk"),
     ] {
         if dropped(place) > 0 {
             warn(
@@ -51,7 +51,7 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
         }
     }
     if let Some(error) = &captured.disk_error {
-        let packets = dropped(Place::Disk);
+        let packets = dropped(DroppedAt::Disk);
         warn(
             caveats::DISK,
             format!("{error}; {packets} packets were not written"),
@@ -95,7 +95,7 @@ pub(crate) fn text(captured: &Captured, into: Option<&Path>, duration: Nanos) ->
         ledger.written_packets,
         Bytes(captured.written_bytes).rounded(),
     );
-    for place in Place::ALL {
+    for place in DroppedAt::ALL {
         let packets = ledger.dropped_packets.get(&place).copied().unwrap_or(0);
         if packets > 0 {
             text += &format!("  dropped   {packets:>14}  at {}\n", place.name());

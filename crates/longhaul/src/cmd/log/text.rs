@@ -181,14 +181,14 @@ fn line(peer: SocketAddr, logged: &Logged) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_captures::ledger::{Gap, Ledger, Place};
+    use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
     use longhaul_captures::spool::{Interface, Mark};
     use longhaul_units::Nanos;
 
     use super::*;
 
     fn ended(gaps: usize, marks: usize) -> Logged {
-        let gap = Gap { place: Place::KernelRing, interface: None, from_ns: 1, to_ns: 2, packets: 1 };
+        let gap = Gap { place: DroppedAt::KernelRing, interface: None, from_ns: 1, to_ns: 2, packets: 1 };
         Logged {
             meta: Meta::default(),
             end: LoggedEnd::Finished,

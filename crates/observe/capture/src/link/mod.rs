@@ -7,7 +7,7 @@ mod datagrams;
 
 use std::net::SocketAddr;
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::log_link::{
     FIRST_PROBE, LinkMessage, LinkProgress, LinkSender, Open, PAYLOAD_HEADER_BYTES_MOST,
 };
@@ -371,13 +371,13 @@ impl LogLink {
             }
             None => {
                 let settled_ns = self.progress.watermark_ns.clamp(self.started_ns, latest_ns.max(self.started_ns));
-                drop(Place::Disk, self.started_ns, settled_ns, self.progress.disk_dropped_packets);
-                drop(Place::LogLink, self.started_ns, settled_ns, self.progress.lost_packets);
+                drop(DroppedAt::Disk, self.started_ns, settled_ns, self.progress.disk_dropped_packets);
+                drop(DroppedAt::LogLink, self.started_ns, settled_ns, self.progress.lost_packets);
                 // It may have written more without reporting it.
-                drop(Place::LogLink, settled_ns, latest_ns, u64::MAX);
+                drop(DroppedAt::LogLink, settled_ns, latest_ns, u64::MAX);
             }
         }
-        drop(Place::LogLink, self.started_ns, latest_ns, u64::MAX);
+        drop(DroppedAt::LogLink, self.started_ns, latest_ns, u64::MAX);
         ledger
     }
 }

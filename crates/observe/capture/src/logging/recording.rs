@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use longhaul_captures::ledger::{Gap, Ledger, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
 use longhaul_captures::log_link::Payload;
 use longhaul_captures::spool::{Mark, PacketBlock};
 use longhaul_kernel::direct_file::ALIGNMENT;
@@ -76,8 +76,8 @@ impl Recording {
         }
         let Some(block) = own else {
             let (from_ns, to_ns, packets) = (span.first_ns, span.last_ns, span.count.into());
-            self.counters.dropped_at(Place::Writer, packets);
-            return Some(Gap { place: Place::Writer, interface: Some(span.interface), from_ns, to_ns, packets });
+            self.counters.dropped_at(DroppedAt::Writer, packets);
+            return Some(Gap { place: DroppedAt::Writer, interface: Some(span.interface), from_ns, to_ns, packets });
         };
         let before = block.len();
         let mut packets = snippets.packets();
@@ -192,10 +192,10 @@ mod tests {
     fn part(numbers: Range<i64>) -> Ledger {
         let gap = |number: i64| {
             let from_ns = 10 * number;
-            Gap { place: Place::LogLink, interface: None, from_ns, to_ns: from_ns + 1, packets: 1 }
+            Gap { place: DroppedAt::LogLink, interface: None, from_ns, to_ns: from_ns + 1, packets: 1 }
         };
         let gaps: Vec<_> = numbers.map(gap).collect();
-        Ledger { dropped_packets: [(Place::LogLink, gaps.len() as u64)].into(), gaps, ..Ledger::default() }
+        Ledger { dropped_packets: [(DroppedAt::LogLink, gaps.len() as u64)].into(), gaps, ..Ledger::default() }
     }
 
     fn spec(folder: &Path) -> SpoolSpec {

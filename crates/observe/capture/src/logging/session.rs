@@ -406,14 +406,14 @@ fn progress(link: &LinkReceiver, recorded: Recorded) -> LinkProgress {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_captures::ledger::{Gap, Place};
+    use longhaul_captures::ledger::{DroppedAt, Gap};
 
     use super::*;
 
     /// A capture reads messages in bounded memory.
     #[test]
     fn the_longest_last_message_is_read() {
-        let gap = Gap { place: Place::Disk, interface: Some(9), from_ns: 1, to_ns: 2, packets: 1 };
+        let gap = Gap { place: DroppedAt::Disk, interface: Some(9), from_ns: 1, to_ns: 2, packets: 1 };
         let ledger = Ledger { gaps: vec![gap; GAPS_TOLD], ..Ledger::default() };
         let closed = LinkMessage::Closed { progress: LinkProgress::default(), ledger };
         let text = serde_json::to_vec(&closed).unwrap();

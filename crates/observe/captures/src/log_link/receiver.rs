@@ -6,7 +6,7 @@ use longhaul_units::Nanos;
 
 use super::INTERFACES_MOST;
 use super::payload::{Payload, Span};
-use crate::ledger::{Gap, Ledger, Place};
+use crate::ledger::{DroppedAt, Gap, Ledger};
 
 /// A datagram that is missing this long after a later one came is lost: more than paths of ours reorder by.
 const PATIENCE: Nanos = Nanos::from_secs(1);
@@ -177,13 +177,14 @@ impl LinkReceiver {
             for span in known.values().filter(|span| span.count > 0) {
                 let interface = Some(span.interface);
                 let (from_ns, to_ns, packets) = (span.first_ns, span.last_ns, span.count.into());
-                self.part.drop_packets(Gap { place: Place::LogLink, interface, from_ns, to_ns, packets }, JOINED_NS);
+                self.part
+                    .drop_packets(Gap { place: DroppedAt::LogLink, interface, from_ns, to_ns, packets }, JOINED_NS);
             }
             rest -= told;
         }
         let interface = (self.interfaces == 1).then_some(0);
         let (from_ns, to_ns) = (self.floor_ns.min(latest_ns), latest_ns.max(self.floor_ns));
-        self.part.drop_packets(Gap { place: Place::LogLink, interface, from_ns, to_ns, packets: rest }, JOINED_NS);
+        self.part.drop_packets(Gap { place: DroppedAt::LogLink, interface, from_ns, to_ns, packets: rest }, JOINED_NS);
         self.part.seen_packets += lost;
         self.counts.lost_snippets += lost;
         self.counts.lost_datagrams += sequence - self.next;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Ledger, Place};
+use crate::ledger::{DroppedAt, Ledger};
 use crate::record::{InterfaceDirection, LinkType, Record};
 use crate::spool::{Interface, Meta, PacketBlock, Packets, Share};
 use longhaul_units::Nanos;
@@ -128,7 +128,7 @@ fn a_gap_has_the_times_of_what_was_lost() {
     // Seven: exactly. 24 to 31 are told of one by one, and are one gap together; the four before lie between what came.
     let gaps: Vec<_> = ledger.gaps.iter().map(|gap| (gap.from_ns, gap.to_ns, gap.packets)).collect();
     assert_eq!(gaps, [(at(70), at(79), 10), (at(190), at(319), 120)]);
-    assert!(ledger.gaps.iter().all(|gap| gap.place == Place::LogLink && gap.interface == Some(0)));
+    assert!(ledger.gaps.iter().all(|gap| gap.place == DroppedAt::LogLink && gap.interface == Some(0)));
     assert!(receiver.finish(Some((sender.datagrams(), sender.snippets(), sender.latest_ns().unwrap()))));
     assert!(receiver.take_part().is_empty());
 }

@@ -12,7 +12,7 @@ use super::spool_files::SpoolFiles;
 use super::{CaptureAccount, Item, OpenError, Reason};
 use crate::capture_file::CaptureReader;
 use crate::header_log::HeaderLogReader;
-use crate::ledger::{Gap, Ledger, Place};
+use crate::ledger::{DroppedAt, Gap, Ledger};
 use crate::packet::Packet;
 use crate::record::{LinkType, Record};
 use crate::spool::{Interface, MAGIC, Share, SpoolError, gaps_in};
@@ -338,7 +338,7 @@ impl Capture {
                     Ledger { seen_packets: read.saturating_add(packets), written_packets: *read, ..Ledger::default() };
                 if packets > 0 {
                     // The file says how many, not when.
-                    account.ledger.dropped_packets.insert(Place::KernelRing, packets);
+                    account.ledger.dropped_packets.insert(DroppedAt::KernelRing, packets);
                 }
             }
             Source::HeaderLog { .. } | Source::Closed { .. } | Source::Ended => {}

@@ -324,7 +324,7 @@ impl Captures {
 mod tests {
     use super::*;
     use crate::header_log::{About, HeaderLogWriter, WriterOptions};
-    use crate::ledger::Place;
+    use crate::ledger::DroppedAt;
     use crate::pcapng;
     use crate::record::{InterfaceDirection, LinkType};
     use crate::spool::{Kind, PacketBlock, control_block, tick_block};
@@ -440,7 +440,7 @@ mod tests {
             let meta = Meta { file: number, interfaces: vec![Interface::default()], ..Meta::default() };
             let mut ledger = Ledger { seen_packets: times.len() as u64 + 1, ..Ledger::default() };
             let (from_ns, to_ns) = (times[0], times[0]);
-            ledger.drop_packets(Gap { place: Place::Disk, interface: Some(0), from_ns, to_ns, packets: 1 }, 0);
+            ledger.drop_packets(Gap { place: DroppedAt::Disk, interface: Some(0), from_ns, to_ns, packets: 1 }, 0);
             let mut block = PacketBlock::with_capacity(4096);
             for at_ns in *times {
                 block.push(&Record {

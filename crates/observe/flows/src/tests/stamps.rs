@@ -78,7 +78,7 @@ proptest! {
     ) {
         let stamps = [FIRST, FIRST + MS, -MS, 0, MS, LAST - MS, LAST];
         let gap = gap.map(|(from, to)| Gap {
-            place: Place::KernelRing,
+            place: DroppedAt::KernelRing,
             interface: None,
             from_ns: stamps[from],
             to_ns: stamps[to],

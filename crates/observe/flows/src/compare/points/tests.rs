@@ -5,7 +5,7 @@ use longhaul_wire::probe::{Cookie, Probe};
 use super::*;
 use crate::compare::bounds::Bounds;
 use crate::compare::plan::{CompareError, FirstLook, MatchOptions, Sampler, recognition};
-use longhaul_captures::ledger::{Gap, Place};
+use longhaul_captures::ledger::{DroppedAt, Gap};
 use longhaul_captures::packet::{Ip, Options, Tcp, Transport};
 
 const MS: i64 = 1_000_000;
@@ -234,7 +234,7 @@ fn names_that_come_again_are_told_apart_by_time() {
 fn what_a_capture_lost_is_not_lost_on_the_path() {
     let gap = |from_ms: i64, to_ms: i64| {
         let (from_ns, to_ns) = (from_ms * MS, to_ms * MS);
-        Gaps::of(&[Gap { place: Place::KernelRing, interface: None, from_ns, to_ns, packets: 1 }])
+        Gaps::of(&[Gap { place: DroppedAt::KernelRing, interface: None, from_ns, to_ns, packets: 1 }])
     };
     for offset_ms in [0, 5_000] {
         let data = |n: i64, at_ns: i64| tcp(at_ns, true, n as u32 + 1, n as u32 * 100, 1, 100);
