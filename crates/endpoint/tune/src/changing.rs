@@ -10,7 +10,7 @@ use longhaul_units::Nanos;
 use crate::drop_ins;
 use crate::error::TuneError;
 use crate::outcome::{Now, Outcome, Owner, PutBack, Refused, Status};
-use crate::place::Place;
+use crate::place::HostSetting;
 use crate::plan::Change;
 use crate::setting;
 use crate::state::{DropIn, Saved, State, Store, boot_id};
@@ -266,7 +266,10 @@ fn put_back(
     let partial = state.settings.get(state.done).map(|saved| saved.place.clone());
     for (at, saved) in state.settings.iter().enumerate() {
         // The one that was being changed may have any value that the kernel made of it; but these are changed at once.
-        let is_whole = matches!(saved.place, Place::Sysctl { .. } | Place::Feature { .. } | Place::QueueLength { .. });
+        let is_whole = matches!(
+            saved.place,
+            HostSetting::Sysctl { .. } | HostSetting::Feature { .. } | HostSetting::QueueLength { .. }
+        );
         all.push(match setting::claim(&saved.place, Nanos(until.0.saturating_sub(monotonic().0))) {
             Ok(_claim) => put_one_back(saved, at == state.done && !is_whole),
             Err(why) => PutBack {
@@ -297,7 +300,7 @@ fn put_back(
     Ok(all)
 }
 
-fn failed(all: &[PutBack], place: Option<&Place>, file: Option<&str>) -> bool {
+fn failed(all: &[PutBack], place: Option<&HostSetting>, file: Option<&str>) -> bool {
     all.iter().any(|one| one.outcome == Outcome::Failed && one.place.as_ref() == place && one.file.as_deref() == file)
 }
 
@@ -370,7 +373,7 @@ mod tests {
     /// The command was killed while it changed it, and the interface went then. A plan of before cannot be followed either.
     #[test]
     fn what_is_gone_is_left_and_nobody_is_said_to_have_set_it() {
-        let place = Place::RootQdisc { link: "longhaul-none0".into() };
+        let place = HostSetting::RootQdisc { link: "longhaul-none0".into() };
         let saved = Saved { place, before: "none".into(), given: "fq".into(), ours: vec!["fq".into()] };
         let left = put_one_back(&saved, true);
         assert_eq!((left.outcome, left.now.as_deref()), (Outcome::Left, Some("no such interface")));
@@ -382,7 +385,7 @@ mod tests {
     fn a_drop_in_of_somebody_else_is_not_replaced() {
         let folder = std::env::temp_dir().join(format!("longhaul-tune-theirs-{}", std::process::id()));
         let store = Store::open(&folder.join("states")).unwrap().with_etc(&folder.join("etc"));
-        let place = Place::Sysctl { key: "net.ipv4.tcp_no_metrics_save".into() };
+        let place = HostSetting::Sysctl { key: "net.ipv4.tcp_no_metrics_save".into() };
         let saved = Saved { place, before: "0".into(), given: "1".into(), ours: vec!["1".into()] };
         let mut state = State::new(boot_id().unwrap());
         (state.persist, state.settings) = (true, vec![saved]);

@@ -2,6 +2,7 @@
 //!
 //! The file may come from anybody: what is read of it is bounded, and what is not understood is left out.
 
+use longhaul_path::spec::Direction;
 use serde_json::Value;
 
 use crate::target::{Cause, End};
@@ -47,15 +48,6 @@ pub enum DiagnosisError {
         /// The key.
         key: &'static str,
     },
-}
-
-/// A direction of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From client to server.
-    Forward,
-    /// From server to client.
-    Backward,
 }
 
 impl Diagnosis {

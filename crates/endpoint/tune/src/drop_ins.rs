@@ -16,7 +16,7 @@ use longhaul_kernel::new_file::PUBLIC;
 use longhaul_units::read_text;
 
 use crate::outcome::{DropInNow, Outcome, Owner};
-use crate::place::Place;
+use crate::place::HostSetting;
 use crate::state::{DropIn, Saved, write_through};
 
 /// Longest file that is read.
@@ -45,16 +45,16 @@ fn texts_with(etc: &Path, settings: &[Saved], link_file: &dyn Fn(&str) -> String
         let value = &saved.given;
         let mut give = |link: &str, line: String| _ = files.entry(link_file(link)).or_default().insert(line);
         match &saved.place {
-            Place::Sysctl { key } => _ = writeln!(sysctl, "{key} = {value}"),
-            Place::Feature { link, feature } => {
+            HostSetting::Sysctl { key } => _ = writeln!(sysctl, "{key} = {value}"),
+            HostSetting::Feature { link, feature } => {
                 link_key(feature).into_iter().for_each(|key| give(link, format!("{key}=yes")));
             }
-            Place::Ring { link, receive } => {
+            HostSetting::Ring { link, receive } => {
                 give(link, format!("{}={value}", if *receive { "RxBufferSize" } else { "TxBufferSize" }));
             }
-            Place::QueueLength { link } => give(link, format!("TransmitQueueLength={value}")),
+            HostSetting::QueueLength { link } => give(link, format!("TransmitQueueLength={value}")),
             // The default one is a kernel parameter, and is there before interfaces are. A route is its owner's to set up.
-            Place::RootQdisc { .. } | Place::Route { .. } => {}
+            HostSetting::RootQdisc { .. } | HostSetting::Route { .. } => {}
         }
     }
     let mut texts = Vec::new();
@@ -188,7 +188,7 @@ pub(crate) fn now(drop_in: &DropIn) -> DropInNow {
 mod tests {
     use super::*;
 
-    fn saved(place: Place, given: &str) -> Saved {
+    fn saved(place: HostSetting, given: &str) -> Saved {
         Saved { place, before: "0".into(), given: given.into(), ours: Vec::new() }
     }
 
@@ -198,8 +198,8 @@ mod tests {
         let known = "I:123\nE:ID_NET_LINK_FILE=/run/systemd/network/10-netplan-eth1.link\nE:ID_NET_NAME=eth1\n";
         assert_eq!(link_file_of(known), Some("10-netplan-eth1.link"));
         assert_eq!(link_file_of("E:ID_NET_LINK_FILE=/x/..\n").or(link_file_of("E:ID_NET_NAME=eth1\n")), None);
-        let feature = |link: &str| Place::Feature { link: link.into(), feature: "rx-gro".into() };
-        let ring = Place::Ring { link: "eth1".into(), receive: true };
+        let feature = |link: &str| HostSetting::Feature { link: link.into(), feature: "rx-gro".into() };
+        let ring = HostSetting::Ring { link: "eth1".into(), receive: true };
         let settings = [saved(feature("eth0"), "on"), saved(feature("eth1"), "on"), saved(ring, "4096")];
         let file = |link: &str| if link == "eth1" { "10-netplan-eth1.link" } else { DEFAULT_LINK }.to_owned();
         let texts = texts_with(Path::new("/etc"), &settings, &file);
@@ -220,8 +220,10 @@ mod tests {
     #[test]
     fn what_is_written_is_known_and_nothing_else() {
         let etc = Path::new("/etc");
-        let settings =
-            [saved(Place::sysctl("net.core.rmem_max"), "1"), saved(Place::QueueLength { link: "e0".into() }, "1")];
+        let settings = [
+            saved(HostSetting::sysctl("net.core.rmem_max"), "1"),
+            saved(HostSetting::QueueLength { link: "e0".into() }, "1"),
+        ];
         for file in [DEFAULT_LINK, "10-netplan-e0.link"] {
             let texts = texts_with(etc, &settings, &|_: &str| file.to_owned());
             assert_eq!(texts.len(), 2, "{texts:?}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use longhaul_kernel::namespace::NamespaceError;
 
-use crate::place::Place;
+use crate::place::HostSetting;
 
 /// Why settings were not changed or put back.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum TuneError {
     #[error("no setting could be changed: {place} = {value}: {why}")]
     Refused {
         /// The setting.
-        place: Place,
+        place: HostSetting,
         /// What it should have become.
         value: String,
         /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.

@@ -22,11 +22,11 @@ mod state;
 mod target;
 
 pub use changing::{Terms, apply, confirm, status, undo, undo_unconfirmed};
-pub use diagnosis::{Diagnosis, DiagnosisError, Direction};
+pub use diagnosis::{Diagnosis, DiagnosisError};
 pub use error::TuneError;
 pub use host::{HostState, LinkState, RouteState, Unread};
 pub use outcome::{DropInNow, Now, Outcome, Owner, PutBack, Refused, Status};
-pub use place::{Place, RoutePart};
+pub use place::{HostSetting, RoutePart};
 pub use plan::{ByHand, Change, Kept, Plan};
 pub use setting::is_gone;
 pub use state::{STATE_FOLDER, Store};
@@ -37,7 +37,7 @@ use longhaul_result::Caveat;
 /// Doubts about persistent settings: files that are read after longhaul's and set the same keys.
 pub fn doubts_about_lasting(store: &Store, plan: &Plan) -> Vec<Caveat> {
     let keys = plan.changes.iter().filter_map(|change| match &change.place {
-        Place::Sysctl { key } => Some(key.clone()),
+        HostSetting::Sysctl { key } => Some(key.clone()),
         _ => None,
     });
     let doubt = |(file, key): (std::path::PathBuf, String)| {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::place::Place;
+use crate::place::HostSetting;
 
 /// What became of a setting or of a drop-in that was to be put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub enum Outcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PutBack {
     /// The setting; `None` for a drop-in.
-    pub place: Option<Place>,
+    pub place: Option<HostSetting>,
     /// The drop-in; `None` for a setting.
     pub file: Option<String>,
     /// What became of it.
@@ -72,7 +72,7 @@ pub struct Status {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Now {
     /// The setting.
-    pub place: Place,
+    pub place: HostSetting,
     /// Its value before longhaul changed it.
     pub before: String,
     /// The value that longhaul gave it.
@@ -111,7 +111,7 @@ pub struct DropInNow {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refused {
     /// The setting; it is as before.
-    pub place: Place,
+    pub place: HostSetting,
     /// The value that it should have had.
     pub value: String,
     /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.

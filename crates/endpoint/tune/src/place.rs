@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Place {
+pub enum HostSetting {
     /// A kernel parameter; its value is its text, numbers being separated by one space.
     Sysctl {
         /// Its name, as in sysctl(8).
@@ -64,7 +64,7 @@ pub enum RoutePart {
     CongestionControl,
 }
 
-impl Place {
+impl HostSetting {
     /// The kernel parameter `key`.
     pub fn sysctl(key: &str) -> Self {
         Self::Sysctl { key: key.into() }
@@ -102,7 +102,7 @@ pub(crate) fn is_link(name: &str) -> bool {
     !["", ".", ".."].contains(&name) && name.len() < 16 && name.chars().all(is_plain)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HostSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sysctl { key } => f.pad(key),
@@ -126,15 +126,15 @@ mod tests {
     #[test]
     fn only_what_is_tuned_can_be_undone() {
         for key in ["net.core.rmem_max", "net.ipv4.tcp_rmem"] {
-            assert!(Place::sysctl(key).is_known(), "{key}");
+            assert!(HostSetting::sysctl(key).is_known(), "{key}");
         }
         for key in ["kernel.core_pattern", "net/core/rmem_max", "net.core...", "net.core./x", "net.ipv4.ip_forward", ""]
         {
-            assert!(!Place::sysctl(key).is_known(), "{key}");
+            assert!(!HostSetting::sysctl(key).is_known(), "{key}");
         }
-        let ring = |link: &str| Place::Ring { link: link.into(), receive: true };
+        let ring = |link: &str| HostSetting::Ring { link: link.into(), receive: true };
         assert!(ring("eth0.7").is_known() && ring("a\u{1b}[31m").is_known() && ring("a\u{3000}b").is_known());
-        let route = |network: &str| Place::Route { network: network.into(), part: RoutePart::FirstWindow };
+        let route = |network: &str| HostSetting::Route { network: network.into(), part: RoutePart::FirstWindow };
         assert!(route("0.0.0.0/0").is_known() && route("2001:db8::/32").is_known());
         assert!(!route("10.0.0.0/33").is_known() && !route("10.0.0.0").is_known() && !route("x/8").is_known());
         assert!(!ring("../x").is_known() && !ring("").is_known() && !ring("a name").is_known());

@@ -10,7 +10,7 @@ use longhaul_kernel::link::{LinkError, Netlink, RootQdisc, Route};
 use longhaul_kernel::sysctl;
 use longhaul_units::Nanos;
 
-use crate::place::{DEFAULT, Place, RoutePart, network_of};
+use crate::place::{DEFAULT, HostSetting, RoutePart, network_of};
 use crate::reading::one_space;
 
 /// The number of the queueing disciplines that longhaul attaches: `LH`. By it they are known again.
@@ -21,11 +21,11 @@ const MAJOR: u16 = 0x4c48;
 ///
 /// # Errors
 /// A test has it, in words.
-pub(crate) fn claim(place: &Place, patience: Nanos) -> Result<Option<Claim>, String> {
+pub(crate) fn claim(place: &HostSetting, patience: Nanos) -> Result<Option<Claim>, String> {
     let take = || match place {
-        Place::Sysctl { key } => Claim::of_sysctl(key).map(Some),
-        Place::Feature { link, .. } | Place::Ring { link, .. } => Claim::of_receiving(link).map(Some),
-        Place::QueueLength { .. } | Place::RootQdisc { .. } | Place::Route { .. } => Ok(None),
+        HostSetting::Sysctl { key } => Claim::of_sysctl(key).map(Some),
+        HostSetting::Feature { link, .. } | HostSetting::Ring { link, .. } => Claim::of_receiving(link).map(Some),
+        HostSetting::QueueLength { .. } | HostSetting::RootQdisc { .. } | HostSetting::Route { .. } => Ok(None),
     };
     let until = monotonic().saturating_add(patience);
     loop {
@@ -45,40 +45,42 @@ pub(crate) fn claim(place: &Place, patience: Nanos) -> Result<Option<Claim>, Str
 ///
 /// # Errors
 /// What the kernel said, in words.
-pub(crate) fn read(place: &Place) -> Result<String, String> {
+pub(crate) fn read(place: &HostSetting) -> Result<String, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
-    if let Place::Feature { link, .. }
-    | Place::Ring { link, .. }
-    | Place::QueueLength { link }
-    | Place::RootQdisc { link } = place
+    if let HostSetting::Feature { link, .. }
+    | HostSetting::Ring { link, .. }
+    | HostSetting::QueueLength { link }
+    | HostSetting::RootQdisc { link } = place
         && matches!(netlink()?.index_of(link), Err(LinkError::NoSuchLink { .. }))
     {
         return Ok(NO_LINK.into());
     }
     match place {
-        Place::Sysctl { key } => sysctl::read(key).map(|text| one_space(&text)).map_err(|error| words(&error)),
-        Place::Feature { link, feature } => {
+        HostSetting::Sysctl { key } => sysctl::read(key).map(|text| one_space(&text)).map_err(|error| words(&error)),
+        HostSetting::Feature { link, feature } => {
             let features = Ethtool::open(link).and_then(|ethtool| ethtool.features()).map_err(|error| words(&error))?;
             let found = features.iter().find(|one| one.name == *feature);
             let found = found.ok_or_else(|| format!("{link} has no feature {feature}"))?;
             Ok(if found.active { "on" } else { "off" }.into())
         }
-        Place::Ring { link, receive } => {
+        HostSetting::Ring { link, receive } => {
             let rings = driver_settings::rings(link).map_err(|error| words(&error))?;
             let rings = rings.ok_or_else(|| format!("the driver of {link} has no rings to set"))?;
             Ok(if *receive { rings.receive_packets } else { rings.transmit_packets }.to_string())
         }
-        Place::QueueLength { link } => {
+        HostSetting::QueueLength { link } => {
             let found = netlink()?.link_by_name(link).map_err(|error| words(&error))?;
             found.queue_packets.map(|packets| packets.to_string()).ok_or_else(|| format!("{link} has no queue length"))
         }
-        Place::RootQdisc { link } => {
+        HostSetting::RootQdisc { link } => {
             let mut netlink = netlink()?;
             let index = netlink.index_of(link).map_err(|error| words(&error))?;
             let root = netlink.root_qdisc(index).map_err(|error| words(&error))?;
             Ok(root.map_or_else(|| "none".into(), |root| with_children(&root)))
         }
-        Place::Route { network, part } => Ok(route(network)?.map_or_else(|| NO_ROUTE.into(), |route| part.of(&route))),
+        HostSetting::Route { network, part } => {
+            Ok(route(network)?.map_or_else(|| NO_ROUTE.into(), |route| part.of(&route)))
+        }
     }
 }
 
@@ -134,34 +136,34 @@ fn netlink() -> Result<Netlink, String> {
 }
 
 /// What `place` also reads as, where `value` was given to it, once the machine was started again: the kernel attaches the default kind.
-pub(crate) fn read_later(place: &Place, value: &str) -> Option<String> {
-    matches!(place, Place::RootQdisc { .. }).then(|| format!("{value} 0:"))
+pub(crate) fn read_later(place: &HostSetting, value: &str) -> Option<String> {
+    matches!(place, HostSetting::RootQdisc { .. }).then(|| format!("{value} 0:"))
 }
 
 /// Sets `place` to `value`. Of queueing disciplines it can set `fq` and `mq of fq`; any other value means the kernel's default one.
 ///
 /// # Errors
 /// What the kernel said, in words.
-pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
+pub(crate) fn write(place: &HostSetting, value: &str) -> Result<(), String> {
     let number = || value.parse::<u32>().map_err(|_| format!("{place}: `{value}` is not a number"));
     match place {
-        Place::Sysctl { key } => sysctl::write(key, value).map_err(|error| error.to_string()),
-        Place::Feature { link, feature } => {
+        HostSetting::Sysctl { key } => sysctl::write(key, value).map_err(|error| error.to_string()),
+        HostSetting::Feature { link, feature } => {
             let ethtool = Ethtool::open(link).map_err(|error| error.to_string())?;
             ethtool.set_features(&[(feature, value == "on")]).map_err(|error| error.to_string())
         }
-        Place::Ring { link, receive } => {
+        HostSetting::Ring { link, receive } => {
             let packets = number()?;
             let (rx, tx) = if *receive { (Some(packets), None) } else { (None, Some(packets)) };
             let said = |error: io::Error| format!("{place} = {packets}: {error}");
             driver_settings::set_rings(link, rx, tx).map_err(said)
         }
-        Place::QueueLength { link } => {
+        HostSetting::QueueLength { link } => {
             let (mut netlink, packets) = (netlink()?, number()?);
             let index = netlink.index_of(link).map_err(|error| error.to_string())?;
             netlink.set_queue_packets(index, packets).map_err(|error| error.to_string())
         }
-        Place::RootQdisc { link } => {
+        HostSetting::RootQdisc { link } => {
             let mut netlink = netlink()?;
             let index = netlink.index_of(link).map_err(|error| error.to_string())?;
             match value {
@@ -178,7 +180,7 @@ pub(crate) fn write(place: &Place, value: &str) -> Result<(), String> {
             }
             .map_err(|error| error.to_string())
         }
-        Place::Route { network, part } => {
+        HostSetting::Route { network, part } => {
             let mut route = route(network)?.ok_or_else(|| format!("there is no route to {network}"))?;
             if let Some(why) = route.obstacle {
                 return Err(format!("the route to {network} cannot be changed: {why}"));

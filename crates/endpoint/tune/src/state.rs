@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TuneError;
 use crate::lock::{Lock, NotLocked};
-use crate::place::Place;
+use crate::place::HostSetting;
 
 /// Where states are kept.
 pub const STATE_FOLDER: &str = "/var/lib/longhaul/tune";
@@ -57,7 +57,7 @@ pub(crate) struct State {
 /// A setting that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Saved {
-    pub(crate) place: Place,
+    pub(crate) place: HostSetting,
     /// Its value before longhaul changed it first.
     pub(crate) before: String,
     /// The value that longhaul gave it last.

@@ -12,8 +12,8 @@ use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::sysctl;
 use longhaul_tune::{
-    HostState, Outcome, Place, Plan, Role, RoutePart, Store, Target, Terms, TuneError, apply, confirm, status, undo,
-    undo_unconfirmed,
+    HostSetting, HostState, Outcome, Plan, Role, RoutePart, Store, Target, Terms, TuneError, apply, confirm, status,
+    undo, undo_unconfirmed,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -202,7 +202,7 @@ fn what_cannot_be_put_back_is_told_and_the_rest_is_put_back() {
         fs::write(store.file(), text.replace("\"4096 16384 4194304\"", "\"none\"")).unwrap();
         let all = undo_unconfirmed(&store, std::process::id()).unwrap().unwrap();
         for one in &all {
-            let is_wmem = one.place == Some(Place::sysctl("net.ipv4.tcp_wmem"));
+            let is_wmem = one.place == Some(HostSetting::sysctl("net.ipv4.tcp_wmem"));
             let wanted = if is_wmem { Outcome::Failed } else { Outcome::PutBack };
             assert_eq!((&one.outcome, one.why.is_some()), (&wanted, is_wmem), "{one:?}");
         }
@@ -228,7 +228,7 @@ fn an_interface_that_is_gone_keeps_no_state() {
         assert!(Command::new("ip").args(["link", "del", "v0"]).status().unwrap().success());
         for one in undo(&store, &mut || {}).unwrap() {
             let wanted = match one.place {
-                Some(Place::Sysctl { .. }) => (Outcome::PutBack, None),
+                Some(HostSetting::Sysctl { .. }) => (Outcome::PutBack, None),
                 _ => (Outcome::Left, Some("no such interface")),
             };
             assert_eq!((one.outcome.clone(), one.now.as_deref().filter(|_| wanted.1.is_some())), wanted, "{one:?}");
@@ -309,7 +309,7 @@ fn a_route_is_changed_in_its_place_and_put_back() {
             ("192.0.2.0/24", "12", &None)
         );
         let change = |part, now: &str, then: &str| longhaul_tune::Change {
-            place: Place::Route { network: route.network.clone(), part },
+            place: HostSetting::Route { network: route.network.clone(), part },
             now: now.into(),
             then: then.into(),
             why: String::new(),

@@ -9,7 +9,7 @@ use longhaul_units::Bytes;
 
 use super::{BUFFER_MOST, Draft, MACHINE, NEW_CONNECTIONS, OF_THE_ROUTE, Reason, buffer_bytes};
 use crate::caveats;
-use crate::place::{DEFAULT, Place, RoutePart};
+use crate::place::{DEFAULT, HostSetting, RoutePart};
 
 const IP_SYSCTL: &str = "Documentation/networking/ip-sysctl.rst; ESnet, fasterdata.es.net/host-tuning/linux";
 const WHOLE_BUFFERS: &str = "connections that open from then on, of every program in this network namespace: each may take that much where its path \
@@ -44,7 +44,7 @@ fn route_window(draft: &mut Draft<'_>) {
     let source = "ip-route(8), window";
     match route.not_kept {
         None => {
-            let place = Place::Route { network: route.network, part: RoutePart::ReceiveWindow };
+            let place = HostSetting::Route { network: route.network, part: RoutePart::ReceiveWindow };
             draft.set(place, route.receive_window, DEFAULT.into(), Reason::new(why, source, OF_THE_ROUTE));
         }
         Some(owner) => draft.by_hand(

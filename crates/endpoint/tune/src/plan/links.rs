@@ -3,7 +3,7 @@
 use longhaul_units::{BitRate, Nanos};
 
 use super::{Draft, MACHINE, Reason};
-use crate::place::Place;
+use crate::place::HostSetting;
 
 /// Features that let several wire packets pass the stack as one, and whether the sender or the receiver needs them.
 const OFFLOADS: [(&str, bool, &str); 4] = [
@@ -22,7 +22,7 @@ pub(super) fn plan_offloads(draft: &mut Draft<'_>) {
             else {
                 continue;
             };
-            let place = Place::Feature { link: link.name.clone(), feature: feature.into() };
+            let place = HostSetting::Feature { link: link.name.clone(), feature: feature.into() };
             let reason = Reason::new(
                 format!("while it is off, {costs}"),
                 "Documentation/networking/segmentation-offloads.rst; ethtool(8)",
@@ -64,7 +64,7 @@ pub(super) fn plan_queues(draft: &mut Draft<'_>) {
                     "ethtool(8), -G; ESnet, fasterdata.es.net/host-tuning/linux",
                     "all traffic of this interface; many drivers stop the link for some seconds",
                 );
-                let ring = Place::Ring { link: name.clone(), receive };
+                let ring = HostSetting::Ring { link: name.clone(), receive };
                 draft.set(ring, now.to_string(), most.to_string(), reason);
             } else if draft.target.causes.is_none() && (receive && draft.target.role.receives()) {
                 draft.by_hand(
@@ -88,7 +88,7 @@ pub(super) fn plan_queues(draft: &mut Draft<'_>) {
                         "all that this interface sends, after its queue is created again; a longer queue delays others",
                     );
                     let then = now.max(QUEUE_PACKETS).to_string();
-                    draft.set(Place::QueueLength { link: name.clone() }, now.to_string(), then, reason);
+                    draft.set(HostSetting::QueueLength { link: name.clone() }, now.to_string(), then, reason);
                 }
                 None if kind != "noqueue" => draft.by_hand(
                     format!("tc -s qdisc show dev {name}"),

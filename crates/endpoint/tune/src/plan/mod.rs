@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::caveats;
 use crate::host::HostState;
-use crate::place::Place;
+use crate::place::HostSetting;
 use crate::target::Target;
 
 /// One setting, as it is and as it should be.
@@ -21,7 +21,7 @@ use crate::target::Target;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// The setting.
-    pub place: Place,
+    pub place: HostSetting,
     /// Its value.
     pub now: String,
     /// The value that it should have.
@@ -43,7 +43,7 @@ pub struct Change {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kept {
     /// The setting.
-    pub place: Place,
+    pub place: HostSetting,
     /// Its value.
     pub now: String,
 }
@@ -119,9 +119,9 @@ impl Plan {
 
     /// The first change that may cut off who makes it from afar: many drivers stop the link for another ring, and some do not come back.
     /// `is_way_out`: whether a default route leaves by that interface.
-    pub fn cuts_off(&self, is_way_out: impl Fn(&str) -> bool) -> Option<&Place> {
+    pub fn cuts_off(&self, is_way_out: impl Fn(&str) -> bool) -> Option<&HostSetting> {
         let places = self.possible().map(|change| &change.place);
-        places.into_iter().find(|place| matches!(place, Place::Ring { link, .. } if is_way_out(link)))
+        places.into_iter().find(|place| matches!(place, HostSetting::Ring { link, .. } if is_way_out(link)))
     }
 }
 
@@ -174,13 +174,13 @@ const MACHINE: &str = "every program of the machine";
 
 impl Draft<'_> {
     /// `place` shall be `then` where it is `now`; where they are the same it is kept.
-    fn set(&mut self, place: Place, now: String, then: String, reason: Reason) {
+    fn set(&mut self, place: HostSetting, now: String, then: String, reason: Reason) {
         if now == then {
             self.plan.kept.push(Kept { place, now });
             return;
         }
         let blocked = match &place {
-            Place::Sysctl { key } if self.host.read_only.contains(key) => {
+            HostSetting::Sysctl { key } if self.host.read_only.contains(key) => {
                 Some("only the machine's first network namespace can set it: run this on the host itself".to_owned())
             }
             _ => None,
@@ -201,7 +201,7 @@ impl Draft<'_> {
     /// The kernel parameter `key` shall be `then`; nothing where it could not be read.
     fn set_sysctl(&mut self, key: &str, then: &str, reason: Reason) {
         if let Some(now) = self.host.sysctls.get(key) {
-            self.set(Place::sysctl(key), now.clone(), then.into(), reason);
+            self.set(HostSetting::sysctl(key), now.clone(), then.into(), reason);
         }
     }
 

@@ -4,7 +4,7 @@ use longhaul_units::BitRate;
 
 use super::{Draft, NEW_CONNECTIONS, OF_THE_ROUTE, Reason};
 use crate::host::RouteState;
-use crate::place::{Place, RoutePart};
+use crate::place::{HostSetting, RoutePart};
 
 /// Controls that bear random loss: the kernel's BBR, and longhaul's.
 const BEARS_LOSS: [&str; 3] = ["bbr", "bbr3", "lh_bbr3"];
@@ -61,7 +61,7 @@ fn congestion_control(draft: &mut Draft<'_>) -> Option<&'static str> {
     if let Some(better) = BEARS_LOSS.into_iter().find(|name| is_there(name)) {
         match kept_route(draft) {
             Some(RouteState { network, congestion_control: now, .. }) => {
-                let place = Place::Route { network, part: RoutePart::CongestionControl };
+                let place = HostSetting::Route { network, part: RoutePart::CongestionControl };
                 let source = format!("{source}; ip-route(8), congctl");
                 draft.set(place, now, better.into(), Reason::new(why, &source, OF_THE_ROUTE));
             }
@@ -90,7 +90,7 @@ fn pacing(draft: &mut Draft<'_>) {
     draft.set_sysctl("net.core.default_qdisc", "fq", Reason::new(why, source, touches));
     for link in &draft.host.links {
         let Some((kind, major)) = &link.root_qdisc else { continue };
-        let place = Place::RootQdisc { link: link.name.clone() };
+        let place = HostSetting::RootQdisc { link: link.name.clone() };
         let is_several = link.transmit_queues > 1;
         match (kind.as_str(), *major) {
             // Of memory alone: a veth, a bridge. TCP paces by itself there.
@@ -144,7 +144,7 @@ fn first_window(draft: &mut Draft<'_>) {
     if let Some(RouteState { network, first_window: now, .. }) = kept_route(draft) {
         let enough = now.parse().is_ok_and(|packets: u32| packets >= FIRST_WINDOW);
         let then = if enough { now.clone() } else { FIRST_WINDOW.to_string() };
-        let place = Place::Route { network, part: RoutePart::FirstWindow };
+        let place = HostSetting::Route { network, part: RoutePart::FirstWindow };
         return draft.set(place, now, then, Reason::new(why, source, OF_THE_ROUTE));
     }
     let owner = match &draft.host.route {

@@ -167,11 +167,11 @@ fn a_root_qdisc_that_cannot_be_rebuilt_stays() {
     let mut shaped = host();
     shaped.links[0].root_qdisc = Some(("htb".into(), 1));
     let plan = Plan::make(&shaped, &target(Role::Sender, None));
-    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::RootQdisc { .. })));
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, HostSetting::RootQdisc { .. })));
     assert!(plan.by_hand.iter().any(|one| one.why.contains("htb 1: at the root of eth0")), "{:#?}", plan.by_hand);
     shaped.links[0].root_qdisc = Some(("noqueue".into(), 0));
     let plan = Plan::make(&shaped, &target(Role::Sender, None));
-    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::RootQdisc { .. })));
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, HostSetting::RootQdisc { .. })));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_network_that_is_the_bound_is_told() {
     let mixed = [cause("shaper", None, None), cause("receive_window", None, Some(End::Receiver))];
     let plan = Plan::make(&host(), &target(Role::Receiver, Some(&mixed)));
     assert_eq!(plan.network_is_the_bound, None);
-    assert!(plan.changes.iter().any(|change| change.place == Place::sysctl("net.ipv4.tcp_rmem")));
+    assert!(plan.changes.iter().any(|change| change.place == HostSetting::sysctl("net.ipv4.tcp_rmem")));
     assert_eq!(Plan::make(&host(), &target(Role::Both, Some(&[]))).network_is_the_bound, None);
 }
 
@@ -268,7 +268,7 @@ fn queueing_disciplines_below_the_kernels_own_are_kept() {
     host.links[0].transmit_queues = 4;
     host.links[0].qdisc_has_children = true;
     let plan = Plan::make(&host, &target(Role::Sender, None));
-    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::RootQdisc { .. })), "{plan:#?}");
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, HostSetting::RootQdisc { .. })), "{plan:#?}");
     assert!(plan.by_hand.iter().any(|one| one.why.contains("below mq of eth0")), "{:#?}", plan.by_hand);
 }
 
@@ -296,7 +296,7 @@ fn what_belongs_to_a_path_goes_to_its_route() {
     assert!(changes(&host, &path).contains(&"route 192.0.2.0/24 window default".into()), "{:?}", changes(&host, &path));
     host.route = Some(RouteState { not_kept: Some("a DHCP client sets it up again".into()), ..route });
     let plan = Plan::make(&host, &short);
-    assert!(!plan.changes.iter().any(|change| matches!(change.place, Place::Route { .. })));
+    assert!(!plan.changes.iter().any(|change| matches!(change.place, HostSetting::Route { .. })));
     assert!(plan.by_hand.iter().any(|one| one.command.contains("initcwnd 32") && one.why.contains("DHCP")));
     assert!(changes(&host, &lossy).contains(&"net.ipv4.tcp_congestion_control bbr".into()));
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use longhaul_kernel::link::holds_default_route;
+use longhaul_path::spec::Direction;
 use longhaul_result::Caveat;
 use longhaul_tune::{
-    Cause, Diagnosis, DiagnosisError, Direction, HostState, Plan, Role, Target, Unread, doubts_about_lasting,
-    doubts_about_others,
+    Cause, Diagnosis, DiagnosisError, HostState, Plan, Role, Target, Unread, doubts_about_lasting, doubts_about_others,
 };
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;

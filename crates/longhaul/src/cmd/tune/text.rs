@@ -147,14 +147,14 @@ pub(super) fn status(status: Option<&Status>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_tune::Place;
+    use longhaul_tune::HostSetting;
 
     use super::*;
 
     #[test]
     fn nobody_is_said_to_have_changed_what_is_gone() {
         let left = |now: &str| PutBack {
-            place: Some(Place::QueueLength { link: "eth1".into() }),
+            place: Some(HostSetting::QueueLength { link: "eth1".into() }),
             file: None,
             outcome: Outcome::Left,
             before: Some("1000".into()),
