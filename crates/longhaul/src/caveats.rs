@@ -3,9 +3,9 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// A capture ends within a packet, or in zeros; the complete packets were read.
+    /// A capture was not closed, or ends within a packet or in zeros; the complete packets were read.
     CAPTURE_CUT = "capture_cut";
-    /// The capture lost packets while it was recorded.
+    /// A capture dropped packets while it was recorded.
     CAPTURE_DROPPED = "capture_dropped";
     /// Packets are not in order of time.
     CAPTURE_NOT_SORTED = "capture_not_sorted";
@@ -25,8 +25,6 @@ caveat_codes! {
     OPTIONS_CLIPPED = "options_clipped";
     /// No round trip of the whole path was captured: only time tells whether packets were retransmitted, reordered or copied.
     NO_PATH_RTT = "no_path_rtt";
-    /// The capture dropped packets.
-    PACKETS_DROPPED = "packets_dropped";
     /// No packet matched the filter of a capture.
     NOTHING_MATCHED = "nothing_matched";
     /// A logging host could no longer be reached.
@@ -57,10 +55,6 @@ caveat_codes! {
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.
     CLOCKS_DIFFER = "clocks_differ";
-    /// A file was not closed: its capture was killed or still runs.
-    WAS_CUT = "was_cut";
-    /// Some packets are not in order of time.
-    NOT_SORTED = "not_sorted";
     /// A series of an experiment could not be measured.
     NOT_MEASURED = "not_measured";
     /// A capture stopped sending without an end message.

@@ -185,7 +185,7 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     };
     if account.was_cut {
         warn(
-            caveats::WAS_CUT,
+            caveats::CAPTURE_CUT,
             "a file was not closed: its capture was killed or still runs".into(),
             "up to a second is missing",
         );
@@ -193,11 +193,11 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     if account.ledger.dropped() > 0 {
         let message =
             format!("the capture dropped {} of {} packets", account.ledger.dropped(), account.ledger.seen_packets);
-        warn(caveats::PACKETS_DROPPED, message, "");
+        warn(caveats::CAPTURE_DROPPED, message, "");
     }
     if account.late_packets > 0 {
         warn(
-            caveats::NOT_SORTED,
+            caveats::CAPTURE_NOT_SORTED,
             format!("{} packets have an earlier time than the one before", account.late_packets),
             "sort by frame_time_ns",
         );
@@ -205,4 +205,20 @@ fn caveats(account: &CaptureAccount) -> Vec<Caveat> {
     caveats.extend(missing_parts(account));
     caveats.extend(unsupported_links(account));
     caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_captures::ledger::{DroppedAt, Ledger};
+
+    use super::*;
+
+    #[test]
+    fn doubts_about_a_capture_have_the_codes_of_those_who_analyse_it() {
+        let ledger = Ledger { seen_packets: 9, dropped_packets: [(DroppedAt::Disk, 4)].into(), ..Ledger::default() };
+        let account = CaptureAccount { ledger, was_cut: true, late_packets: 2, ..CaptureAccount::default() };
+        let found = caveats(&account);
+        let codes: Vec<&str> = found.iter().map(|caveat| caveat.code.as_str()).collect();
+        assert_eq!(codes, ["capture_cut", "capture_dropped", "capture_not_sorted"]);
+    }
 }

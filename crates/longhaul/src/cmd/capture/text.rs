@@ -26,7 +26,7 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     ] {
         if dropped(place) > 0 {
             warn(
-                caveats::PACKETS_DROPPED,
+                caveats::CAPTURE_DROPPED,
                 format!("{} packets were dropped at {}", dropped(place), place.name()),
                 remedy,
             );
