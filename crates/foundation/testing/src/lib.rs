@@ -4,9 +4,13 @@
 //! |---|---|
 //! | [`guest`] | a machine with another kernel: one of Debian's, booted by QEMU |
 //! | [`postgres`] | a PostgreSQL server of a test's own |
+//! | [`program`] | a child process that ends with the test |
 //! | [`skip`] | what a test says that cannot run here |
+//! | [`waiting`] | waiting for an event |
 
 mod archive;
 pub mod guest;
 pub mod postgres;
+pub mod program;
 pub mod skip;
+pub mod waiting;

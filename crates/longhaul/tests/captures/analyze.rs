@@ -6,8 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, probes, total, tshark_count, until};
+use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, probes, total, tshark_count};
 use crate::common::{TestLab, longhaul, object, printed};
+use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, RowAccessor};
 use serde_json::Value;

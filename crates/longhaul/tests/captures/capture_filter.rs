@@ -5,7 +5,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 
 use crate::common::TestLab;
-use crate::common::captures::{Folder, json, missing, on, until};
+use crate::common::captures::{Folder, json, missing, on};
+use longhaul_testing::waiting::until;
 
 const PATH: &str = "
 name = 'six'

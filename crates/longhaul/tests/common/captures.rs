@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_captures::pcap::Writer;
 use longhaul_captures::{CaptureReader, LinkType, Record};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 use super::{TestLab, object, printed};
@@ -39,14 +40,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < end, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

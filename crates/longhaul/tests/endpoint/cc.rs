@@ -3,9 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use crate::common::{TestLab, longhaul, object, printed};
 use longhaul_bpf::support::has_bpf_fs;
@@ -13,6 +11,8 @@ use longhaul_congestion::Algorithm;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use serde_json::Value;
 
@@ -52,24 +52,6 @@ impl Drop for Loaded {
 fn available() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// A child that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// iperf3 of an ordinary user in a lab, with each control, on a clean path and on one that loses each fiftieth packet.

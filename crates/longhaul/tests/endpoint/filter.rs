@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use longhaul_units::Nanos;
 use serde_json::Value;
 
@@ -91,14 +93,14 @@ impl Hosts {
     }
 
     /// A filter in a process of its own, attached.
-    fn attach(&self, arguments: &[&str]) -> Attached {
+    fn attach(&self, arguments: &[&str]) -> Program {
         let mut command = self.longhaul(&[&["filter", "attach", "lf0"][..], arguments].concat());
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.ours.enter(|| command.spawn()).unwrap().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();
         assert!(said.contains("native XDP"), "{said}");
-        Attached(child)
+        Program(child)
     }
 
     fn status(&self) -> Value {
@@ -124,23 +126,6 @@ impl Hosts {
             std::thread::sleep(Duration::from_micros(50));
         }
         (sent, refused)
-    }
-}
-
-struct Attached(Child);
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -13,6 +13,7 @@ use longhaul_kernel::link::{Address, Netlink};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_kernel::sysctl;
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 use crate::common::object;
@@ -120,7 +121,7 @@ fn a_moved_one_drops_nothing_of_another_host() {
     let foreign = [&[2, 9, 9, 9, 9, 9][..], &THEIR_MAC, &[8, 0], &[0x45; 46]].concat();
     let before = doubtful(&other);
     (0..5).for_each(|_| wire.send(&[0; 10], &[&foreign]).unwrap());
-    crate::filter::until("frames for others to pass", || doubtful(&other) >= before + 5);
+    until("frames for others to pass", || doubtful(&other) >= before + 5);
     let shown = status(&other, "lf0").unwrap();
     assert_eq!(shown["result"]["total"]["rejected"]["packets"], 0, "{shown:#}");
     assert_eq!(shown["result"]["addresses_current"], false);
@@ -129,11 +130,11 @@ fn a_moved_one_drops_nothing_of_another_host() {
 
     // Who follows it there makes it that host's, until the next change of that host's addresses, of which the kernel may be late with one.
     let rejected = || status(&other, "lf0").unwrap()["result"]["total"]["rejected"]["packets"].as_u64().unwrap();
-    crate::filter::until("frames for others to be rejected", || {
+    until("frames for others to be rejected", || {
         let (before, let_pass) = (rejected(), doubtful(&other));
         succeeds(&other, &["filter", "follow", "lf0", "-t", "100ms"]);
         (0..5).for_each(|_| wire.send(&[0; 10], &[&foreign]).unwrap());
-        crate::filter::until("the frames", || rejected() + doubtful(&other) >= before + let_pass + 5);
+        until("the frames", || rejected() + doubtful(&other) >= before + let_pass + 5);
         rejected() == before + 5
     });
     succeeds(&other, &["filter", "detach", "lf0"]);
@@ -214,7 +215,7 @@ fn forwarding_by_force_is_seen_without_a_follower() {
     let header = [&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0][..], &THEIRS.octets(), &[10, 97, 0, 1]].concat();
     let v4 = [&OUR_MAC[..], &THEIR_MAC, &[8, 0], &header, &[0; 26]].concat();
     let dropped = |frame: &[u8]| hosts.ours.enter(|| filter.try_frame(frame, 1)).unwrap().unwrap().0;
-    crate::filter::until("routes to be settled", || {
+    until("routes to be settled", || {
         tell();
         dropped(&v6) && dropped(&v4)
     });

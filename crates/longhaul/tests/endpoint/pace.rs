@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{TestLab, longhaul};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::cgroup::root;
+use longhaul_testing::waiting::until;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
@@ -86,14 +87,6 @@ fn a_signal_to_the_whole_process_group_leaves_nothing() {
         kill_process_group(Pid::from_child(&pacing), signal).unwrap();
         pacing.wait().unwrap();
         until(&format!("the group of round {round} to go"), || !group.exists());
-    }
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}");
-        sleep(Duration::from_millis(5));
     }
 }
 

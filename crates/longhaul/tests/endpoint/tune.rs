@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use serde_json::json;
 
 /// A folder that ends with this.
@@ -33,16 +33,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A child that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -124,14 +114,6 @@ fn start(namespace: &NetNamespace, words: &[&str]) -> Program {
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
     };
     Program(namespace.enter(spawn).unwrap().unwrap())
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 fn wmem(namespace: &NetNamespace) -> String {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::name;
 use longhaul_kernel::process_sockets::descendants;
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -98,16 +99,6 @@ fn background_traffic_ends_with_its_interface_and_says_so() {
     let run = ["mix", "va0", "--pps", "1000", "--target", "10.0.0.2", "--target-mac", "02:00:00:00:00:02"];
     let Some((code, _, said)) = loses_its_interface(&run, "Ctrl-C ends") else { return };
     assert!(code == Some(1) && said.contains("va0") && said.contains("deleted"), "{code:?} {said}");
-}
-
-/// Kills and waits where the test fails.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A command that starts others, in sessions of their own, and leaves them: they become children of `watch`.

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::waiting::until;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, pipe, write};
 
-use crate::common::captures::until;
 use crate::udp_refusals::Server;
 
 /// A pipe that has no room: the end to keep, and the end to write to.

@@ -3,15 +3,15 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use crate::common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use serde_json::{Value, json};
 
 fn unprivileged() -> bool {
@@ -20,24 +20,6 @@ fn unprivileged() -> bool {
         longhaul_testing::no_judge!("needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW (run as root)");
     }
     skip
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// A child that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The network namespace of a process.

@@ -1,12 +1,13 @@
 //! `longhaul rtt` while the way changes: routes near and far, a route that is away for a while, another address. None of it is loss of a path.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use longhaul_rtt::ChangedWay;
 use longhaul_rtt::probe_log::ProbeLogReader;
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::captures::Folder;
@@ -17,7 +18,7 @@ const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 const BEGUN: Duration = Duration::from_millis(1_500);
 
 /// The routers, with a second cable from `client` to `near` (10.7.0.0/24) and a direct one from `near` to `far` (10.6.0.0/24), and a server.
-fn served() -> Option<(Routers, Server)> {
+fn served() -> Option<(Routers, Program)> {
     let routers = Routers::new()?;
     cable(&routers.near, &routers.far, 6);
     cable(&routers.client, &routers.near, 7);
@@ -30,16 +31,7 @@ fn served() -> Option<(Routers, Server)> {
         assert!(errors.read_line(&mut line).unwrap() > 0, "{line}");
     }
     std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-    Some((routers, Server(server)))
-}
-
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Some((routers, Program(server)))
 }
 
 /// Nobody tells the server that the old address is gone: what it sends there is dropped silently.

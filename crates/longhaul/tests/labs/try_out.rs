@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::waiting::until;
 
-use crate::common::captures::until;
 use crate::common::{longhaul, printed};
 
 fn text(bytes: &[u8]) -> String {

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use serde_json::json;
 
-use crate::common::captures::until;
 use crate::common::{TestLab, longhaul, object, printed};
 
 fn text(output: &Output) -> String {
@@ -75,16 +76,9 @@ fn a_host_knows_its_lab() {
 /// Who names a lab in their shell is not on a host of it: `serve` trusts nobody for that.
 #[test]
 fn a_name_in_the_environment_opens_no_server() {
-    struct Ended(Child);
-    impl Drop for Ended {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
     let mut serve = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     serve.args(["serve", "--port", "0"]).env("LONGHAUL_LAB", "mine").env_remove("LONGHAUL_HOST").stderr(Stdio::piped());
-    let mut serve = Ended(serve.spawn().unwrap());
+    let mut serve = Program(serve.spawn().unwrap());
     let mut line = String::new();
     BufReader::new(serve.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("127.0.0.1:"), "{line}");

@@ -11,9 +11,10 @@ use longhaul_captures::spool::{Interface, Meta, PacketBlock};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
 use longhaul_session::Message;
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
-use crate::common::captures::{server_address, until};
+use crate::common::captures::server_address;
 use crate::hosts::*;
 
 const STARTED_NS: i64 = 1_700_000_000_000_000_000;

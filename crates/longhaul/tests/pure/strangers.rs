@@ -4,26 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
 
 use crate::common::captures::Folder;
 
 /// Lines about failures that are written in a minute.
 const LINES: usize = 120;
-
-/// Killed where the test fails.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Hundreds of connections: the file for Prometheus is written once a second, and few lines tell of them.
 #[test]
@@ -32,7 +23,7 @@ fn a_flood_of_connections_costs_few_lines_and_no_writes() {
     let file = folder.file("serve.prom");
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.args(["serve", "-p", "0", "--prometheus", &file]).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut serving = Serving(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut serving = Program(command.stderr(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(serving.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let first = lines.next().unwrap();
     let address: SocketAddr = first.split([' ', ';']).find_map(|word| word.parse().ok()).expect(&first);

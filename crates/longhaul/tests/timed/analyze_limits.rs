@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::captures::{Capture, Folder, json, missing, on, until};
+use crate::common::captures::{Capture, Folder, json, missing, on};
 use crate::common::{TestLab, alone, printed};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 /// 20 ms there and back.

@@ -7,9 +7,10 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::process::Stdio;
 
-use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, rewrite, total, tshark_count, until};
+use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, rewrite, total, tshark_count};
 use crate::common::{TestLab, printed, quiet};
 use longhaul_captures::{CaptureReader, Packet, Transport, dissect};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 /// 5 ms there, with delays that reorder packets, and 2 ms back.

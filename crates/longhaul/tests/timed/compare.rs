@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::captures::{Capture, Folder, json, missing, on, probes, rewrite, until};
+use crate::common::captures::{Capture, Folder, json, missing, on, probes, rewrite};
 use crate::common::{TestLab, alone, quiet};
+use longhaul_testing::waiting::until;
 
 /// 5 ms either way; the forward hop loses each 100th packet.
 const EVEN: &str = "

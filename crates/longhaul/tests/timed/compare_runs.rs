@@ -4,8 +4,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::captures::{Capture, Folder, json, missing, on, probes, until};
+use crate::common::captures::{Capture, Folder, json, missing, on, probes};
 use crate::common::{TestLab, alone};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 /// A way whose losses come alone: 1 % of all.

@@ -4,9 +4,10 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::captures::{Capture, Folder, json, missing, on, until};
+use crate::common::captures::{Capture, Folder, json, missing, on};
 use crate::common::{TestLab, alone, longhaul, object, quiet, side_by_side};
 use crate::rtt::Answered;
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");

@@ -5,26 +5,17 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::Value;
 
 /// Where a lab's server has its RPS mask.
 const MASK: &str = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        sleep(Duration::from_millis(10));
-    }
-}
 
 /// A lab whose server answers tests.
 struct Tested {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use crate::common::{Folder, MESH, PATIENCE, hub, names, results};
+use longhaul_testing::program::Program;
 
 struct Lab {
     longhaul: PathBuf,
@@ -61,7 +62,7 @@ fn beyond_loopback_it_is_encrypted() {
     let run = ["run", "--coordinator", "--bind", "127.0.0.1:0", "--http", &http, "--folder", hub.to_str().unwrap()];
     let start = |options: &[&str]| {
         let child = lab.command("server", &[&[MESH], &run[..], options].concat()).spawn().unwrap();
-        Ended(child)
+        Program(child)
     };
     let own = hub.join("certificate.pem");
     let question = format!("https://{http}/api/v1/mesh");
@@ -113,13 +114,4 @@ fn beyond_loopback_it_is_encrypted() {
     assert_eq!(ask(own.to_str().unwrap()).status.code(), Some(60));
     assert_eq!(fs::read_to_string(&own).unwrap(), first);
     drop(coordinator);
-}
-
-struct Ended(process::Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

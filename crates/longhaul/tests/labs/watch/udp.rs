@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_testing::program::Program;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -181,16 +182,6 @@ while time.monotonic() < end:
     time.sleep(0.001)
 "#;
 
-/// A child that is ended whatever comes of the test.
-struct Ends(std::process::Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_crowd_of_sockets_delays_neither_reports_nor_the_end() {
     if Command::new("python3").arg("--version").output().is_err() {
@@ -207,7 +198,7 @@ fn a_crowd_of_sockets_delays_neither_reports_nor_the_end() {
     netlink.set_up(loopback, true).unwrap();
     let started = |command: &mut Command| {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        Ends(namespace.enter(|| command.spawn()).unwrap().unwrap())
+        Program(namespace.enter(|| command.spawn()).unwrap().unwrap())
     };
     let mut watch = started(Command::new(LONGHAUL).args(["watch", "--udp", "--json-stream", "-i", "500ms"]));
     let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();

@@ -10,11 +10,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::common::captures::{Folder, json, missing, until};
+use crate::common::captures::{Folder, json, missing};
 use crate::common::forwarder::*;
 use crate::common::side_by_side;
 use longhaul_captures::pcap::Writer;
 use longhaul_captures::{CaptureReader, LinkType, Record};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 /// Each way. A round trip is 20 ms: longer than any copy is late.

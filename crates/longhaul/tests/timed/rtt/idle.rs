@@ -2,29 +2,21 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 
 use super::LONGHAUL;
-use crate::common::captures::{missing, until};
+use crate::common::captures::missing;
 use crate::common::{alone, object};
 
 const CLIENT: [u8; 4] = [10, 98, 0, 1];
 const SERVER: [u8; 4] = [10, 98, 0, 2];
 pub(crate) const SERVER_TEXT: &str = "10.98.0.2";
-
-/// A server that goes with this value.
-pub(crate) struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A veth pair between two namespaces, without an emulator; each end has the name `cable`.
 pub(crate) fn cable() -> (NetNamespace, NetNamespace) {
@@ -47,14 +39,14 @@ fn command(words: &[&str]) -> Command {
 }
 
 /// Starts `words` on `host` and waits until it listens at `port`, by UDP or TCP.
-pub(crate) fn serve(host: &NetNamespace, words: &[&str], port: u16) -> Server {
+pub(crate) fn serve(host: &NetNamespace, words: &[&str], port: u16) -> Program {
     let server = host.enter(|| command(words).stdout(Stdio::null()).spawn()).unwrap().unwrap();
     let wanted = format!(":{port:04X} 00000000:0000");
     until(words[0], || {
         let tables = ["udp", "tcp"].map(|table| format!("/proc/thread-self/net/{table}"));
         host.enter(|| tables.iter().any(|table| fs::read_to_string(table).unwrap().contains(&wanted))).unwrap()
     });
-    Server(server)
+    Program(server)
 }
 
 pub(crate) fn printed(host: &NetNamespace, words: &[&str]) -> String {

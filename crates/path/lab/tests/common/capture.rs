@@ -14,10 +14,12 @@ use longhaul_kernel::packet::{PacketOptions, PacketSocket, VlanTag};
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::wait::readable_until;
 use longhaul_lab::Lab;
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use longhaul_units::Nanos;
 use longhaul_wire::{VnetHeader, checksum};
 
-use super::{Program, start, until};
+use super::start;
 
 /// One frame.
 #[derive(Debug, Clone)]

@@ -10,16 +10,17 @@ pub(crate) mod transfer;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_emulator::{HopStatus, Status};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_lab::{Lab, LabSpec};
 use longhaul_path::spec::{Change, PathSpec, no_files};
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::wait_for;
 
 pub(crate) const CLIENT_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 1, 1));
 pub(crate) const SERVER_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 2, 1));
@@ -121,9 +122,6 @@ fn output(command: &[&str]) -> (String, bool) {
     (text, output.status.success())
 }
 
-/// A program that runs; ended when dropped.
-pub(crate) struct Program(pub(crate) Child);
-
 /// Starts a program on a host; what it says goes to `stderr`.
 pub(crate) fn start(lab: &Lab, host: &str, command: &[&str], stderr: impl Into<Stdio>) -> Program {
     let stderr = stderr.into();
@@ -139,13 +137,6 @@ pub(crate) fn start(lab: &Lab, host: &str, command: &[&str], stderr: impl Into<S
     Program(on(lab, host, spawn))
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A congestion control that losses do not slow down much, where the kernel has it.
 pub(crate) fn brisk() -> &'static str {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
@@ -156,23 +147,6 @@ pub(crate) fn brisk() -> &'static str {
 pub(crate) fn set(lab: &mut Lab, changes: &[&str]) {
     let changes: Vec<Change> = changes.iter().map(|change| change.parse().unwrap()).collect();
     lab.set(&changes).unwrap();
-}
-
-/// Waits until `done` gives something.
-pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(value) = done() {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        sleep(Duration::from_millis(2));
-    }
-}
-
-/// Waits until `done`.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    wait_for(what, || done().then_some(()));
 }
 
 /// Frames that a host has sent.

@@ -9,9 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use longhaul_lab::Lab;
+use longhaul_testing::waiting::until;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::{on, until};
+use super::on;
 
 /// A prime: a piece that is missing, duplicated or out of place by a number of segments does not match.
 const PATTERN_BYTES: usize = 1_048_583;

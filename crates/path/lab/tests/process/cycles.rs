@@ -7,9 +7,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, SERVER_V4, alone, lab, ping, run, start, unprivileged, until};
+use crate::common::{PATIENCE, SERVER_V4, alone, lab, ping, run, start, unprivileged};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::process::Process;
+use longhaul_testing::waiting::until;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;

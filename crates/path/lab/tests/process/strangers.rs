@@ -5,8 +5,7 @@ use std::process::{Child, Command, Stdio};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_lab::orphans;
-
-use crate::common::until;
+use longhaul_testing::waiting::until;
 
 /// A program in namespaces that `command` makes, with the mark of a killed lab `name` of these.
 fn marked(name: &str, command: &[&str]) -> Child {

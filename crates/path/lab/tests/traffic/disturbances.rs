@@ -3,11 +3,12 @@
 use std::process::{Command, Stdio};
 
 use crate::common::transfer::Transfer;
-use crate::common::{SERVER_V4, Scratch, alone, brisk, hop, lab, missing, run, run_in_core, unprivileged, until};
+use crate::common::{SERVER_V4, Scratch, alone, brisk, hop, lab, missing, run, run_in_core, unprivileged};
 use longhaul_emulator::{PortStatus, Status};
 use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_lab::Lab;
 use longhaul_lab::plan::HOST_INTERFACE;
+use longhaul_testing::waiting::until;
 
 const PATH: &str = "[[both]]\nrate = '1Gbit'\ndelay = '2ms'";
 /// What must arrive after each disturbance to show that traffic goes on.

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::datagrams::{Sink, Source};
-use crate::common::{SERVER_V4, alone, assert_faithful, hop, lab, ping, set, settled, unprivileged, until};
+use crate::common::{SERVER_V4, alone, assert_faithful, hop, lab, ping, set, settled, unprivileged};
 use longhaul_kernel::clock::thread_cpu_time;
+use longhaul_testing::waiting::until;
 use longhaul_units::Nanos;
 
 /// How much later than told a round trip may be on a busy machine.

@@ -7,11 +7,12 @@ use crate::common::datagrams::{PORT, Sink, Source, fill};
 use crate::common::transfer::Transfer;
 use crate::common::{
     CLIENT_V6, SERVER_V4, SERVER_V6, alone, assert_faithful, attempt, brisk, counters, hop, lab, lab_with, run,
-    settled, unprivileged, until,
+    settled, unprivileged,
 };
 use longhaul_kernel::packet::VlanTag;
 use longhaul_lab::plan::HOST_INTERFACE;
 use longhaul_lab::{Lab, LabSpec};
+use longhaul_testing::waiting::until;
 use longhaul_wire::checksum::pseudo_v6;
 
 const PATH: &str = "[[both]]\nrate = '1Gbit'\ndelay = '2ms'";

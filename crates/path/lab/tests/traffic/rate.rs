@@ -2,8 +2,9 @@
 
 use crate::common::capture::Capture;
 use crate::common::datagrams::{PORT, SEGMENTS_MOST, Sink, Source};
-use crate::common::{SERVER_V4, alone, assert_faithful, hop, settled, unprivileged, until, wire_lab};
+use crate::common::{SERVER_V4, alone, assert_faithful, hop, settled, unprivileged, wire_lab};
 use longhaul_kernel::clock::realtime;
+use longhaul_testing::waiting::until;
 
 const RATE_BPS: f64 = 100e6;
 const BYTES: usize = 500;
