@@ -15,7 +15,7 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
 use crate::control::{Control, Remedy, Signals, any_of_family, connect, random};
-use crate::data::{Data, Place};
+use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
 use crate::event::Event;
 use crate::kinds;
@@ -200,7 +200,7 @@ fn run_with(
     let config = ClientConfig { parameters, nonce, measurement, report_bytes };
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
-    let place = Place::Client { server: target.address.ip(), source: target.source };
+    let place = ThisEnd::Client { server: target.address.ip(), source: target.source };
     let driven = drive(&mut session, &mut control, &receiver, &sender, place, tell);
     drop(control);
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {

@@ -20,7 +20,7 @@ pub(crate) struct Opening<'a> {
     /// What to send and receive.
     pub(crate) plan: DataPlan,
     /// At which end.
-    pub(crate) place: Place,
+    pub(crate) place: ThisEnd,
     /// Where its threads send events.
     pub(crate) events: &'a Sender<Event>,
 }
@@ -121,7 +121,7 @@ pub struct SenderNow {
 
 /// Which end of a test this is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum ThisEnd {
     /// The client.
     Client {
         /// The server's address.
@@ -182,7 +182,7 @@ impl Source {
     }
 }
 
-impl Place {
+impl ThisEnd {
     /// Whether this is the server.
     pub(crate) fn is_server(self) -> bool {
         matches!(self, Self::Server { .. })

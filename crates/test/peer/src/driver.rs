@@ -10,7 +10,7 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::{BitRate, Nanos};
 
 use crate::control::{Control, ControlEvent, interrupted};
-use crate::data::{Data, Opening, Place, RATE_MEMORY, SenderNow};
+use crate::data::{Data, Opening, RATE_MEMORY, SenderNow, ThisEnd};
 use crate::event::Event;
 use crate::kinds;
 use crate::tcp::Ending;
@@ -152,7 +152,7 @@ pub(crate) fn drive(
     control: &mut Control,
     events: &Receiver<Event>,
     sender: &Sender<Event>,
-    place: Place,
+    place: ThisEnd,
     mut tell: impl FnMut(Told<'_>),
 ) -> Result<TestEnd, SessionError> {
     let mut data: Option<Box<dyn Data>> = None;

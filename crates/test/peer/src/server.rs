@@ -19,7 +19,7 @@ use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
 use crate::control::random;
-use crate::data::{Data, Place};
+use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
 use crate::event::{ConnectionQueue, Event};
 use crate::listening::{self, Seat, Seats, Until, listen};
@@ -205,7 +205,7 @@ fn serve(
         ends: Nanos::ZERO,
         turn: Arc::default(),
     };
-    let place = Place::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
+    let place = ThisEnd::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
     let result = drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {});
     drop(session);
     if *tested {

@@ -20,7 +20,7 @@ use super::probing::{HEADERS_MOST, Probes, Probing, Shared, read_behind_headers}
 use super::reading::ANSWERS_BYTES;
 use super::stamps::{Nic, enter_sent, received};
 use crate::control::random;
-use crate::data::{Data, Opening, Place, Source};
+use crate::data::{Data, Opening, Source, ThisEnd};
 use crate::event::{Event, ProofQueue};
 
 /// Packets taken in one call.
@@ -50,8 +50,8 @@ impl ProbingData {
     pub(crate) fn open(opening: Opening<'_>, parameters: RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
         let (server, source) = match place {
-            Place::Client { server, source } => (server, source),
-            Place::Server { peer, .. } => (peer, Source::default()),
+            ThisEnd::Client { server, source } => (server, source),
+            ThisEnd::Server { peer, .. } => (peer, Source::default()),
         };
         let peer = SocketAddr::new(server, plan.server_ports.first().copied().unwrap_or_default());
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");

@@ -19,7 +19,7 @@ use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 use super::own_clock::clock_state;
 use super::probing::realtime_ns;
 use super::stamps::{Nic, received};
-use crate::data::{Data, Opening, Place};
+use crate::data::{Data, Opening, ThisEnd};
 use crate::event::ProofQueue;
 
 /// Packets taken in one call.
@@ -73,17 +73,19 @@ impl AnsweringData {
     pub(crate) fn open(opening: Opening<'_>, parameters: &RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
         let (own, port) = match place {
-            Place::Server { own, data_port, .. } => (own, data_port.number()),
-            Place::Client { server, .. } => (server, 0),
+            ThisEnd::Server { own, data_port, .. } => (own, data_port.number()),
+            ThisEnd::Client { server, .. } => (server, 0),
         };
         let cap = match place {
-            Place::Server { caps, .. } => caps.rate,
-            Place::Client { .. } => None,
+            ThisEnd::Server { caps, .. } => caps.rate,
+            ThisEnd::Client { .. } => None,
         };
         let failed = |error: String| SessionError::new("data_socket", error, "");
         // Where it cannot stamp, the kernel does, and the result says so.
         let nic = match place {
-            Place::Server { peer, .. } if parameters.nic_stamps && place.may_change_host() => Nic::open(own, peer).ok(),
+            ThisEnd::Server { peer, .. } if parameters.nic_stamps && place.may_change_host() => {
+                Nic::open(own, peer).ok()
+            }
             _ => None,
         };
         let timestamps = if nic.is_some() { TimestampMode::Nic } else { TimestampMode::Kernel };

@@ -15,7 +15,7 @@ use longhaul_session::SessionError;
 use longhaul_tcp::{MAX_CONGESTION_NAME, TcpParameters};
 use longhaul_units::Nanos;
 
-use crate::data::Place;
+use crate::data::ThisEnd;
 
 /// Names of longhaul's own congestion controls begin with this (`longhaul cc`).
 const OWN_PREFIX: &str = "lh_";
@@ -40,7 +40,7 @@ impl Congestion {
     /// The first that this host does not have, this user may not use, or a client may not have loaded here.
     pub(super) fn resolve(
         parameters: &TcpParameters,
-        place: Place,
+        place: ThisEnd,
         caveats: &mut Vec<Caveat>,
     ) -> Result<Self, SessionError> {
         let mut steps: Vec<(Nanos, String)> = Vec::new();
@@ -108,7 +108,7 @@ impl Congestion {
 
 /// `name` or `lh_NAME`, if the kernel has one. A question for a control makes the kernel load its module. Where a test may not change the
 /// host, only controls that the kernel lists are tried.
-fn find(name: &str, place: Place) -> Result<Option<String>, SessionError> {
+fn find(name: &str, place: ThisEnd) -> Result<Option<String>, SessionError> {
     let own = format!("{OWN_PREFIX}{name}");
     let there = available_congestion_controls();
     let may_ask = |candidate: &&str| place.may_change_host() || there.iter().any(|known| known == candidate);

@@ -33,14 +33,14 @@ use super::sampler::{Room, Sampled, Sampler};
 use super::sending::Block;
 use crate::cpu_use::CpuWatch;
 use crate::cpus::may_use;
-use crate::data::{Data, DataPort, Opening, Place, SenderNow, buffer, not_granted};
+use crate::data::{Data, DataPort, Opening, SenderNow, ThisEnd, buffer, not_granted};
 use crate::event::Event;
 
 /// The open data part of a TCP test: its flows, and what is sampled and counted around them.
 pub(crate) struct TcpData {
     plan: DataPlan,
     parameters: TcpParameters,
-    place: Place,
+    place: ThisEnd,
     /// Resolved; only where this end sends.
     congestion: Congestion,
     drops: Drops,
@@ -88,26 +88,26 @@ impl TcpData {
             traffic_class: parameters.traffic_class,
         };
         let room = match place {
-            Place::Server { caps, .. } => Room::within(left_for_samples(&caps, &parameters)),
-            Place::Client { .. } => Room::default(),
+            ThisEnd::Server { caps, .. } => Room::within(left_for_samples(&caps, &parameters)),
+            ThisEnd::Client { .. } => Room::default(),
         };
         let tunes = place.is_server() && parameters.window_bytes.is_none() && !parameters.mptcp;
         let tuned = tunes.then(TunedBuffer::of_namespace).flatten();
         let (mut accepting, mut connecting, mut port) = (None, None, 0);
         match place {
-            Place::Server { data_port: DataPort::Control(_), .. } if parameters.mptcp => {
+            ThisEnd::Server { data_port: DataPort::Control(_), .. } if parameters.mptcp => {
                 let message = "this server has one port for control and data, which MPTCP cannot use";
                 return Err(SessionError::new("data_socket", message, "use plain TCP, or another --data-port there"));
             }
             // Its listener passes the connections on.
-            Place::Server { data_port: DataPort::Control(control), .. } => port = control,
-            Place::Server { own, peer, data_port, .. } => {
+            ThisEnd::Server { data_port: DataPort::Control(control), .. } => port = control,
+            ThisEnd::Server { own, peer, data_port, .. } => {
                 let at = SocketAddr::new(own, data_port.number());
                 let opened = Accepting::start(at, peer, &options, parameters.streams, tuned, events)?;
                 port = opened.port();
                 accepting = Some(opened);
             }
-            Place::Client { server, source } => {
+            ThisEnd::Client { server, source } => {
                 let port = plan.server_ports.first().copied().unwrap_or_default();
                 let at = SocketAddr::new(server, port);
                 connecting = Some(connect_all(at, source, &options, &plan, &parameters, events)?);
@@ -385,7 +385,7 @@ mod tests {
     /// A server's part of a test with one connection, that connection before it is of the test, and its other end.
     fn opened(backward: bool, window_bytes: Option<u64>) -> (TcpData, TcpStream, TcpStream) {
         let here = IpAddr::from([127, 0, 0, 1]);
-        let place = Place::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
+        let place = ThisEnd::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
         let parameters = TcpParameters { window_bytes, collect: Collect::Off, ..TcpParameters::default() };
         let plan = DataPlan {
             parameters: parameters.clone().into(),

@@ -34,7 +34,7 @@ use super::stamping::{Stamping, stepped};
 use crate::counters::{Before, Changed, Sent};
 use crate::cpu_use::CpuWatch;
 use crate::cpus::pin;
-use crate::data::{Data, DataPort, Opening, Place, buffer, no_drop_events, not_granted};
+use crate::data::{Data, DataPort, Opening, ThisEnd, buffer, no_drop_events, not_granted};
 use crate::event::{Event, ProofQueue};
 
 /// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
@@ -55,7 +55,7 @@ pub(crate) struct UdpData {
     stamping: Stamping,
     /// Watches for drop events: one from the start, and at a sending server one from when it knows its client's addresses.
     watches: Vec<Watch>,
-    place: Place,
+    place: ThisEnd,
     stop_receiving: Arc<AtomicBool>,
     stop_sending: Arc<AtomicBool>,
     /// Of all streams.
@@ -103,9 +103,9 @@ impl UdpData {
         let mut data = Self::open_sockets(opening, parameters)
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
         let (own, peer) = match (place, data.streams.first()) {
-            (Place::Server { own, peer, .. }, _) => (own, peer),
-            (Place::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server),
-            (Place::Client { server, .. }, None) => (server, server),
+            (ThisEnd::Server { own, peer, .. }, _) => (own, peer),
+            (ThisEnd::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server),
+            (ThisEnd::Client { server, .. }, None) => (server, server),
         };
         data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
         data.watch_from_the_start()?;
@@ -128,7 +128,7 @@ impl UdpData {
             gro: plan.receives && !parameters.wire,
             timestamps,
             traffic_class: plan.receives && parameters.traffic_class > 0,
-            shared_port: matches!(place, Place::Server { data_port: DataPort::Fixed(_) | DataPort::Control(_), .. }),
+            shared_port: matches!(place, ThisEnd::Server { data_port: DataPort::Fixed(_) | DataPort::Control(_), .. }),
         };
         let mut data = Self {
             streams: Vec::new(),
@@ -150,7 +150,7 @@ impl UdpData {
         };
         for stream in 0..parameters.streams {
             let (mut receiver, sender, source) = match place {
-                Place::Server { own, data_port, .. } => {
+                ThisEnd::Server { own, data_port, .. } => {
                     let receiver = UdpReceiver::bind(SocketAddr::new(own, data_port.number()), &receiving)?;
                     if receiving.shared_port && stream == 0 {
                         let (offset, mask) = Cookie::STREAM_BYTE;
@@ -158,7 +158,7 @@ impl UdpData {
                     }
                     (receiver, None, Source::default())
                 }
-                Place::Client { server, source } => {
+                ThisEnd::Client { server, source } => {
                     let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
                     let options = SenderOptions {
                         send_buffer_bytes: buffer,
@@ -188,8 +188,8 @@ impl UdpData {
             // In a report base64 has four letters for three bytes.
             let room = |report: Bytes| report.0 / 4 * 3 / u64::from(parameters.streams.max(1));
             let tracker = match place {
-                Place::Server { caps, .. } => tracker.within(room(caps.report)),
-                Place::Client { .. } => tracker,
+                ThisEnd::Server { caps, .. } => tracker.within(room(caps.report)),
+                ThisEnd::Client { .. } => tracker,
             };
             data.streams.push(Stream {
                 receiver: Arc::new(receiver),
