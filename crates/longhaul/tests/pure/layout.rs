@@ -227,7 +227,7 @@ fn a_circle_is_found() {
 #[test]
 fn a_circle_through_names_of_the_parent_is_found() {
     let found = |sources: &[(&str, &str)]| {
-        let files = sources.iter().map(|(path, text)| (module(path), syn::parse_file(text).unwrap())).collect();
+        let files: Files = sources.iter().map(|(path, text)| (module(path), syn::parse_file(text).unwrap())).collect();
         circles(&uses(&files))
     };
     let root = ("", "mod a; mod b; pub use a::link; pub use b::guard::Claim as Right;");
