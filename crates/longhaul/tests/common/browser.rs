@@ -7,12 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::root;
-
-/// What is wider than the window.
+/// What is wider than the window and does not scroll by itself.
 const WIDER: &str = r#"[...document.querySelectorAll("body *")].filter(element => {
     const { width, height, right } = element.getBoundingClientRect();
-    return width > 0 && height > 0 && right > document.documentElement.clientWidth + 0.5 && !element.closest("svg");
+    return width > 0 && height > 0 && right > document.documentElement.clientWidth + 0.5 && !element.closest("svg, .matrix-scroll, .unseen");
 }).map(element => element.tagName + "." + element.className)"#;
 
 /// A browser without a window, spoken to in the Chrome DevTools Protocol over a pair of pipes.
@@ -125,6 +123,20 @@ impl Browser {
         self.events.iter().filter(|event| names.iter().any(|name| event["method"] == *name)).collect()
     }
 
+    /// Fails if something is wider than the window, if a script complains, or if `axe`, which judges whether all can read the page, does.
+    pub(crate) fn is_good(&mut self, what: &str, axe: Option<&str>) {
+        assert_eq!(self.evaluate(WIDER), json!([]), "wider than the window: {what}");
+        assert!(self.complaints().is_empty(), "{what}: {:#?}", self.complaints());
+        if let Some(axe) = axe {
+            self.evaluate(&format!("{axe}; 0"));
+            let found = self.evaluate(
+                "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
+                 .map(({ id, nodes }) => [id, nodes.slice(0, 3).map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
+            );
+            assert_eq!(found, json!([]), "{what}: {found:#}");
+        }
+    }
+
     pub(crate) fn requests(&self) -> Vec<String> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_owned()).collect()
@@ -140,28 +152,10 @@ impl Drop for Browser {
     }
 }
 
-/// Fails if the page has 2 MB or more, or 1 MB of data; if something of it is wider than its window, if its scripts complain, or if `axe`, which
-/// judges whether all can read it, does.
-pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&str>) {
-    let page = fs::read_to_string(file.trim_start_matches("file://")).unwrap();
-    let parts = page.split("<script type=\"application/json\"").skip(1);
-    let data: usize = parts.map(|part| part.split("</script>").next().unwrap_or_default().len()).sum();
-    assert!(page.len() < 2_000_000 && data < 1_000_000, "{file}: {} bytes, {data} of them data", page.len());
-    assert_eq!(browser.evaluate(WIDER), json!([]), "wider than {width}: {file}");
-    assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
-    if let Some(axe) = axe {
-        browser.evaluate(&format!("{axe}; 0"));
-        let found = browser.evaluate(
-            "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
-             .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))",
-        );
-        assert_eq!(found, json!([]), "{file} at {width}: {found:#}");
-    }
-}
-
 /// axe-core, where the web parts are installed.
 pub(crate) fn axe() -> Option<String> {
-    let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
+    let axe =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/node_modules/axe-core/axe.min.js")).ok();
     if axe.is_none() {
         longhaul_testing::no_judge!(
             "there is no axe-core (scripts/web.sh): nobody looked whether pages can be read by all"

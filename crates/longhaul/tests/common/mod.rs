@@ -6,6 +6,7 @@ pub(crate) mod browser;
 pub(crate) mod captures;
 pub(crate) mod forwarder;
 pub(crate) mod group;
+pub(crate) mod page;
 pub(crate) mod turns;
 
 use std::path::{Path, PathBuf};

@@ -9,8 +9,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use longhaul_testing::no_judge;
 use serde_json::Value;
 
-use crate::common::browser::{Browser, axe, fits};
+use crate::common::browser::{Browser, axe};
 use crate::common::group::{Group, Limit};
+use crate::common::page::fits;
 use crate::common::{TestLab, object};
 use crate::watch::on;
 

@@ -5,21 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use crate::browser::{Browser, axe};
 use crate::common::{Coordinator, Folder, hub, names, results};
-
-/// What is wider than the window and does not scroll by itself.
-const WIDER: &str = r#"[...document.querySelectorAll("body *")].filter(element => {
-    const { width, height, right } = element.getBoundingClientRect();
-    return width > 0 && height > 0 && right > document.documentElement.clientWidth + 0.5 && !element.closest("svg, .matrix-scroll, .unseen");
-}).map(element => element.tagName + "." + element.className)"#;
-
-const AXE: &str = "axe.run().then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical') \
-     .map(({ id, nodes }) => [id, nodes.slice(0, 3).map(({ html, failureSummary }) => [html.slice(0, 200), failureSummary])]))";
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
 
 /// Waits until an expression is true.
 pub(crate) fn until(browser: &mut Browser, condition: &str) {
@@ -48,13 +35,7 @@ pub(crate) struct Looked {
 
 impl Looked {
     pub(crate) fn start(folder: &Folder) -> Option<Self> {
-        let axe = fs::read_to_string(root().join("web/node_modules/axe-core/axe.min.js")).ok();
-        if axe.is_none() {
-            longhaul_testing::no_judge!(
-                "there is no axe-core (scripts/web.sh): nobody looked whether the page can be read by all"
-            );
-        }
-        Some(Self { browser: Browser::start(&folder.0)?, axe })
+        Some(Self { browser: Browser::start(&folder.0)?, axe: axe() })
     }
 
     pub(crate) fn open(&mut self, url: &str, width: u32, scheme: &str) {
@@ -66,15 +47,9 @@ impl Looked {
 
     /// Nothing is wider than the window, nothing complains, all can read it, and nothing came from elsewhere.
     pub(crate) fn is_good(&mut self, address: &str, what: &str) {
-        assert_eq!(self.browser.evaluate(WIDER), json!([]), "{what}");
-        assert!(self.browser.complaints().is_empty(), "{what}: {:#?}", self.browser.complaints());
+        self.browser.is_good(what, self.axe.as_deref());
         let requests = self.browser.requests();
         assert!(requests.iter().all(|url| url.starts_with(address) || url.starts_with("data:")), "{requests:?}");
-        if let Some(axe) = &self.axe {
-            self.browser.evaluate(&format!("{axe}; 0"));
-            let found = self.browser.evaluate(AXE);
-            assert_eq!(found, json!([]), "{what}: {found:#}");
-        }
     }
 }
 

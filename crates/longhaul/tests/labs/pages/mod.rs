@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::browser::{Browser, axe, fits};
+use crate::common::browser::{Browser, axe};
 use crate::common::captures::Folder;
+use crate::common::page::fits;
 use crate::common::{TestLab, longhaul, object};
 
 /// Ends with the test.

@@ -7,8 +7,9 @@ use longhaul_kernel::capability;
 use serde_json::{Value, json};
 
 use super::{Serving, saved};
-use crate::common::browser::{Browser, axe, fits};
+use crate::common::browser::{Browser, axe};
 use crate::common::captures::{Capture, Folder, missing, on};
+use crate::common::page::fits;
 use crate::common::{TestLab, longhaul, root};
 
 /// Each still figure: how large it is, and how much is drawn in it.

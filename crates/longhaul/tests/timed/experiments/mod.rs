@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::browser::{Browser, axe, fits};
+use crate::common::browser::{Browser, axe};
+use crate::common::page::fits;
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};

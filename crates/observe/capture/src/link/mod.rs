@@ -431,7 +431,7 @@ mod tests {
     fn a_long_account_comes_while_another_logging_host_is_silent() {
         let (silent, silent_far, _) = link();
         let (speaks, mut far, mut channel) = link();
-        let gap = Gap { place: Place::Disk, interface: Some(9), from_ns: i64::MAX, to_ns: i64::MAX, packets: 1 };
+        let gap = Gap { place: DroppedAt::Disk, interface: Some(9), from_ns: i64::MAX, to_ns: i64::MAX, packets: 1 };
         let ledger = Ledger { gaps: vec![gap; 2_000], ..Ledger::default() };
         let part = bytes(&mut channel, &LinkMessage::Part { ledger: ledger.clone() });
         let progress = LinkProgress { received_datagrams: 7, ..LinkProgress::default() };
