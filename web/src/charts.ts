@@ -126,4 +126,9 @@ class Group {
 }
 
 document.documentElement.classList.add("with-charts");
-for (const element of document.querySelectorAll<HTMLElement>(".timeline")) new Group(element);
+for (const element of document.querySelectorAll<HTMLElement>(".timeline")) {
+    // What is folded has no width to draw in, and all of a long page at once would take long.
+    const folded = element.closest("details:not([open])");
+    if (folded) folded.addEventListener("toggle", () => new Group(element), { once: true });
+    else new Group(element);
+}

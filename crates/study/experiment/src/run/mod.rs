@@ -218,6 +218,21 @@ impl Ran {
         }
     }
 
+    /// Has `made` forget what it did over time where another run of its point is drawn: a result is to be short.
+    fn keep_one_over_time(&self, plan: &Plan, made: &mut Made) {
+        fn forget<R: Run>(series: &[Series<R>], plan: &Plan, made: &mut MadeAt<R>) {
+            let place = plan.place(made.series, made.point);
+            let point = place.and_then(|(place, point)| series.get(place)?.points.get(point));
+            if point.is_some_and(|point| point.has_over_time(made.rejected.is_none())) {
+                made.run.run.forget_over_time();
+            }
+        }
+        match made {
+            Made::Udp(made) => forget(&self.udp, plan, made),
+            Made::Tcp(made) => forget(&self.tcp, plan, made),
+        }
+    }
+
     /// The tries that a run has left: none if it counts. It has one in all where another run of its point was rejected at each try and none
     /// counts: what spoils this point is no chance.
     fn tries_left(&self, plan: &Plan, run: &Planned) -> Range<u32> {
@@ -373,7 +388,8 @@ impl Runner<'_> {
                 let rest = Nanos(rest.0.saturating_add(beside.0.saturating_mul(left.len() as u64 + 1)));
                 let done = runs.len() - left.len() - 1;
                 (self.tell)(Event::Begins { run, done, of: runs.len(), left: rest });
-                let (one, whole) = self.one(experiment, run, attempt, &mut ran);
+                let (mut one, whole) = self.one(experiment, run, attempt, &mut ran);
+                ran.keep_one_over_time(plan, &mut one);
                 (made, planned) = (made + 1, planned + run.time);
                 if !whole {
                     broken.insert(run.series);

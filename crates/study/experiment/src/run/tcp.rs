@@ -3,6 +3,7 @@
 use longhaul_congestion::aimd::Model;
 use longhaul_lab::Lab;
 use longhaul_path::spec::{Direction, LossSpec, PathSpec};
+use longhaul_report::html::over_time::tcp_runs::TcpOverTime;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::tcp_goodput::{Flows, Run};
 use longhaul_result::Caveat;
@@ -75,6 +76,10 @@ impl Runner<'_> {
         }
         let omit = Nanos(wanted.flows.parameters.omit_ns);
         let steps = own.as_ref().map_or_else(|_| Vec::new(), |end| steps::of(end, omit));
+        let over_time = own.as_ref().ok().and_then(|end| {
+            let beside = other.as_ref().and_then(|end| end.as_ref().ok()?.local.tcp.as_ref());
+            TcpOverTime::of(end.local.tcp.as_ref()?, beside)
+        });
         let (mut error, mut caveats) = (None, Vec::new());
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
             let mut done = self.without_result(flows, ipv6);
@@ -109,7 +114,7 @@ impl Runner<'_> {
             }
         };
         let path_rtt_ns = path.round_trip().0;
-        Run { flows, program: None, packets, steps, beside, expected_bps, path_rtt_ns, error, caveats }
+        Run { flows, program: None, packets, steps, over_time, beside, expected_bps, path_rtt_ns, error, caveats }
     }
 
     /// What has to be done on the hosts before a test: the CPU of the receiver, and captures.
@@ -126,6 +131,7 @@ impl Runner<'_> {
             program: None,
             packets: None,
             steps: Vec::new(),
+            over_time: None,
             beside: wanted.beside.as_ref().map(|beside| self.without_result(beside, wanted.setting.ipv6)),
             expected_bps: None,
             path_rtt_ns: path.round_trip().0,
@@ -225,6 +231,7 @@ mod tests {
                 program: None,
                 packets: None,
                 steps: Vec::new(),
+                over_time: None,
                 beside: None,
                 expected_bps: None,
                 path_rtt_ns: 0,

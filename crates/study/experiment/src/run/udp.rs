@@ -1,13 +1,15 @@
 //! The UDP tests of an experiment.
 
 use longhaul_path::spec::PathSpec;
+use longhaul_report::html::over_time::udp::Departures;
+use longhaul_report::html::over_time::udp_runs::UdpOverTime;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
-use longhaul_session::kind;
-use longhaul_udp::UdpParameters;
+use longhaul_session::{TestEnd, kind};
 use longhaul_udp::caveats::ARRIVALS_IN_BATCHES;
 use longhaul_udp::locate::Loss;
+use longhaul_udp::{UdpParameters, attribution};
 use longhaul_units::Nanos;
 
 use super::exact::Passed;
@@ -51,6 +53,7 @@ impl Runner<'_> {
             caveats: Vec::new(),
             exactness: None,
             between: wanted.between.pair().cloned(),
+            over_time: None,
         };
         let ground = match ground {
             Ok(ground) => ground,
@@ -69,6 +72,7 @@ impl Runner<'_> {
                     None => {}
                 }
                 hosts.get_or_insert_with(|| Hosts::of(&end));
+                run.over_time = over_time(&end);
                 let mut save = self.save_losses.zip(losses_file).map(|(save, losses_file)| {
                     move |ending: &str, losses: &mut dyn Iterator<Item = Loss>| {
                         save(&format!("{losses_file}{ending}"), losses)
@@ -92,4 +96,12 @@ impl Runner<'_> {
         }
         run
     }
+}
+
+/// Packets by when they left; `None` where the sender or the receiver did not report.
+fn over_time(end: &TestEnd) -> Option<UdpOverTime> {
+    let (sender, receiver) = end.udp_reports(false)?;
+    let mut departures = Departures::to_keep(&sender.streams)?;
+    attribution(sender, receiver).losses().for_each(|loss| departures.lose(&loss));
+    Some(departures.kept())
 }

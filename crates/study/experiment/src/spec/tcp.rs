@@ -219,6 +219,8 @@ impl TcpSeries {
             omit_ns: written.omit.0,
             pace_bps: written.pace.map(|rate| rate.0),
             interval_ns: None,
+            // What a page draws over time is in the samples, and what each step of a schedule got.
+            keep_samples: true,
             ..TcpParameters::default()
         };
         let schedule = |control: &str| {
@@ -241,8 +243,6 @@ impl TcpSeries {
                     let of = |congestion: Vec<CongestionStep>, streams, mss_bytes, amount| {
                         checked(TcpParameters {
                             amount,
-                            // What each step of a schedule got is in the samples.
-                            keep_samples: congestion.len() > 1,
                             congestion,
                             streams,
                             window_bytes,

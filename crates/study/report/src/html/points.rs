@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::html::over_time::runs::Detail;
+
 /// The share of repeated experiments whose interval holds the true mean.
 const CONFIDENCE: f64 = 0.95;
 
@@ -127,6 +129,22 @@ pub trait Run {
         Vec::new()
     }
 
+    /// Whether it has what it did over time.
+    fn has_over_time(&self) -> bool {
+        false
+    }
+
+    /// Forgets what it did over time: of each point one run keeps it.
+    fn forget_over_time(&mut self) {}
+
+    /// The figures over time of some runs, each with the label of its point; empty where there is nothing to draw.
+    fn over_time(_runs: &[(&str, &Self)], _detail: Detail) -> String
+    where
+        Self: Sized,
+    {
+        String::new()
+    }
+
     /// What explains the mean of a point, in a few words; empty for nothing.
     fn circumstances(_point: &Point<Self>) -> String
     where
@@ -241,6 +259,17 @@ impl<R: Run> Point<R> {
         let rejected = self.rejected.iter().map(|rejected| &rejected.run.run);
         let instead = if self.counts() { 0 } else { usize::MAX };
         counted.chain(rejected.take(instead)).filter(|run| run.has_result())
+    }
+
+    /// The run that is drawn over time: the first that counts, or the first rejected one where none does.
+    pub(crate) fn drawn_over_time(&self) -> Option<&R> {
+        self.shown().find(|run| run.has_over_time())
+    }
+
+    /// Whether a run is there that is drawn in place of a new one, which counts or does not.
+    pub fn has_over_time(&self, counts: bool) -> bool {
+        let counted = self.runs.iter().any(|run| run.run.has_over_time());
+        counted || !counts && self.rejected.iter().any(|rejected| rejected.run.run.has_over_time())
     }
 
     /// Whether a run with a result counts.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::about::{About, spaced};
 use crate::html::findings::{Finding, section, summary};
+use crate::html::over_time::runs::{AT_ONCE, Detail, MOST_BYTES};
 use crate::html::page::{caveats, escape, folded, verdict};
 use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
 use crate::html::table::Table;
@@ -190,6 +191,63 @@ impl<R: Run> Report<R> {
         *body += "</div>\n";
     }
 
+    /// Figures over time of one run of each point, those of each series folded, in as much detail as a page has room for. Whether there are any.
+    pub(crate) fn over_time(&self, body: &mut String) -> bool {
+        if self.points().all(|(_, point)| point.drawn_over_time().is_none()) {
+            return false;
+        }
+        *body += "<h2>Over time</h2>\n";
+        let drawn = Detail::ALL.into_iter().find_map(|detail| Some((detail, self.over_time_in(detail)?)));
+        let Some((detail, figures)) = drawn else {
+            *body += "<p class=\"quiet\">Too many points to draw in a page: the result has their numbers.</p>\n";
+            return false;
+        };
+        let mut notes = vec![
+            "Of each point one run is drawn: the first that counted, or the first that was rejected where none counted.",
+        ];
+        if !detail.has_parts {
+            notes.push("So many points leave no room for what limited each, or where it lost packets.");
+        }
+        if detail.ends_alone {
+            notes.push("Of each series the first and the last point are drawn.");
+        }
+        let _ = writeln!(body, "<p class=\"quiet\">{}</p>\n{figures}", notes.join(" "));
+        !figures.is_empty()
+    }
+
+    /// `None` where that would be too long.
+    fn over_time_in(&self, detail: Detail) -> Option<String> {
+        let mut html = String::new();
+        for series in &self.series {
+            let mut points: Vec<(&str, &R)> = (series.points.iter())
+                .filter_map(|point| Some((point.label.as_str(), point.drawn_over_time()?)))
+                .collect();
+            if detail.ends_alone && points.len() > 2 {
+                let last = points.len() - 1;
+                points.drain(1..last);
+            }
+            for some in points.chunks(AT_ONCE) {
+                let figures = R::over_time(some, detail);
+                if figures.is_empty() {
+                    continue;
+                }
+                let which = match (some, points.len() > some.len()) {
+                    ([(first, _), .., (last, _)], true) => format!(": {first} to {last}"),
+                    ([(only, _)], true) => format!(": {only}"),
+                    _ => String::new(),
+                };
+                let open = if html.is_empty() { " open" } else { "" };
+                let name = escape(&format!("{}{which}", series.name));
+                let _ =
+                    writeln!(html, "<details class=\"folded\"{open}><summary>{name}</summary>\n{figures}</details>");
+                if html.len() > MOST_BYTES {
+                    return None;
+                }
+            }
+        }
+        Some(html)
+    }
+
     /// The results in columns: the first has the point's label, the second its runs, `cells` are those of the others; the last of them says why
     /// where there is no result.
     pub(crate) fn table(
@@ -321,6 +379,68 @@ pub(crate) mod tests {
         let drawn = many.drawn(&mut body);
         assert_eq!(drawn.series.iter().map(|series| series.points.len()).collect::<Vec<_>>(), [400, 100]);
         assert!(body.contains("the first 500 of 801 points"), "{body}");
+    }
+
+    /// A run that has this many letters to draw, where there is room for so much.
+    struct Drawn(usize);
+
+    impl Run for Drawn {
+        const MAIN: crate::html::points::Quantity = Small::MAIN;
+
+        fn quantities(&self) -> Vec<(&'static str, f64)> {
+            vec![("size", 1.0)]
+        }
+
+        fn has_over_time(&self) -> bool {
+            self.0 > 0
+        }
+
+        fn forget_over_time(&mut self) {
+            self.0 = 0;
+        }
+
+        fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
+            runs.iter().map(|(_, run)| "x".repeat(run.0 * detail.most)).collect()
+        }
+    }
+
+    #[test]
+    fn of_each_point_the_first_run_that_counts_is_drawn() {
+        let mut point = Point::new("a");
+        point.reject(Caveat::of_error("emulator_late", "late", ""), repeat(1, Drawn(7)));
+        assert_eq!(point.drawn_over_time().map(|run| run.0), Some(7));
+        assert!(point.has_over_time(false) && !point.has_over_time(true), "one that counts is drawn in its place");
+        point.add(repeat(2, Drawn(5)));
+        point.add(repeat(3, Drawn(0)));
+        assert_eq!(point.drawn_over_time().map(|run| run.0), Some(5));
+        assert!(point.has_over_time(true));
+    }
+
+    #[test]
+    fn figures_over_time_are_as_fine_as_there_is_room_for() {
+        let drawn = |letters: usize, points: usize| {
+            let labels: Vec<String> = (0..points).map(|number| format!("point {number}")).collect();
+            let runs = labels.iter().map(|label| (label.as_str(), Drawn(letters))).collect();
+            let mut body = String::new();
+            let any = report(vec![series("<one>", runs)]).over_time(&mut body);
+            (any, body)
+        };
+        let (any, body) = drawn(1, 9);
+        assert!(any && body.contains(&"x".repeat(1_600)) && !body.contains("no room"), "{body}");
+        assert_eq!(body.matches("<details class=\"folded\"").count(), 2, "eight at once: {body}");
+        assert!(
+            body.contains("open><summary>&lt;one&gt;: point 0 to point 7<") && body.contains(": point 8<"),
+            "{body}"
+        );
+        // 400 points are 0.8 MB at 50 windows, and more than a page has room for at 100.
+        let (any, body) = drawn(40, 400);
+        assert!(any && body.matches('x').count() == 400 * 40 * 50 && body.len() < MOST_BYTES, "{}", body.len());
+        let (any, body) = drawn(200, 400);
+        assert!(any && body.matches('x').count() == 2 * 200 * 25, "{}", body.len());
+        assert!(body.contains("no room") && body.contains("the first and the last point are drawn"), "{body}");
+        let (any, body) = drawn(100_000, 1);
+        assert!(!any && body.contains("Too many points"), "{}", body.len());
+        assert_eq!(drawn(0, 3), (false, String::new()));
     }
 
     /// What was rejected and what stays doubtful stands on the page, each in its place.

@@ -3,11 +3,14 @@
 //! Each is in the page twice: as the drawing that Rust makes, for paper and for browsers without scripts, and as its numbers for the script.
 //! The numbers are those of the measurement, in base units; a long line is thinned to its extremes (`thin.rs`).
 
+pub mod runs;
 mod sampled;
 pub mod tcp;
+pub mod tcp_runs;
 mod tested;
 mod thin;
 pub mod udp;
+pub mod udp_runs;
 pub mod watched;
 
 pub use tested::Tested;

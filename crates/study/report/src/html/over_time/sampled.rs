@@ -15,12 +15,28 @@ pub(super) const FLOWS: usize = 8;
 const SHORTEST_WINDOW_S: f64 = 0.1;
 /// `TCP_CA_Recovery`: a loss was seen. Only `TCP_CA_Loss`, after a timeout, is greater.
 const CA_RECOVERY: u64 = 3;
-const SIZES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
+pub(super) const SIZES: [(f64, &str); 4] =
+    [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
 /// From when on time counts.
-const SINCE: &str = "the first sample";
-const SHARE: [(f64, &str); 1] = [(1.0, "%")];
-const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
-const COLOURS: [&str; FLOWS] = ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+pub(super) const SINCE: &str = "the first sample";
+pub(super) const SHARE: [(f64, &str); 1] = [(1.0, "%")];
+pub(super) const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
+pub(super) const COLOURS: [&str; FLOWS] =
+    ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+
+/// `packets` of a flow in bytes.
+fn in_bytes(sample: &Sample, packets: u64) -> u64 {
+    packets.saturating_mul(sample.info.value(fields::SND_MSS))
+}
+
+pub(super) fn cwnd(sample: &Sample) -> u64 {
+    in_bytes(sample, sample.info.value(fields::SND_CWND))
+}
+
+/// Nanoseconds.
+pub(super) fn rtt(sample: &Sample) -> u64 {
+    sample.info.value(fields::RTT) * 1_000
+}
 
 /// Payload bytes that the receiver acknowledged; `None` before Linux 4.1.
 fn acked(sample: &Sample) -> Option<u64> {
@@ -38,8 +54,8 @@ pub(super) struct Sampled<'a> {
     flows: &'a [&'a FlowSamples<'a>],
     /// When the first sample was taken.
     start_ns: u64,
-    end_s: f64,
-    window_s: f64,
+    pub(super) end_s: f64,
+    pub(super) window_s: f64,
     /// Of each that is drawn.
     names: Vec<String>,
 }
@@ -69,7 +85,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// The windows that have a whole or the last part of the time.
-    fn windows(&self) -> usize {
+    pub(super) fn windows(&self) -> usize {
         ((self.end_s / self.window_s - 1e-6).ceil() as usize).max(1)
     }
 
@@ -162,6 +178,11 @@ impl<'a> Sampled<'a> {
         ]
     }
 
+    /// The same in at most `most` windows.
+    pub(super) fn in_windows(self, most: usize) -> Self {
+        Self { window_s: window(self.end_s, (self.end_s / most as f64).max(SHORTEST_WINDOW_S)), ..self }
+    }
+
     fn panel(&self, title: &'static str, what: &'static str, units: &'static [(f64, &'static str)]) -> Panel<'a> {
         Panel { title, what, units, end_s: self.end_s, since: SINCE, ..Panel::default() }
     }
@@ -183,7 +204,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// How much `value`, a counter, rose in each window. `None` where the kernel does not count it.
-    fn rises(&self, flow: &FlowSamples<'_>, value: impl Fn(&Sample) -> Option<u64>) -> Option<Vec<f64>> {
+    pub(super) fn rises(&self, flow: &FlowSamples<'_>, value: impl Fn(&Sample) -> Option<u64>) -> Option<Vec<f64>> {
         let mut rises = vec![0.0; self.windows()];
         for pair in flow.series.samples().windows(2) {
             let rise = value(&pair[1])?.saturating_sub(value(&pair[0])?);
@@ -240,7 +261,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// The share of each limit in each window, over all flows.
-    fn limits(&self) -> Stack<'static> {
+    pub(super) fn limits(&self) -> Stack<'static> {
         let mut times = vec![LimitedTimes::default(); self.windows()];
         for flow in self.flows {
             let mut summary = FlowSummary::default();
@@ -270,7 +291,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// A line of what each sample has.
-    fn line<'n>(
+    pub(super) fn line<'n>(
         &self,
         flow: &FlowSamples<'_>,
         name: &'n str,
@@ -282,15 +303,13 @@ impl<'a> Sampled<'a> {
     }
 
     fn windows_in_bytes(&self) -> Vec<Line<'_>> {
-        let bytes = |sample: &Sample, packets: u64| packets.saturating_mul(sample.info.value(fields::SND_MSS));
-        let cwnd = |sample: &Sample| bytes(sample, sample.info.value(fields::SND_CWND));
         let window = |sample: &Sample| sample.info.value(fields::SND_WND);
         // A window that is far away would leave no room for the other.
         let is_near = |sample: &Sample| window(sample) < cwnd(sample).saturating_mul(2);
         let near = self.flows.iter().flat_map(|flow| flow.series.samples()).any(is_near);
         match self.flows {
             [flow] => vec![
-                self.line(flow, "in flight", "--pale", |sample| bytes(sample, sample.info.value(fields::UNACKED))),
+                self.line(flow, "in flight", "--pale", |sample| in_bytes(sample, sample.info.value(fields::UNACKED))),
                 self.line(flow, "congestion window", "--blue", cwnd),
             ]
             .into_iter()
@@ -303,7 +322,6 @@ impl<'a> Sampled<'a> {
     }
 
     fn round_trips(&self) -> Vec<Line<'_>> {
-        let rtt = |sample: &Sample| sample.info.value(fields::RTT) * 1_000;
         // The kernel reports ~0 until there is a value.
         let least = |sample: &Sample| {
             let us = sample.info.value(fields::MIN_RTT);
@@ -320,7 +338,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// How much `value`, a counter, rose in each window in all flows.
-    fn sum(&self, value: impl Fn(&Sample) -> u64) -> Vec<f64> {
+    pub(super) fn sum(&self, value: impl Fn(&Sample) -> u64) -> Vec<f64> {
         let mut sum = vec![0.0; self.windows()];
         for flow in self.flows {
             let rises = self.rises(flow, |sample| Some(value(sample))).unwrap_or_default();
@@ -363,7 +381,7 @@ impl<'a> Sampled<'a> {
     }
 
     /// When the first flow changed its congestion control.
-    fn switches(&self) -> Vec<(f64, String)> {
+    pub(super) fn switches(&self) -> Vec<(f64, String)> {
         let first = self.flows.first().map_or(&[][..], |flow| flow.congestion);
         first.iter().skip(1).map(|since| (self.at(since.at_ns), since.name.clone())).collect()
     }

@@ -14,15 +14,16 @@ use longhaul_udp::locate::Loss;
 use crate::html::axis::RATES;
 use crate::html::colour::{Fill, fill};
 use crate::html::lines::{Line, Panel, Part, Stack};
+use crate::html::over_time::runs::KEPT;
+use crate::html::over_time::sampled::{PACKETS, SHARE};
 use crate::html::over_time::tested::{
     BACKWARD, FORWARD, Found, ONE_TEST, Tested, located, rate, share, short, tiles, window,
 };
 use crate::html::over_time::timeline;
+use crate::html::over_time::udp_runs::UdpOverTime;
 use crate::html::page::escape;
 use crate::html::table::Table;
 
-const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
-const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 /// So short that a burst is seen, and so long that a slow test has packets in each.
 const SHORTEST_WINDOW_S: f64 = 0.01;
 
@@ -40,13 +41,23 @@ pub struct Departures {
 impl Departures {
     /// Those that `streams` sent, without losses yet. `None` if nothing was sent over any time.
     pub fn of(streams: &[StreamSent]) -> Option<Self> {
+        Self::in_windows(streams, |_| SHORTEST_WINDOW_S)
+    }
+
+    /// The same in so few windows that a result can keep them.
+    pub fn to_keep(streams: &[StreamSent]) -> Option<Self> {
+        Self::in_windows(streams, |end_s| (end_s / KEPT as f64).max(SHORTEST_WINDOW_S))
+    }
+
+    /// In windows of at least as many seconds as `least_s` says for the time of the whole.
+    fn in_windows(streams: &[StreamSent], least_s: impl Fn(f64) -> f64) -> Option<Self> {
         let used = || streams.iter().filter(|stream| stream.sent_packets > 1);
         let start_ns = used().map(|stream| stream.first_sent_ns).min()?;
         let end_s = used().map(|stream| stream.last_sent_ns).max()?.saturating_sub(start_ns) as f64 / 1e9;
         if end_s <= 0.0 {
             return None;
         }
-        let window_s = window(end_s, SHORTEST_WINDOW_S);
+        let window_s = window(end_s, least_s(end_s));
         let windows = ((end_s / window_s - 1e-6).ceil() as usize).max(1);
         let mut departures =
             Self { window_s, end_s, streams: Vec::new(), sent: vec![0.0; windows], lost: BTreeMap::new() };
@@ -69,6 +80,17 @@ impl Departures {
         self.spread(loss.stream.into(), loss.first_sequence, loss.packets, |departures, window, packets| {
             departures.lost.entry(location).or_insert_with(|| vec![0.0; windows])[window] += packets;
         });
+    }
+
+    /// What a result keeps.
+    pub fn kept(&self) -> UdpOverTime {
+        let counts = |packets: &Vec<f64>| packets.iter().map(|packets| *packets as u64).collect();
+        UdpOverTime {
+            window_ns: (self.window_s * 1e9).round() as u64,
+            end_ns: (self.end_s * 1e9).round() as u64,
+            sent_packets: counts(&self.sent),
+            lost_packets: self.lost.iter().map(|(location, lost)| (*location, counts(lost))).collect(),
+        }
     }
 
     /// Calls `add` with each window in which some of `packets` from `first` on left, and how many. It takes a step a window at most, as a

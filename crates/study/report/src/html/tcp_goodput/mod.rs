@@ -17,7 +17,9 @@ use crate::html::about::spaced;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::bars::error_bar;
 use crate::html::capture::heat_script;
-use crate::html::page::{escape, number, page_with, with_numbers};
+use crate::html::over_time::runs::Detail;
+use crate::html::over_time::tcp_runs::{TcpOverTime, figures};
+use crate::html::page::{charts, escape, number, page_with, with_numbers};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
@@ -48,6 +50,9 @@ pub struct Run {
     /// What the first flow got with each control of a schedule; empty where it had one.
     #[serde(default)]
     pub steps: Vec<Step>,
+    /// What it did over time, which one run of each point keeps; `None` for the others, and without samples.
+    #[serde(default)]
+    pub over_time: Option<TcpOverTime>,
     /// Those at the same time; `None` for none.
     pub beside: Option<Flows>,
     /// Goodput that the response function of the control says for the path's loss; `None` where it says nothing.
@@ -291,6 +296,20 @@ impl points::Run for Run {
         flows.map(|flows| format!("{}: {}", flows.host, flows.command)).collect()
     }
 
+    fn has_over_time(&self) -> bool {
+        self.over_time.is_some()
+    }
+
+    fn forget_over_time(&mut self) {
+        self.over_time = None;
+    }
+
+    fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
+        let drawn: Vec<(&str, &TcpOverTime)> =
+            runs.iter().filter_map(|(label, run)| Some((*label, run.over_time.as_ref()?))).collect();
+        figures(&drawn, detail)
+    }
+
     fn circumstances(point: &Point<Self>) -> String {
         let limit = limit(point);
         if limit.is_empty() { limit } else { format!("limited by {limit}") }
@@ -321,6 +340,7 @@ impl Report<Run> {
         drawn.legend(&mut body);
         let highest = drawn.points().map(|(_, point)| highest(point)).fold(0.0, f64::max);
         drawn.panels(&mut body, |series| panel(series, highest));
+        let is_over_time = self.over_time(&mut body);
         self.about.note(&mut body);
         drawn.table(&mut body, &COLUMNS, cells);
         drawn.lost(&mut body);
@@ -335,8 +355,8 @@ impl Report<Run> {
                  its CPUs. Each run has its own path and hosts.</p>\n";
         self.about.hosts(&mut body);
         drawn.commands(&mut body, "longhaul serve --sessions 2");
-        let script = has_surfaces.then(heat_script);
-        page_with(&self.about.title, &body, script.as_ref())
+        let heat = has_surfaces.then(heat_script);
+        page_with(&self.about.title, &body, heat.as_ref().into_iter().chain(charts().filter(|_| is_over_time)))
     }
 
     /// What each control of a schedule got, where there was one.
@@ -579,6 +599,7 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::html::over_time::tcp_runs;
 
     fn flows(goodput_mbit: Option<u64>) -> Flows {
         let empty = longhaul_tcp::TcpEndReport::default();
@@ -605,6 +626,7 @@ pub(super) mod tests {
             program: None,
             packets: None,
             steps: Vec::new(),
+            over_time: None,
             beside: None,
             expected_bps: None,
             path_rtt_ns: 40_000_000,
@@ -630,6 +652,23 @@ pub(super) mod tests {
             assert!(html.contains(cell), "{cell}: {html}");
         }
         assert!(!html.contains("the flows that share the path"));
+    }
+
+    /// As many points as `nlr-tcp` has, each with as much as a result keeps of a run.
+    #[test]
+    fn a_page_of_many_points_over_time_has_less_than_two_megabytes() {
+        let kept = TcpOverTime::of(&tcp_runs::tests::report(2_001), Some(&tcp_runs::tests::report(2_001)));
+        let one = |number: u32| {
+            let runs = (0..22).map(|_| ("some", Run { over_time: kept.clone(), ..run(Some(70)) })).collect();
+            crate::html::series::tests::series(&format!("series {number}"), runs)
+        };
+        let html = crate::html::series::tests::report((0..6).map(one).collect::<Vec<_>>()).to_html();
+        assert!(html.len() < 2_000_000, "{}", html.len());
+        let numbers: usize =
+            html.split("application/json\">").skip(1).map(|part| part.split("</script>").next().unwrap().len()).sum();
+        assert!((100_000..1_000_000).contains(&numbers), "{numbers}");
+        assert_eq!(html.matches("data-figure=\"Goodput\"").count(), 18, "eight points of 22 at once");
+        assert_eq!(html.matches("<details class=\"folded\" open>").count(), 1);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::html::about::spaced;
 use crate::html::axis::short;
 use crate::html::bars::{Bar, Piece, panel};
 use crate::html::colour::{fill, patterns};
-use crate::html::page::page;
+use crate::html::over_time::runs::Detail;
+use crate::html::over_time::udp_runs::{Named, UdpOverTime, figures};
+use crate::html::page::{charts, page_with};
 use crate::html::points::{self, Mean, Point, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 
@@ -87,6 +89,9 @@ pub struct Run {
     /// Who sent to whom, where the experiment names hosts; `None`: the client to the server.
     #[serde(default)]
     pub between: Option<Pair>,
+    /// What it did over time, which one run of each point keeps; `None` for the others, and where the sender did not report when packets left.
+    #[serde(default)]
+    pub over_time: Option<UdpOverTime>,
 }
 
 impl Run {
@@ -191,6 +196,24 @@ impl points::Run for Run {
         vec![self.command.clone()]
     }
 
+    fn has_over_time(&self) -> bool {
+        self.over_time.is_some()
+    }
+
+    fn forget_over_time(&mut self) {
+        self.over_time = None;
+    }
+
+    fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
+        let named = runs.iter().filter_map(|(label, run)| {
+            // A label may have settings of the hosts behind the rate.
+            let unit = if run.is_at_a_rate() && label.parse::<f64>().is_ok() { " Mb/s" } else { "" };
+            let payload_bytes = run.parameters.payload_bytes;
+            Some(Named { name: format!("{label}{unit}"), payload_bytes, run: run.over_time.as_ref()? })
+        });
+        figures(&named.collect::<Vec<_>>(), detail)
+    }
+
     fn circumstances(point: &Point<Self>) -> String {
         let places = point.means_of(Run::percent);
         let lost: Vec<String> = (places.iter())
@@ -221,6 +244,7 @@ impl Report<Run> {
         body += &patterns(&lossy);
         legend(&mut body, &lossy);
         drawn.figures(&mut body);
+        let is_over_time = self.over_time(&mut body);
         self.probes(&mut body);
         drawn.spaced(&mut body);
         self.about.note(&mut body);
@@ -233,7 +257,7 @@ impl Report<Run> {
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         drawn.commands(&mut body, "longhaul serve");
-        page(&self.about.title, &body)
+        page_with(&self.about.title, &body, charts().filter(|_| is_over_time))
     }
 
     /// What was found, in words: the most that was lost and where, and how all losses divide.
@@ -406,6 +430,7 @@ pub(crate) mod tests {
     use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 
     use super::*;
+    use crate::html::over_time::udp_runs;
     use crate::html::series::tests::{report, series};
 
     pub(crate) fn run(rate_mbit: u64, lost: &[(Location, u64)]) -> Run {
@@ -424,6 +449,7 @@ pub(crate) mod tests {
             caveats: Vec::new(),
             exactness: None,
             between: None,
+            over_time: None,
         }
     }
 
@@ -444,6 +470,21 @@ pub(crate) mod tests {
             assert!(html.contains(cell), "{cell}");
         }
         assert!(!html.contains("rx_ring_loss"), "what lost nothing has no column");
+    }
+
+    #[test]
+    fn a_page_draws_one_run_of_each_point_over_time() {
+        let lossy = Run { over_time: Some(udp_runs::tests::run(5)), ..run(400, &[(Location::Network, 5)]) };
+        let html = report(vec![series("1 MiB", vec![("400", lossy), ("2400", run(2400, &[]))])]).to_html();
+        for said in [
+            "<h2>Over time</h2>",
+            "data-figure=\"Received\"",
+            "Packets lost, by place: 400 Mb/s",
+            "the first that counted",
+        ] {
+            assert!(html.contains(said), "{said}: {html}");
+        }
+        assert!(!html.contains("2400 Mb/s"), "nothing was kept of it");
     }
 
     #[test]
