@@ -8,6 +8,7 @@ use longhaul_captures::reader::{Captures, OpenError};
 use longhaul_flows::{FlowOptions, FlowSummary, Flows, Gaps, Millisecond, Sink};
 use longhaul_lab::Lab;
 use longhaul_report::html::tcp_goodput::packets::{AckIntervals, Packets, Rates, Surface};
+use longhaul_report::html::tcp_goodput::rates::RatesOverTime;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 
@@ -77,6 +78,7 @@ impl Capturing {
             acks_at_sender: intervals(&came),
             surface_at_receiver: Surface::of(&left),
             surface_at_sender: Surface::of(&came),
+            rates: RatesOverTime::of(&milliseconds),
             not_captured: lost_at_sender + lost_at_receiver,
         })
     }

@@ -205,7 +205,7 @@ impl<R: Run> Report<R> {
         let mut notes = vec![
             "Of each point one run is drawn: the first that counted, or the first that was rejected where none counted.",
         ];
-        if !detail.has_parts {
+        if !detail.has_own {
             notes.push("So many points leave no room for what limited each, or where it lost packets.");
         }
         if detail.ends_alone {

@@ -6,7 +6,7 @@
 use crate::html::lines::Line;
 
 /// Windows of time, and points of a curve, that a result keeps of a run at most.
-pub(super) const KEPT: usize = 200;
+pub(crate) const KEPT: usize = 200;
 /// Bytes of all figures over time of a page at most: drawings and numbers, which have about half of them each.
 pub(crate) const MOST_BYTES: usize = 1_000_000;
 /// Runs in a figure: each has a colour.
@@ -17,8 +17,8 @@ pub(crate) const AT_ONCE: usize = super::sampled::FLOWS;
 pub struct Detail {
     /// Windows, and points of a line, at most.
     pub most: usize,
-    /// Whether each run has figures of its own, of parts of a sum.
-    pub has_parts: bool,
+    /// Whether each run has figures of its own: parts of a sum, rates of single packets.
+    pub has_own: bool,
     /// Of each series the first and the last point alone.
     pub ends_alone: bool,
 }
@@ -26,12 +26,12 @@ pub struct Detail {
 impl Detail {
     /// From the finest to the coarsest.
     pub(crate) const ALL: [Self; 6] = [
-        Self { most: KEPT, has_parts: true, ends_alone: false },
-        Self { most: 100, has_parts: true, ends_alone: false },
-        Self { most: 50, has_parts: true, ends_alone: false },
-        Self { most: 50, has_parts: false, ends_alone: false },
-        Self { most: 25, has_parts: false, ends_alone: false },
-        Self { most: 25, has_parts: false, ends_alone: true },
+        Self { most: KEPT, has_own: true, ends_alone: false },
+        Self { most: 100, has_own: true, ends_alone: false },
+        Self { most: 50, has_own: true, ends_alone: false },
+        Self { most: 50, has_own: false, ends_alone: false },
+        Self { most: 25, has_own: false, ends_alone: false },
+        Self { most: 25, has_own: false, ends_alone: true },
     ];
 }
 

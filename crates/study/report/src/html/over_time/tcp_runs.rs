@@ -215,7 +215,7 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
         ..panel("Retransmissions", "", &PACKETS_A_SECOND)
     };
     let titles: Vec<String> = runs.iter().map(|(name, _)| format!("What limits {name}")).collect();
-    let limits = runs.iter().zip(&titles).filter(|_| detail.has_parts).map(|((_, run), title)| {
+    let limits = runs.iter().zip(&titles).filter(|_| detail.has_own).map(|((_, run), title)| {
         let events = run.switches.iter().map(|to| (to.at_us as f64 / 1e6, to.control.clone())).collect();
         (Panel { stack: Some(run.limits(most)), events, ..panel(title, "time, ", &SHARE) }, "")
     });

@@ -90,7 +90,7 @@ pub(crate) fn figures(runs: &[Named<'_>], detail: Detail) -> String {
     let names: Vec<Vec<String>> = lossy()
         .map(|named| named.run.lost_packets.keys().map(|location| location.name().replace('_', " ")).collect())
         .collect();
-    let places = lossy().zip(&titles).zip(&names).filter(|_| detail.has_parts).map(|((named, title), names)| {
+    let places = lossy().zip(&titles).zip(&names).filter(|_| detail.has_own).map(|((named, title), names)| {
         let windows = named.run.windows(most);
         let parts = named.run.lost_packets.iter().zip(names).map(|((location, lost), name)| Part {
             name,

@@ -3,6 +3,7 @@
 
 mod lost;
 pub mod packets;
+pub mod rates;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,6 +27,7 @@ use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
 
 use packets::Packets;
+use rates::RatesOverTime;
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 260.0;
@@ -297,17 +299,22 @@ impl points::Run for Run {
     }
 
     fn has_over_time(&self) -> bool {
-        self.over_time.is_some()
+        self.over_time.is_some() || self.packets.as_ref().is_some_and(|packets| !packets.rates.is_empty())
     }
 
     fn forget_over_time(&mut self) {
         self.over_time = None;
+        if let Some(packets) = &mut self.packets {
+            packets.rates = RatesOverTime::default();
+        }
     }
 
     fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
-        let drawn: Vec<(&str, &TcpOverTime)> =
+        let sampled: Vec<(&str, &TcpOverTime)> =
             runs.iter().filter_map(|(label, run)| Some((*label, run.over_time.as_ref()?))).collect();
-        figures(&drawn, detail)
+        let captured = runs.iter().filter_map(|(label, run)| Some((*label, &run.packets.as_ref()?.rates)));
+        let captured = captured.filter(|(_, rates)| detail.has_own && !rates.is_empty());
+        figures(&sampled, detail) + &rates::figures(captured, detail)
     }
 
     fn circumstances(point: &Point<Self>) -> String {

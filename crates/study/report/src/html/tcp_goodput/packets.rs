@@ -8,6 +8,7 @@ use longhaul_flows::Intervals;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
+use super::rates::RatesOverTime;
 use crate::html::capture::{Heat, surface};
 use crate::html::page::escape;
 use crate::html::series::Report;
@@ -35,6 +36,9 @@ pub struct Packets {
     /// The same where they reach the sender.
     #[serde(default)]
     pub surface_at_sender: Surface,
+    /// The rate of the payload over time, which one run of each point keeps.
+    #[serde(default)]
+    pub rates: RatesOverTime,
     /// Packets that the two captures lost themselves.
     pub not_captured: u64,
 }
