@@ -1,5 +1,6 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
+mod over_time;
 mod papers;
 
 use std::fs::{self, File};
@@ -97,14 +98,27 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     }
     assert!(lost(1, "receiver_ring") > 0, "{:#}", runs[1]);
     assert!(lost(1, "receiver_socket_buffer") > 0, "{:#}", runs[1]);
+    // Over time, too, each packet is at its place.
+    for run in &runs {
+        let (over_time, found) = (&run["over_time"], &run["result"]);
+        assert_eq!(Some(over_time::sum(&over_time["sent_packets"])), found["sent_packets"].as_u64(), "{run:#}");
+        for (place, packets) in found["loss_by_location"].as_object().unwrap() {
+            let there = &over_time["lost_packets"][place];
+            let lost = if there.is_null() { 0 } else { over_time::sum(there) };
+            assert_eq!(Some(lost), packets.as_u64(), "{place}: {run:#}");
+        }
+    }
     let links = result["hosts"]["server"]["interfaces"].as_array().unwrap();
     assert_eq!((links.len(), &links[1]["name"]), (2, &json!("eth0")), "a host sees its own interfaces");
     assert_eq!(links[1]["gro_flush_timeout_ns"], 20_000_000, "and how they are set");
 
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    let over_time = ["Received", "Share lost", "Packets lost, by place: 10 Mb/s", "Packets lost, by place: 40 Mb/s"];
     for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
+        over_time::are_drawn(&mut browser, &page, &over_time);
         let seen = browser.evaluate(LOOK);
         assert_eq!(seen["title"], "Three places");
         assert_eq!(seen["bars"], json!(["10000000", "40000000"]), "a bar for each rate: {seen:#}");
@@ -166,7 +180,12 @@ fn tcp_has_its_table_and_its_page() {
     // A window of some 17 packets, each 10 ms; by how much it is met is for the tests of the controls to say.
     let expected = alone["expected_bps"].as_f64().unwrap() / 1e6;
     assert!((5.0..40.0).contains(&expected), "{alone:#}");
-    assert!(alone["flows"]["result"]["retransmits"].as_u64() > Some(2) && alone["beside"].is_null(), "{alone:#}");
+    let again = alone["flows"]["result"]["retransmits"].as_u64();
+    assert!(again > Some(2) && alone["beside"].is_null(), "{alone:#}");
+    let over_time = &alone["over_time"];
+    assert_eq!(Some(over_time::sum(&over_time["retransmitted_packets"])), again, "{over_time:#}");
+    let windows = over_time["cwnd_bytes"]["values"].as_array().unwrap().iter().filter_map(Value::as_u64);
+    assert_eq!(windows.max(), alone["flows"]["result"]["streams"][0]["max_cwnd_bytes"].as_u64(), "{over_time:#}");
     for (number, run) in only_runs(&series[1]).iter().enumerate() {
         assert_eq!(series[1]["points"][number]["label"], ["reno", "cubic"][number]);
         assert!(run["expected_bps"].is_null() && run["why"]["code"].is_string(), "{run:#}");
@@ -187,8 +206,12 @@ fn tcp_has_its_table_and_its_page() {
     );
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
+    let own = ["Goodput", "Congestion window", "Round trip", "Retransmissions", "What limits reno"];
+    let beside = ["Goodput of the flows beside"];
+    let titles = [&own[..], &own[..1], &beside, &own[1..], &["What limits cubic"]].concat();
     for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
+        over_time::are_drawn(&mut browser, &page, &titles);
         let seen = browser.evaluate(LOOK);
         assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
         fits(&mut browser, &report, width, axe.as_deref());
@@ -238,6 +261,8 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
         let steps = run["steps"].as_array().unwrap();
         assert_eq!((steps.len(), &steps[0]["control"], &steps[1]["control"]), (2, &json!("reno"), &json!("cubic")));
         assert!(steps.iter().all(|step| step["goodput_bps"].as_u64() > Some(50_000)), "{steps:#?}");
+        let switches = run["over_time"]["switches"].as_array().unwrap();
+        assert_eq!((switches.len(), &switches[0]["control"]), (1, &json!("cubic")), "{switches:#?}");
     }
     let transfers = only_runs(&series[2]);
     assert_eq!(transfers.len(), 4);
@@ -252,6 +277,10 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     assert!((25e6..50e6).contains(&mean) && captured["sent"]["intervals"].as_u64() > Some(500), "{captured:#}");
     let acks = [&captured["acks_at_receiver"]["count"], &captured["acks_at_sender"]["count"]];
     assert!(acks.iter().all(|acks| acks.as_u64() > Some(300)), "{captured:#}");
+    // What is drawn over time has the highest rate of all.
+    let rates = &captured["rates"];
+    let most = rates["most_1ms_bps"].as_array().unwrap().iter().filter_map(Value::as_u64).max();
+    assert_eq!(most.map(|most| most as f64), captured["sent"]["peak_bps"].as_f64(), "{rates:#}");
     let iperf3 = &only_runs(&series[4])[0];
     if iperf3["error"].is_null() {
         assert!(iperf3["program"]["bytes"].as_u64() > Some(2_000_000), "{iperf3:#}");
@@ -272,6 +301,9 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     assert!(summary.contains("Of 2 findings of the source, 1 reappeared; 1 did not reappear."), "{text}");
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
     assert!(page.contains("data-verdict=\"did not reappear\"") && page.contains("Single packets"), "{page}");
+    for said in ["data-figure=\"Rate, ", "average over 1 s", "control switched"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
 }
 
 /// A plan is JSON as well, and runs nothing.
@@ -414,11 +446,11 @@ const LOOK: &str = r#"(() => {
         bars: all("svg.plot .bar", bar => bar.dataset.rate),
         pieces: all("svg.plot .bar:last-of-type .piece", piece =>
             ({ place: piece.dataset.location, height: piece.getBoundingClientRect().height })),
-        legend: all(".legend li", item => item.dataset.location),
+        legend: all(".legend li[data-location]", item => item.dataset.location),
         rows: all("table.numbers tbody tr[data-row]", row => [...row.cells].map(cell => cell.textContent)),
         width: innerWidth,
         wider: [document.documentElement.scrollWidth > edge ? "page" : null].filter(Boolean).concat(
-            all("body *", element => [element.tagName, element.getBoundingClientRect()])
+            all("body *:not(.live-canvas *)", element => [element.tagName, element.getBoundingClientRect()])
                 .filter(([, box]) => visible(box) && (box.right > edge + 0.5 || box.left < -0.5)).map(([name]) => name)),
     };
 })()"#;
