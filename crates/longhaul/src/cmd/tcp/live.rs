@@ -8,6 +8,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 use crate::output::live::{Lines, Stamp};
+use longhaul_report::html::over_time::dropped::DroppedOverTime;
 use longhaul_report::text::{rate, short};
 
 /// What arrived in an interval, as `--json-stream` prints it.
@@ -118,6 +119,8 @@ pub(crate) struct Live {
     before: [Progress; 2],
     sender: SenderNow,
     sends: bool,
+    /// What both hosts dropped, forward and backward.
+    pub(super) dropped: [DroppedOverTime; 2],
 }
 
 impl Live {
@@ -127,7 +130,11 @@ impl Live {
     }
 
     pub(crate) fn take(&mut self, live: &Progressed, lines: &mut Lines) {
-        let before = &mut self.before[usize::from(live.own)];
+        let direction = usize::from(live.own);
+        let (of_receiver, of_sender) = (&live.progress.dropped_data, live.sender.map(|now| now.dropped_data));
+        let left = of_sender.map_or(0, |dropped| dropped.snd_txloss);
+        self.dropped[direction].push(live.progress.elapsed_ns, [left, of_receiver.rcv_rxloss, of_receiver.tcp_pruning]);
+        let before = &mut self.before[direction];
         let interval = Interval::between(live, before, &self.sender);
         *before = live.progress;
         self.sender = live.sender.unwrap_or(self.sender);

@@ -215,7 +215,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     tested.report(TCP_SCHEMA, (title, asked), results, caveats, text, |end, results, tested| {
         // Without samples, or with damaged ones, the page says that there are none.
         let ends = samples(end).unwrap_or_default();
-        Report { tested, results, client_sends, ends: &ends }.html()
+        Report { tested, results, client_sends, ends: &ends, dropped: &live.dropped }.html()
     })
 }
 

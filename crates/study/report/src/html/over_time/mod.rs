@@ -3,6 +3,7 @@
 //! Each is in the page twice: as the drawing that Rust makes, for paper and for browsers without scripts, and as its numbers for the script.
 //! The numbers are those of the measurement, in base units; a long line is thinned to its extremes (`thin.rs`).
 
+pub mod dropped;
 pub mod runs;
 mod sampled;
 pub mod tcp;

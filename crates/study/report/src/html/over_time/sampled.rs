@@ -4,6 +4,7 @@ use longhaul_tcp::{FlowSummary, LimitedBy, LimitedTimes, Sample, fields};
 
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Line, Panel, Part, Stack};
+use crate::html::over_time::dropped::DroppedOverTime;
 use crate::html::over_time::tested::{rate, short, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
@@ -23,6 +24,10 @@ pub(super) const SHARE: [(f64, &str); 1] = [(1.0, "%")];
 pub(super) const PACKETS: [(f64, &str); 1] = [(1.0, "packets")];
 pub(super) const COLOURS: [&str; FLOWS] =
     ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
+
+/// What is said of drops.
+const DROPPED: &str = "Packets with data that drop events told of by the end of each interval (-i), from the first byte's arrival on. What else was \
+                       retransmitted was lost between the hosts, or the table has it.";
 
 /// `packets` of a flow in bytes.
 fn in_bytes(sample: &Sample, packets: u64) -> u64 {
@@ -98,9 +103,10 @@ impl<'a> Sampled<'a> {
         (self.end_s - window as f64 * self.window_s).clamp(1e-3, self.window_s)
     }
 
-    /// The figures of flows that send, and what they are.
-    pub(super) fn figures(&self) -> String {
-        timeline(self.sending()) + &self.note("Rates, limits and retransmissions")
+    /// The figures of flows that send, what both hosts `dropped` of their data, and what the figures are.
+    pub(super) fn figures(&self, dropped: &DroppedOverTime) -> String {
+        let dropped = dropped.panel(SINCE).map(|panel| (panel, DROPPED));
+        timeline(self.sending().into_iter().chain(dropped)) + &self.note("Rates, limits and retransmissions")
     }
 
     /// What flows that send did, each figure with what is to be said of it.

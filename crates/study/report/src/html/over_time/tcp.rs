@@ -4,6 +4,7 @@ use longhaul_tcp::{LossBytes, TcpResult};
 use longhaul_terms::Directions;
 use longhaul_units::Bytes;
 
+use crate::html::over_time::dropped::DroppedOverTime;
 use crate::html::over_time::sampled::Sampled;
 use crate::html::over_time::tested::{BACKWARD, FORWARD, Found, ONE_TEST, Tested, located, rate, short, tiles};
 use crate::html::table::Table;
@@ -20,6 +21,8 @@ pub struct Report<'a> {
     pub client_sends: bool,
     /// The samples of both ends.
     pub ends: &'a [End<'a>],
+    /// What both hosts dropped, forward and backward.
+    pub dropped: &'a [DroppedOverTime; 2],
 }
 
 impl Report<'_> {
@@ -52,7 +55,7 @@ impl Report<'_> {
         let names = flows.iter().map(|flow| format!("flow {}", flow.stream)).collect();
         let sampled = Sampled::of(&flows, names);
         match &sampled {
-            Some(sampled) => body += &sampled.figures(),
+            Some(sampled) => body += &sampled.figures(&self.dropped[usize::from(!forward)]),
             None => body += "<p class=\"quiet\">The sender reported no samples: nothing to draw over time.</p>\n",
         }
         body += &flow_table(result);
