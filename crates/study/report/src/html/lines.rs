@@ -274,7 +274,11 @@ impl Stack<'_> {
                 own.extend([number, number + 1].map(|number| (number as f64 * self.step_s, *sum, with)));
                 *sum = with;
             }
-            edges.push(own);
+            // A level that lasts is drawn by its ends.
+            let level = |number: usize| own.get(number).map(|(_, low, high): &(f64, f64, f64)| (*low, *high));
+            let is_end =
+                |number: usize| number == 0 || level(number - 1) != level(number) || level(number + 1) != level(number);
+            edges.push((0..own.len()).filter(|number| is_end(*number)).map(|number| own[number]).collect());
         }
         edges
     }
