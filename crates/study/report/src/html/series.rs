@@ -193,15 +193,14 @@ impl<R: Run> Report<R> {
 
     /// Figures over time of one run of each point, those of each series folded, in as much detail as a page has room for. Whether there are any.
     pub(crate) fn over_time(&self, body: &mut String) -> bool {
-        if self.points().all(|(_, point)| point.drawn_over_time().is_none()) {
-            return false;
-        }
-        *body += "<h2>Over time</h2>\n";
         let drawn = Detail::ALL.into_iter().find_map(|detail| Some((detail, self.over_time_in(detail)?)));
         let Some((detail, figures)) = drawn else {
-            *body += "<p class=\"quiet\">Too many points to draw in a page: the result has their numbers.</p>\n";
+            *body += "<h2>Over time</h2>\n<p class=\"quiet\">Too many points to draw in a page: the result has their numbers.</p>\n";
             return false;
         };
+        if figures.is_empty() {
+            return false;
+        }
         let mut notes = vec![
             "Of each point one run is drawn: the first that counted, or the first that was rejected where none counted.",
         ];
@@ -211,8 +210,8 @@ impl<R: Run> Report<R> {
         if detail.ends_alone {
             notes.push("Of each series the first and the last point are drawn.");
         }
-        let _ = writeln!(body, "<p class=\"quiet\">{}</p>\n{figures}", notes.join(" "));
-        !figures.is_empty()
+        let _ = writeln!(body, "<h2>Over time</h2>\n<p class=\"quiet\">{}</p>\n{figures}", notes.join(" "));
+        true
     }
 
     /// `None` where that would be too long.
