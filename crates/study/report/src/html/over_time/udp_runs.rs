@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::axis::RATES;
 use crate::html::colour::fill;
-use crate::html::lines::{Line, Panel, Part, Stack};
+use crate::html::lines::{Panel, Part, Stack};
 use crate::html::over_time::runs::{Detail, Windows};
 use crate::html::over_time::sampled::{COLOURS, PACKETS, SHARE};
 use crate::html::over_time::timeline;
@@ -118,7 +118,7 @@ pub(crate) mod tests {
         UdpOverTime { window_ns: 10_000_000, end_ns: 1_000_000_000, sent_packets: vec![10; 100], lost_packets }
     }
 
-    fn named(name: &str, run: &UdpOverTime) -> Named<'_> {
+    fn named<'a>(name: &str, run: &'a UdpOverTime) -> Named<'a> {
         Named { name: name.into(), payload_bytes: 1_250, run }
     }
 
