@@ -19,7 +19,7 @@ use longhaul_captures::spool::{BlockReader, HEADER_BYTES, Kind, MAGIC, Packets};
 use longhaul_captures::{CaptureReader, LinkType, Record, dissect};
 use longhaul_channel::{Deframer, Key, to_frame};
 use longhaul_experiment::faults::spec::Fault;
-use longhaul_experiment::{Experiment, MixExperiment};
+use longhaul_experiment::Experiment;
 use longhaul_flows::{FlowOptions, Flows};
 use longhaul_lab::control::Request;
 use longhaul_mesh_model::file::Mesh;
@@ -175,11 +175,11 @@ pub fn experiment(input: &[u8]) {
                     assert!(test.flows.parameters.validate().is_ok(), "{}, {}", series.name, test.label);
                 }
             }
+            for series in &experiment.mix {
+                assert!(series.repeats.quick.iter().all(|point| *point < series.labels().len()), "{}", series.name);
+            }
         }
         Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
-    }
-    if let Err(error) = MixExperiment::parse(text, Path::new("/nonexistent")) {
-        assert_eq!(error.to_string().lines().count(), 1, "{error}");
     }
 }
 /// What came over the control channel: messages with their lengths. One that is accepted reads back from what is written of it;

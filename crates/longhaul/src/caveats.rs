@@ -55,8 +55,6 @@ caveat_codes! {
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.
     CLOCKS_DIFFER = "clocks_differ";
-    /// A series of an experiment could not be measured.
-    NOT_MEASURED = "not_measured";
     /// A capture stopped sending without an end message.
     CAPTURE_VANISHED = "capture_vanished";
     /// Header snippets were lost on the way to this logging host.

@@ -59,7 +59,6 @@ fn schemas() -> BTreeMap<String, String> {
         ),
         result::<Envelope<lab::run::planned::PlanParameters<'_>, lab::run::planned::PlannedRuns>>("lab.run.plan"),
         result::<Envelope<report::Parameters<'_>, &SideBySide>>("report"),
-        result::<Envelope<lab::run::MixParameters<'_>, lab::run::MixEnded<'_>>>("lab.run.mix"),
         result::<Envelope<lab::run::faults::Parameters, lab::run::faults::Ran>>("lab.run.faults"),
         result::<Envelope<mesh::StatusAsked, mesh::Status>>("mesh.status"),
         result::<Envelope<mesh::ShowAsked, mesh::Shown>>("mesh.show"),
@@ -103,7 +102,6 @@ fn schemas() -> BTreeMap<String, String> {
 fn result<T: JsonSchema>(command: &str) -> (String, String) {
     let title = match command {
         "lab.run.plan" => "What `longhaul lab run --plan --json` prints".into(),
-        "lab.run.mix" => "What `longhaul lab run --json` prints of an experiment with a mix".into(),
         "rtt.hops" => "What `longhaul rtt --to-each-hop --json` prints".into(),
         "diagnose.long-path" => "What `longhaul diagnose --rtt` prints with `--json`".into(),
         "diagnose.flows" => "What `longhaul diagnose --watch` and `longhaul diagnose trace` print with `--json`".into(),

@@ -6,7 +6,7 @@
 //!
 //! Spec, plan and frames are pure: no interface, no socket, no clock. Source of the classes: NIMA (Maupin and Sandén, CTU-CS-2005-005), section 3.
 
-mod caveats;
+pub mod caveats;
 mod draw;
 mod engine;
 mod frames;

@@ -155,17 +155,26 @@ fn lab_run_of_a_mix() {
         return;
     }
     let experiment = root().join("crates/longhaul/tests/one-mix.toml");
-    let output = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--json"]);
+    let once = ["--json", "--repeat", "1", "--tries", "1"];
+    let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap()], &once[..]].concat());
     assert!(output.status.success(), "{output:?}");
     let whole = object(&output.stdout);
-    assert_valid(&whole, "longhaul.lab.run.mix/1");
-    for series in whole["result"]["series"].as_array().unwrap() {
-        let run = &series["runs"][0];
-        assert_eq!(run["stream_received_packets"], run["stream_sent_packets"], "{series:#}");
+    assert_valid(&whole, "longhaul.lab.run/2");
+    assert_eq!(whole["parameters"]["mix"], "nima");
+    for series in whole["result"]["mix"].as_array().unwrap() {
+        // Whether it counts or not.
+        let only = |point: usize| {
+            let point = &series["points"][point];
+            [&point["runs"], &point["rejected"]].into_iter().find_map(|runs| runs.get(0)).unwrap().clone()
+        };
+        let (slow, fast) = (only(0), only(1));
+        let (slow, fast) = (&slow["at_rate"], &fast["most"]);
+        assert_eq!(slow["stream_received_packets"], slow["stream_sent_packets"], "{series:#}");
         assert!(
-            run["stream_sent_packets"].as_u64() > Some(0) && run["tcp_goodput_bps"].as_u64() > Some(0),
+            slow["stream_sent_packets"].as_u64() > Some(0) && slow["tcp_goodput_bps"].as_u64() > Some(0),
             "{series:#}"
         );
+        assert!(fast["sender_ns_per_packet"].as_f64() > fast["making_ns_per_packet"].as_f64(), "{series:#}");
     }
 }
 

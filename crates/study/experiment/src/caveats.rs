@@ -13,6 +13,8 @@ caveat_codes! {
     NOT_CAPTURED = "not_captured";
     /// A program of an experiment did not run, or its output cannot be read.
     PROGRAM = "program";
+    /// A run of background traffic could not be measured.
+    NOT_MEASURED = "not_measured";
     /// Points that need netem were left out: this machine cannot use it.
     NETEM_MISSING = "netem_missing";
     /// Goodput exceeds the path's rate: data that was queued before the measured time was counted.

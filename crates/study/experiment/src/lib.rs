@@ -1,6 +1,6 @@
 //! Experiments: many tests in labs, as a TOML file says them.
 //!
-//! [`Experiment`] and [`MixExperiment`] are their text form. [`Runner`] runs them, and tells what happens as [`Event`]s.
+//! [`Experiment`] is their text form. [`Runner`] runs them, and tells what happens as [`Event`]s.
 //!
 //! What is not here: printing, files, and the form of the results, which `longhaul-report` has beside the pages that show them.
 
@@ -16,8 +16,7 @@ pub use folder::remove_leftovers;
 pub use run::netem::missing as netem_missing;
 pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses, calibration_time};
-pub use spec::mix::{MixExperiment, MixSeries, ReceiverKind};
 pub use spec::{
-    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, PaperValues, Parser, PollAt, Program,
-    Repeats, Setting, TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
+    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, MixSeries, PaperValues, Parser, PollAt,
+    Program, ReceiverKind, Repeats, Setting, TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
 };

@@ -10,14 +10,15 @@ use crate::html::findings::{self, Finding};
 use crate::html::points::{Mean, Point, Quantity, Run};
 use crate::html::series::{Report, Series};
 use crate::html::table::Table;
-use crate::html::{About, Host, page, tcp_goodput, udp_loss};
-use crate::text::experiment::{tcp_table, udp_table};
+use crate::html::{About, Host, mix, page, tcp_goodput, udp_loss};
+use crate::text::experiment::{mix_table, tcp_table, udp_table};
 
 /// The form of a result of `longhaul lab run`.
 pub const SCHEMA: &str = "longhaul.lab.run/2";
 
-/// Points of an experiment at most.
+/// Points of an experiment at most, and series.
 const POINTS_MOST: usize = 10_000;
+const SERIES_MOST: usize = 64;
 /// Letters of the name of a series or point at most.
 const LETTERS_MOST: usize = 500;
 
@@ -27,6 +28,7 @@ pub struct SavedExperiment {
     about: About,
     udp: Vec<Series<udp_loss::Run>>,
     tcp: Vec<Series<tcp_goodput::Run>>,
+    mix: Vec<Series<mix::Run>>,
     findings: Vec<Finding>,
 }
 
@@ -56,6 +58,8 @@ struct Ended {
     udp: Vec<Series<udp_loss::Run>>,
     tcp: Vec<Series<tcp_goodput::Run>>,
     #[serde(default)]
+    mix: Vec<Series<mix::Run>>,
+    #[serde(default)]
     findings: Vec<Finding>,
 }
 
@@ -76,18 +80,21 @@ impl SavedExperiment {
         let Envelope { longhaul, started_at, parameters, hosts, result } =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Parameters { title, source, note, path_summary, factor } = parameters;
-        let Ended { interrupted, udp, tcp, findings } = result;
+        let Ended { interrupted, udp, tcp, mix, findings } = result;
         are_an_experiments(&udp)?;
         are_an_experiments(&tcp)?;
+        are_an_experiments(&mix)?;
         let hosts = Host::of_snapshots(&hosts);
         let about = About { title, source, note, path: path_summary, factor, started_at, longhaul, interrupted, hosts };
-        Ok(Self { about, udp, tcp, findings })
+        Ok(Self { about, udp, tcp, mix, findings })
     }
 
     /// Its page.
     pub fn to_html(&self) -> String {
         let (about, findings) = (self.about.clone(), self.findings.clone());
-        if self.tcp.is_empty() {
+        if !self.mix.is_empty() {
+            Report { about, series: self.mix.clone(), findings }.to_html()
+        } else if self.tcp.is_empty() {
             Report { about, series: self.udp.clone(), findings }.to_html()
         } else {
             Report { about, series: self.tcp.clone(), findings }.to_html()
@@ -96,17 +103,22 @@ impl SavedExperiment {
 
     /// Its tables.
     pub fn text(&self) -> String {
-        let tables: Vec<String> = self.udp.iter().map(udp_table).chain(self.tcp.iter().map(tcp_table)).collect();
+        let tables = self.udp.iter().map(udp_table).chain(self.tcp.iter().map(tcp_table));
+        let tables: Vec<String> = tables.chain(self.mix.iter().map(mix_table)).collect();
         let findings = findings::text(&self.findings);
         format!("{}, {}\n\n{}\n{findings}", self.about.title, self.about.started_at, tables.join("\n"))
     }
 
     /// What it is about.
     fn quantity(&self) -> Quantity {
-        if self.tcp.is_empty() { udp_loss::Run::MAIN } else { tcp_goodput::Run::MAIN }
+        match (self.mix.is_empty(), self.tcp.is_empty()) {
+            (false, _) => mix::Run::MAIN,
+            (true, true) => udp_loss::Run::MAIN,
+            (true, false) => tcp_goodput::Run::MAIN,
+        }
     }
 
-    /// Series, label and values of each point.
+    /// Series, label and values of each point that is compared.
     fn points(&self) -> Vec<(&str, &str, Values)> {
         fn of<R: Run>(series: &Series<R>) -> impl Iterator<Item = (&str, &str, Values)> {
             series.points.iter().map(|point| (series.name.as_str(), point.label.as_str(), values(point)))
@@ -117,7 +129,9 @@ impl SavedExperiment {
             let doubtful = !of_runs.is_empty() && (point.doubtful || !point.counts());
             Values { of_runs, doubtful, paper: point.paper_value.map(|value| value / R::MAIN.unit) }
         }
-        self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).collect()
+        // At a rate a receiver does what it is asked to; what it can do shows as fast as it goes.
+        let as_fast = self.mix.iter().flat_map(of).filter(|(_, label, _)| *label == mix::AS_FAST);
+        self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).chain(as_fast).collect()
     }
 }
 
@@ -131,6 +145,9 @@ struct Values {
 
 /// Whether series can be those of an experiment: a table has a line for each point, as wide as the longest label.
 fn are_an_experiments<R>(series: &[Series<R>]) -> Result<(), String> {
+    if series.len() > SERIES_MOST {
+        return Err(format!("more series than {SERIES_MOST}, which no experiment has"));
+    }
     let points = || series.iter().flat_map(|series| &series.points);
     if points().count() > POINTS_MOST {
         return Err(format!("more points than {POINTS_MOST}, which no experiment has"));
@@ -367,8 +384,51 @@ mod tests {
             about: report::<udp_loss::Run>(vec![]).about,
             udp: vec![one],
             tcp: Vec::new(),
+            mix: Vec::new(),
             findings: Vec::new(),
         }
+    }
+
+    /// Background traffic of which the receiver has so many nanoseconds for each frame in each run.
+    fn saved_mix(net_ns: [f64; 3]) -> SavedExperiment {
+        use crate::html::mix::tests::{as_fast, receiving};
+        use crate::html::points::tests::repeat;
+        let mut one = receiving("filter", 64, net_ns[0], 0.0);
+        for (number, net_ns) in (2..).zip(&net_ns[1..]) {
+            one.points[1].add(repeat(number, as_fast(*net_ns)));
+        }
+        SavedExperiment { udp: Vec::new(), mix: vec![one], ..saved([1, 2, 3]) }
+    }
+
+    /// What a receiver takes as fast as it goes is compared; the rates have no such quantity.
+    #[test]
+    fn receivers_under_a_mix_are_compared() {
+        let named = |name: &str, net_ns| (name.to_owned(), saved_mix(net_ns));
+        let beside =
+            SideBySide::of(&[named("before", [500.0, 501.0, 502.0]), named("after", [250.0, 251.0, 252.0])]).unwrap();
+        assert_eq!((beside.points.len(), beside.points[0].label.as_str()), (1, mix::AS_FAST));
+        assert!(beside.verdict().starts_with("1 of 1 points differs from before"), "{}", beside.verdict());
+        let (_, one) = named("before", [500.0, 501.0, 502.0]);
+        assert!(one.text().contains("frames a CPU second") && one.to_html().contains("The highest rate"));
+        let udp = ("udp".to_owned(), saved([1, 2, 3]));
+        let refused = SideBySide::of(&[named("mix", [1.0, 2.0, 3.0]), udp]).unwrap_err();
+        assert_eq!(refused, "udp is not about frames a CPU second");
+    }
+
+    /// A result reads back as it was, and its page is the same.
+    #[test]
+    fn a_saved_mix_is_read_back() {
+        let saved = saved_mix([500.0, 501.0, 502.0]);
+        let result = serde_json::json!({
+            "schema": SCHEMA,
+            "longhaul": "0",
+            "started_at": "now",
+            "parameters": { "title": "loss", "source": "figure 5", "note": "", "path_summary": "nlr-small" },
+            "result": { "interrupted": false, "udp": [], "tcp": [], "mix": saved.mix, "findings": [] },
+        });
+        let read = SavedExperiment::parse(&result.to_string()).unwrap();
+        assert_eq!(read.mix[0].points[1].runs[2].run, saved.mix[0].points[1].runs[2].run);
+        assert_eq!(read.to_html(), saved.to_html());
     }
 
     #[test]
@@ -379,6 +439,8 @@ mod tests {
         assert!(are_an_experiments(&hostile).unwrap_err().contains("more than 500 letters"));
         hostile[0].points = vec![saved([1, 2, 3]).udp[0].points[0].clone(); POINTS_MOST + 1];
         assert!(are_an_experiments(&hostile).unwrap_err().contains("more points"));
+        let hostile = vec![saved([1, 2, 3]).udp[0].clone(); SERIES_MOST + 1];
+        assert!(are_an_experiments(&hostile).unwrap_err().contains("more series"));
     }
 
     /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.

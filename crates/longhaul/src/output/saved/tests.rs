@@ -90,7 +90,7 @@ fn only_tables_of_this_result_are_removed() {
         (&[(RESULT, r#"{"samples_file":"samples.parquet","host":"mine.parquet"}"#)], &["samples.parquet"]),
         (&[(RESULT, "cut")], &[]),
         (&[(RUNS, "")], &["losses-1-1-1.parquet", REPORT]),
-        (&[(RESULT, r#"{"schema":"longhaul.lab.run.mix/1"}"#)], &[REPORT]),
+        (&[(RESULT, r#"{"schema":"longhaul.lab.run/2"}"#)], &[REPORT]),
         (&[(RESULT, r#"{"schema":"longhaul.lab.run.faults/1"}"#)], &["receive-buffer-80ms-1.json"]),
     ] {
         fs::create_dir_all(&folder).unwrap();

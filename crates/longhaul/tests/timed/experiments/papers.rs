@@ -3,11 +3,14 @@
 //! A finding that depends on how fast this machine is, or on how idle, is not asserted here: `longhaul lab run NAME` judges it.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::common::turns::Turn;
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
+use longhaul_kernel::process::{Process, Signal};
 use serde_json::{Value, json};
 
 /// A part of an experiment.
@@ -452,24 +455,71 @@ fn nima_with_an_own_mix() {
     let chosen = ["lab", "run", "nima", "--only", "64 bytes", "--quick", "--mix", mix.to_str().unwrap(), "--json"];
     let plan = object(&longhaul(&[&chosen[..], &["--plan"]].concat()).stdout);
     let planned = &plan["result"];
-    assert_eq!((&planned["runs"], &planned["series"][0]["points"]), (&json!(6), &json!(["10", "1000"])));
-    let ran = longhaul(&chosen);
+    assert_eq!(
+        (&planned["runs"], &planned["series"][0]["points"]),
+        (&json!(27), &json!(["10", "1000", "as fast as it goes"]))
+    );
+    let output = folder.0.join("results");
+    let once = ["--repeat", "1", "--tries", "1", "-o", output.to_str().unwrap()];
+    let ran = longhaul(&[&chosen[..], &once].concat());
     assert!(ran.status.success(), "{ran:?}");
     let result = object(&ran.stdout);
     assert_eq!(result["parameters"]["mix"], "ours");
-    let series = result["result"]["series"].as_array().unwrap();
-    let net = |series: &Value| {
-        assert_eq!(series["most_runs"].as_array().map(Vec::len), Some(3), "{series:#}");
-        let of = |key: &str| series["most"][key].as_f64().unwrap();
-        of("sender_ns_per_packet") - of("making_ns_per_packet")
-    };
-    let gain = net(&series[0]) / net(&series[1]);
+    let net = |series: &str| mean(&result, "mix", series, "as fast as it goes", "receiver_time_ns");
+    let gain = net("64 bytes, without a filter") / net("64 bytes, filter");
     let findings = result["result"]["findings"].as_array().unwrap();
     println!("nima: {}", findings[0]["why"]);
-    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings.len(), 3, "{findings:#?}");
+    assert!(findings[1]["why"].as_str().unwrap().ends_with("was not run"), "{findings:#?}");
     assert!((0.9..10.0).contains(&gain), "{gain}: {findings:#?}");
+    let kept = fs::read_to_string(output.join("runs.jsonl")).unwrap();
+    assert_eq!(kept.lines().filter(|line| line.contains("\"kind\":\"mix\"")).count(), 9, "{kept}");
+
+    // Two runs more of each point go on from there, and the page is made once more of what was saved.
+    let more = ["--repeat", "3", "--tries", "1", "-o", output.to_str().unwrap(), "--resume"];
+    let ran = longhaul(&[&chosen[..], &more].concat());
+    assert!(ran.status.success(), "{ran:?}");
+    let result = object(&ran.stdout);
+    for point in result["result"]["mix"].as_array().unwrap().iter().flat_map(|one| one["points"].as_array().unwrap()) {
+        let all = [&point["runs"], &point["rejected"]].map(|runs| runs.as_array().unwrap().len());
+        assert_eq!(all.iter().sum::<usize>(), 3, "{point:#}");
+    }
+    let again = folder.0.join("again.html");
+    let shown = longhaul(&["report", output.to_str().unwrap(), "--html", again.to_str().unwrap()]);
+    assert!(shown.status.success() && String::from_utf8(shown.stdout).unwrap().contains("frames a CPU second"));
+    let pages = [&output.join("report.html"), &again].map(|page| fs::read_to_string(page).unwrap());
+    assert!(pages[0] == pages[1], "of the result comes the same page");
     let foreign = longhaul(&["lab", "run", "nlr-tcp", "--mix", mix.to_str().unwrap()]);
     assert_eq!(foreign.status.code(), Some(2), "{foreign:?}");
+}
+
+/// Ctrl-C among the runs of a mix: what was measured is written, and the page says that it is not all.
+#[test]
+fn a_mix_that_is_interrupted_says_so() {
+    let _alone = alone();
+    if !capability::is_root_in_namespace() {
+        longhaul_testing::no_judge!("sending a mix takes root");
+        return;
+    }
+    let folder = Folder::new("mix-interrupted");
+    let output = folder.0.join("results");
+    let experiment = root().join("crates/longhaul/tests/one-mix.toml");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "run", experiment.to_str().unwrap(), "--repeat", "1000", "-o", output.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let told = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" frames/s")).unwrap();
+    assert!(told.contains("/4000, ") && told.contains(" left] ") && told.contains(", run 1: "), "{told}");
+    Process::open(run.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    lines.for_each(drop);
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    let result = object(&fs::read(output.join("result.json")).unwrap());
+    assert_eq!(result["result"]["interrupted"], true);
+    assert!(fs::read_to_string(output.join("report.html")).unwrap().contains("was interrupted"));
+    assert!(fs::read_to_string(output.join("runs.jsonl")).unwrap().contains("\"kind\":\"mix\""));
 }
 
 /// All quick experiments together take 40 minutes at most, as each says by `--plan`: what is before the first run included.

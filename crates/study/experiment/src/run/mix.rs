@@ -1,4 +1,4 @@
-//! Experiments about a receiver under background traffic.
+//! Runs of a receiver under background traffic: two hosts and a cable for each, no path.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,16 +14,17 @@ use longhaul_kernel::link::{Address, Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::procfs::cpu_times;
 use longhaul_kernel::signals::Stop;
-use longhaul_mix::{MixAmount, MixResult, Mixer, StreamReceiver};
-use longhaul_mix::{Plan, Target};
-use longhaul_report::html::findings::Finding;
-use longhaul_report::html::mix::{Most, PaperReceived, Report, Run, Series};
-use longhaul_report::html::points::Point;
+use longhaul_mix::caveats::{FRAMES_REFUSED, RATE_NOT_ACHIEVED};
+use longhaul_mix::{MixAmount, MixResult, Mixer, Plan, StreamReceiver, Target};
+use longhaul_report::html::mix::{AtRate, Most, Run};
+use longhaul_report::html::series::{PaperReceived, Receiver, Series};
+use longhaul_result::Caveat;
 use longhaul_units::{BitRate, Nanos};
 use longhaul_wire::probe::Cookie;
 
-use super::Event;
-use crate::spec::mix::{MOST_RUNS, MixExperiment, MixSeries, ReceiverKind};
+use super::WARM_UP;
+use crate::caveats;
+use crate::spec::{MixSeries, ReceiverKind};
 
 /// What stops a run; its text says what and where.
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -35,8 +36,6 @@ const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Where the stream goes, and the TCP flow.
 const PORT: u16 = 5210;
-/// The same mix each time.
-const SEED: u64 = 2005;
 const COOKIE: Cookie = Cookie(0x6d69_7800);
 /// Preamble and gap of a frame on a wire.
 const PREAMBLE_AND_GAP_BYTES: f64 = 20.0;
@@ -46,88 +45,66 @@ const BUFFER_BYTES: usize = 64 << 20;
 const PATIENCE: Nanos = Nanos::from_secs(5);
 /// What a TCP flow writes at once.
 const BLOCK_BYTES: usize = 128 << 10;
+/// CPUs that are busy while a rate is sent, from which on one of them is full: sender and softirq then do what they can.
+const FULL_CPUS: f64 = 0.9;
 
 /// Two hosts and the cable between them.
-struct Rig {
+pub(super) struct Rig {
     client: NetNamespace,
     server: NetNamespace,
     client_index: u32,
     _filter: Option<Filter>,
 }
 
-/// All series of `experiment`, or those before `stop`; `tell` is told what happens.
-pub(super) fn run(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> Report {
-    let mut report = Report {
-        title: experiment.title.clone(),
-        source: experiment.source.clone(),
-        note: experiment.note.clone(),
-        longhaul: env!("CARGO_PKG_VERSION").to_owned(),
-        series: Vec::new(),
-        findings: Vec::new(),
-    };
-    for series in &experiment.series {
-        if stop.requested().is_some() {
-            break;
-        }
-        tell(Event::MixSeries(&series.name));
-        let mut done = Series {
-            name: series.name.clone(),
-            paper: series.paper.clone(),
-            paper_received: (series.paper_received.iter())
-                .map(|(rate, taken)| PaperReceived { rate_bps: rate.0, packets_per_second: *taken })
-                .collect(),
-            receiver: series.receiver.name().to_owned(),
-            frame_bytes: series.frame_bytes,
-            runs: Vec::new(),
-            most: None,
-            most_runs: Vec::new(),
-            error: None,
-        };
-        let ran = raise(series.receiver).and_then(|rig| {
-            for rate in &experiment.rates {
-                if stop.requested().is_some() {
-                    break;
-                }
-                let one = measure(&rig, series, *rate, experiment.time, stop)?;
-                tell(Event::Mix(&one));
-                done.runs.push(one);
-            }
-            for _ in 0..MOST_RUNS {
-                if stop.requested().is_some() {
-                    break;
-                }
-                let most = most(&rig, series, experiment.time, stop)?;
-                tell(Event::MixMost(&most));
-                done.most_runs.push(most);
-            }
-            done.most = Most::mean(&done.most_runs);
-            Ok(())
-        });
-        if let Err(error) = ran {
-            tell(Event::NotMeasured(error.to_string()));
-            done.error = Some(error.to_string());
-        }
-        report.series.push(done);
+/// `series` without a point.
+pub(super) fn empty(series: &MixSeries) -> Series<Run> {
+    let paper_received = (series.paper_received.iter())
+        .map(|(rate, taken)| PaperReceived { rate_bps: rate.0, packets_per_second: *taken })
+        .collect();
+    let receiver = series.receiver.name().to_owned();
+    Series {
+        name: series.name.clone(),
+        paper: series.paper.clone(),
+        changes: Vec::new(),
+        hosts: Vec::new(),
+        poll_interval_ns: None,
+        receiver: Some(Receiver { receiver, frame_bytes: series.frame_bytes, paper_received }),
+        points: Vec::new(),
     }
-    report.findings = judged(experiment, &report.series);
-    report
 }
 
-/// What came of the findings of `experiment`.
-fn judged(experiment: &MixExperiment, series: &[Series]) -> Vec<Finding> {
-    let points: Vec<Point<Most>> = series.iter().map(Series::most_point).collect();
-    let judge = |finding: &crate::spec::Finding| {
-        // A series that a stop left out was not run.
-        let place = |series: usize, _: usize| {
-            let name = experiment.series.get(series).map_or_else(String::new, |series| series.name.clone());
-            (name, (series < points.len()).then_some((series, 0)))
-        };
-        finding.asked(place).judge(|(series, _)| points.get(series))
+/// A point of `series` once, with the frames that follow from `seed`.
+pub(super) fn run(rig: Result<&Rig, Caveat>, series: &MixSeries, rate: Option<BitRate>, seed: u64, stop: Stop) -> Run {
+    let none = Run {
+        rate_bps: rate.map(|rate| rate.0),
+        time_ns: series.time.0,
+        at_rate: None,
+        most: None,
+        error: None,
+        caveats: Vec::new(),
     };
-    experiment.findings.iter().map(judge).collect()
+    let rig = match rig {
+        Ok(rig) => rig,
+        Err(error) => return Run { error: Some(error), ..none },
+    };
+    let sending = Sending { rig, series, seed, stop };
+    let done = match rate {
+        Some(rate) => sending.at_rate(rate).map(|(run, caveats)| Run { at_rate: Some(run), caveats, ..none.clone() }),
+        None => sending.most().map(|(run, caveats)| Run { most: Some(run), caveats, ..none.clone() }),
+    };
+    let failed = |error: Error| Caveat::new(caveats::NOT_MEASURED, error.to_string(), "run as root, if you do not");
+    done.unwrap_or_else(|error| Run { error: Some(failed(error)), ..none })
 }
 
-fn raise(receiver: ReceiverKind) -> Result<Rig, Error> {
+/// A point of `series` for a moment. What goes wrong here goes wrong again in the runs, which say it.
+pub(super) fn warm_up(series: &MixSeries, rate: Option<BitRate>, seed: u64, stop: Stop) {
+    if let Ok(rig) = raise(series.receiver) {
+        let _ = Sending { rig: &rig, series, seed, stop }.send(rate, WARM_UP);
+    }
+}
+
+/// The hosts of a run. They go with it.
+pub(super) fn raise(receiver: ReceiverKind) -> Result<Rig, Error> {
     let (client, server) = (NetNamespace::create()?, NetNamespace::create()?);
     let end = |host, mac| VethEnd { name: LINK, namespace: Some(host), mtu_bytes: None, mac: Some(mac) };
     Netlink::open()?.create_veth(&end(&client, CLIENT_MAC), &end(&server, SERVER_MAC))?;
@@ -175,72 +152,98 @@ fn nftables() -> Result<(), Error> {
     if output.status.success() { Ok(()) } else { Err(Error::from(String::from_utf8_lossy(&output.stderr).trim())) }
 }
 
-/// One rate, alone and then beside a TCP flow.
-fn measure(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -> Result<Run, Error> {
-    let at = SocketAddr::from((SERVER, PORT));
-    let receiver = rig.server.enter(|| StreamReceiver::start(at, COOKIE, BUFFER_BYTES))??;
-    let (before, begin) = (cpu_times()?, monotonic());
-    let alone = send(rig, series, rate, time, stop)?;
-    let (after, elapsed) = (cpu_times()?, monotonic().saturating_sub(begin));
-    let numbered = alone.stream.map_or(0, |stream| stream.numbered_packets);
-    let received = receiver.finish(numbered)?;
-    let sum = |of: fn(&longhaul_kernel::procfs::CpuTime) -> Nanos| {
-        let all = |times: &[longhaul_kernel::procfs::CpuTime]| times.iter().map(|time| of(time).0).sum::<u64>();
-        all(&after).saturating_sub(all(&before)) as f64 / elapsed.0.max(1) as f64
-    };
-    let (goodput_bps, beside) = tcp(rig, time, || send(rig, series, rate, time, stop))?;
-    Ok(Run {
-        rate_bps: rate.0,
-        sent_packets_per_second: alone.packets_per_second,
-        refused_packets: alone.refused_packets,
-        stream_sent_packets: alone.stream.map_or(0, |stream| stream.sent_packets),
-        stream_received_packets: received.counts.received_packets,
-        sender_ns_per_packet: alone.cpu_ns as f64 / alone.sent_packets.max(1) as f64,
-        softirq_cpus: sum(|time| time.softirq),
-        busy_cpus: sum(|time| time.busy),
-        tcp_goodput_bps: goodput_bps,
-        tcp_mix_packets_per_second: beside.packets_per_second,
-    })
+/// What one run sends.
+#[derive(Clone, Copy)]
+struct Sending<'a> {
+    rig: &'a Rig,
+    series: &'a MixSeries,
+    seed: u64,
+    stop: Stop,
 }
 
-/// As fast as it goes, and what making the frames takes of that.
-fn most(rig: &Rig, series: &MixSeries, time: Nanos, stop: Stop) -> Result<Most, Error> {
-    let amount = MixAmount { packets_per_second: None, time: Some(time), packets: None };
-    let each = |result: &MixResult| result.cpu_ns as f64 / result.sent_packets.max(1) as f64;
-    let (plan, ifindex) = (plan(series)?, rig.client_index);
-    let made = Mixer::into_nothing(plan.clone())?.run(&amount, Some(stop), None, |_| {})?;
-    let sent = rig.client.enter(|| -> Result<MixResult, Error> {
-        Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(stop), None, |_| {})?)
-    })??;
-    Ok(Most {
-        sent_packets_per_second: sent.packets_per_second,
-        refused_packets: sent.refused_packets,
-        sender_ns_per_packet: each(&sent),
-        making_ns_per_packet: each(&made),
-    })
+impl Sending<'_> {
+    /// One rate, alone and then beside a TCP flow.
+    fn at_rate(self, rate: BitRate) -> Result<(AtRate, Vec<Caveat>), Error> {
+        let (rig, time) = (self.rig, self.series.time);
+        let at = SocketAddr::from((SERVER, PORT));
+        let receiver = rig.server.enter(|| StreamReceiver::start(at, COOKIE, BUFFER_BYTES))??;
+        let (before, begin) = (cpu_times()?, monotonic());
+        let (alone, amount) = self.send(Some(rate), time)?;
+        let (after, elapsed) = (cpu_times()?, monotonic().saturating_sub(begin));
+        let numbered = alone.stream.map_or(0, |stream| stream.numbered_packets);
+        let received = receiver.finish(numbered)?;
+        let sum = |of: fn(&longhaul_kernel::procfs::CpuTime) -> Nanos| {
+            let all = |times: &[longhaul_kernel::procfs::CpuTime]| times.iter().map(|time| of(time).0).sum::<u64>();
+            all(&after).saturating_sub(all(&before)) as f64 / elapsed.0.max(1) as f64
+        };
+        let (softirq_cpus, busy_cpus) = (sum(|time| time.softirq), sum(|time| time.busy));
+        let (tcp_goodput_bps, (beside, _)) = tcp(rig, time, || self.send(Some(rate), time))?;
+        let run = AtRate {
+            sent_packets_per_second: alone.packets_per_second,
+            refused_packets: alone.refused_packets,
+            stream_sent_packets: alone.stream.map_or(0, |stream| stream.sent_packets),
+            stream_received_packets: received.counts.received_packets,
+            sender_ns_per_packet: alone.cpu_ns as f64 / alone.sent_packets.max(1) as f64,
+            softirq_cpus,
+            busy_cpus,
+            tcp_goodput_bps,
+            tcp_mix_packets_per_second: beside.packets_per_second,
+        };
+        Ok((run, doubts(&alone, &amount, busy_cpus)))
+    }
+
+    /// As fast as it goes, and what making the frames takes of that.
+    fn most(self) -> Result<(Most, Vec<Caveat>), Error> {
+        let each = |result: &MixResult| result.cpu_ns as f64 / result.sent_packets.max(1) as f64;
+        let amount = self.amount(None, self.series.time)?;
+        let made = Mixer::into_nothing(self.plan()?)?.run(&amount, Some(self.stop), None, |_| {})?;
+        let (sent, amount) = self.send(None, self.series.time)?;
+        let most = Most {
+            sent_packets_per_second: sent.packets_per_second,
+            refused_packets: sent.refused_packets,
+            sender_ns_per_packet: each(&sent),
+            making_ns_per_packet: each(&made),
+        };
+        Ok((most, doubts(&sent, &amount, 0.0)))
+    }
+
+    fn plan(self) -> Result<Plan, Error> {
+        let target = Target {
+            mac: SERVER_MAC,
+            address: SERVER.into(),
+            port: PORT,
+            source: CLIENT.into(),
+            source_port: PORT,
+            cookie: COOKIE,
+        };
+        Ok(Plan::new(self.series.mix.clone(), self.seed, Some(target))?)
+    }
+
+    fn amount(self, rate: Option<BitRate>, time: Nanos) -> Result<MixAmount, Error> {
+        let bits = 8.0 * (self.plan()?.mean_bytes() + PREAMBLE_AND_GAP_BYTES);
+        let packets_per_second = rate.map(|rate| rate.0 as f64 / bits);
+        Ok(MixAmount { packets_per_second, time: Some(time), packets: None })
+    }
+
+    /// What was sent, and what was asked for.
+    fn send(self, rate: Option<BitRate>, time: Nanos) -> Result<(MixResult, MixAmount), Error> {
+        let (plan, amount) = (self.plan()?, self.amount(rate, time)?);
+        let ifindex = self.rig.client_index;
+        let result = self.rig.client.enter(|| -> Result<MixResult, Error> {
+            Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(self.stop), None, |_| {})?)
+        })??;
+        Ok((result, amount))
+    }
 }
 
-fn plan(series: &MixSeries) -> Result<Plan, Error> {
-    let target = Target {
-        mac: SERVER_MAC,
-        address: SERVER.into(),
-        port: PORT,
-        source: CLIENT.into(),
-        source_port: PORT,
-        cookie: COOKIE,
-    };
-    Ok(Plan::new(series.mix.clone(), SEED, Some(target))?)
-}
-
-fn send(rig: &Rig, series: &MixSeries, rate: BitRate, time: Nanos, stop: Stop) -> Result<MixResult, Error> {
-    let plan = plan(series)?;
-    let packets_per_second = Some(rate.0 as f64 / (8.0 * (plan.mean_bytes() + PREAMBLE_AND_GAP_BYTES)));
-    let amount = MixAmount { packets_per_second, time: Some(time), packets: None };
-    let ifindex = rig.client_index;
-    let result = rig.client.enter(|| -> Result<MixResult, Error> {
-        Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(stop), None, |_| {})?)
-    })??;
-    Ok(result)
+/// What speaks against trusting what was sent while so many CPUs were busy. What the receiver refuses is a result, and so is a rate that is too much for a
+/// full CPU, on which sender and softirq run. A rate that was missed although none was full is a sender that this machine did not let run.
+fn doubts(sent: &MixResult, asked: &MixAmount, busy_cpus: f64) -> Vec<Caveat> {
+    let is_result =
+        |caveat: &Caveat| caveat.is(FRAMES_REFUSED) || caveat.is(RATE_NOT_ACHIEVED) && busy_cpus >= FULL_CPUS;
+    let mut caveats = sent.caveats(asked);
+    caveats.retain(|caveat| !is_result(caveat));
+    caveats
 }
 
 /// Bits a second that a TCP flow brings to the server while `beside` runs.
@@ -277,4 +280,37 @@ fn tcp<T>(rig: &Rig, time: Nanos, beside: impl FnOnce() -> Result<T, Error>) -> 
     let _ = writing.join();
     let goodput = reading.join().map_err(|_| Error::from("the reading thread panicked"))?;
     Ok((goodput, done?))
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_mix::EngineKind;
+
+    use super::*;
+
+    /// A full CPU is the receiver's limit, which is measured; an idle one while frames are due is this machine's doing.
+    #[test]
+    fn a_rate_that_an_idle_machine_missed_is_in_doubt() {
+        let asked = MixAmount { packets_per_second: Some(1e6), time: Some(Nanos::from_millis(500)), packets: None };
+        let sent = |packets_per_second: f64| MixResult {
+            engine: EngineKind::LiveFrames,
+            engine_note: None,
+            engine_remedy: String::new(),
+            duration_ns: 500_000_000,
+            cpu_ns: 400_000_000,
+            sent_packets: (packets_per_second / 2.0) as u64,
+            sent_bytes: 0,
+            refused_packets: 9,
+            packets_per_second,
+            l2_rate_bps: 0,
+            l1_rate_bps: 0,
+            classes: Vec::new(),
+            stream: None,
+        };
+        assert!(doubts(&sent(9.5e5), &asked, 1.0).is_empty());
+        assert!(doubts(&sent(9.9e5), &asked, 0.5).is_empty());
+        let missed = doubts(&sent(9.5e5), &asked, 0.5);
+        assert!(missed.len() == 1 && missed[0].is(RATE_NOT_ACHIEVED), "{missed:?}");
+        assert!(super::super::SPOILING.iter().any(|code| missed[0].is(*code)), "such a run is made again");
+    }
 }

@@ -23,6 +23,7 @@ use std::thread;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_lab::{Lab, LabSpec};
+use longhaul_mix::caveats::RATE_NOT_ACHIEVED;
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED};
 use longhaul_peer::client::{self, Target};
@@ -47,8 +48,7 @@ use self::plan::{Plan, Planned};
 use crate::faults::Programs;
 use crate::machine::Machine;
 use crate::spec::finding::name;
-use crate::spec::mix::MixExperiment;
-use crate::spec::{Emulator, Experiment, Setting, TcpTest, UdpTest};
+use crate::spec::{Emulator, Experiment, MixSeries, Setting, TcpTest, UdpTest};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -75,12 +75,6 @@ pub enum Event<'a> {
         /// All so far.
         ran: &'a Ran,
     },
-    /// A series of background traffic of this name begins.
-    MixSeries(&'a str),
-    /// Background traffic was sent at a rate.
-    Mix(&'a mix_report::Run),
-    /// Background traffic was sent as fast as possible.
-    MixMost(&'a mix_report::Most),
     /// What is left of a series cannot be measured: why.
     NotMeasured(String),
 }
@@ -98,7 +92,7 @@ pub struct MadeAt<R> {
     pub run: Repeat<R>,
 }
 
-/// A run of either kind.
+/// A run of any kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Made {
@@ -106,6 +100,8 @@ pub enum Made {
     Udp(Box<MadeAt<udp_loss::Run>>),
     /// Of TCP.
     Tcp(Box<MadeAt<tcp_goodput::Run>>),
+    /// Of background traffic.
+    Mix(Box<MadeAt<mix_report::Run>>),
 }
 
 impl Made {
@@ -114,6 +110,7 @@ impl Made {
         match self {
             Self::Udp(made) => made.rejected.as_ref(),
             Self::Tcp(made) => made.rejected.as_ref(),
+            Self::Mix(made) => made.rejected.as_ref(),
         }
     }
 
@@ -122,6 +119,7 @@ impl Made {
         match self {
             Self::Udp(made) => made.run.run.has_result(),
             Self::Tcp(made) => made.run.run.has_result(),
+            Self::Mix(made) => made.run.run.has_result(),
         }
     }
 }
@@ -179,6 +177,8 @@ pub struct Ran {
     pub udp: Vec<Series<udp_loss::Run>>,
     /// Series of TCP tests.
     pub tcp: Vec<Series<tcp_goodput::Run>>,
+    /// Series of receivers under background traffic.
+    pub mix: Vec<Series<mix_report::Run>>,
     /// The hosts as the first test saw them; `None` where no test ran.
     pub hosts: Option<Hosts>,
     tries: u32,
@@ -187,24 +187,16 @@ pub struct Ran {
 impl Ran {
     /// The points of `plan` without a run. A point is doubtful if one of its runs is rejected `tries` times.
     pub fn new(experiment: &Experiment, plan: &Plan, tries: u32) -> Self {
-        let mut ran = Self { udp: Vec::new(), tcp: Vec::new(), hosts: None, tries };
+        let mut ran = Self { udp: Vec::new(), tcp: Vec::new(), mix: Vec::new(), hosts: None, tries };
         for ((number, point), place, label) in plan.points() {
-            match experiment.udp.get(number) {
-                Some(series) => {
-                    if place == ran.udp.len() {
-                        ran.udp.push(udp::empty(series));
-                    }
-                    let paper_value = series.paper_values.get(&point).copied();
-                    ran.udp[place].points.push(Point { paper_value, ..Point::new(label) });
-                }
-                None => {
-                    let series = &experiment.tcp[number];
-                    if place == ran.tcp.len() {
-                        ran.tcp.push(tcp::empty(series));
-                    }
-                    let paper_value = series.paper_values.get(&point).copied();
-                    ran.tcp[place].points.push(Point { paper_value, ..Point::new(label) });
-                }
+            if let Some(series) = experiment.udp.get(number) {
+                let paper_value = series.paper_values.get(&point).copied();
+                begin(&mut ran.udp, place, Point { paper_value, ..Point::new(label) }, || udp::empty(series));
+            } else if let Some(series) = experiment.tcp.get(number) {
+                let paper_value = series.paper_values.get(&point).copied();
+                begin(&mut ran.tcp, place, Point { paper_value, ..Point::new(label) }, || tcp::empty(series));
+            } else {
+                begin(&mut ran.mix, place, Point::new(label), || mix::empty(&experiment.mix[number]));
             }
         }
         ran
@@ -215,6 +207,7 @@ impl Ran {
         match made {
             Made::Udp(made) => add(&mut self.udp, plan, *made, self.tries),
             Made::Tcp(made) => add(&mut self.tcp, plan, *made, self.tries),
+            Made::Mix(made) => add(&mut self.mix, plan, *made, self.tries),
         }
     }
 
@@ -253,7 +246,8 @@ impl Ran {
         }
         let left = plan.place(run.series, run.point).and_then(|place| {
             let (repeat, tries) = (run.repeat, self.tries);
-            of(&self.udp, place, repeat, tries).or_else(|| of(&self.tcp, place, repeat, tries))
+            let of_tests = of(&self.udp, place, repeat, tries).or_else(|| of(&self.tcp, place, repeat, tries));
+            of_tests.or_else(|| of(&self.mix, place, repeat, tries))
         });
         left.unwrap_or(0..self.tries)
     }
@@ -262,13 +256,17 @@ impl Ran {
     pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
         let judge = |finding: &crate::spec::Finding| {
             let asked = finding.asked(|series, point| {
-                let name = match experiment.udp.get(series) {
-                    Some(udp) => name(&udp.name, &udp.tests[point].label),
-                    None => name(&experiment.tcp[series].name, &experiment.tcp[series].tests[point].label),
+                let name = match (experiment.udp.get(series), experiment.tcp.get(series)) {
+                    (Some(udp), _) => name(&udp.name, &udp.tests[point].label),
+                    (None, Some(tcp)) => name(&tcp.name, &tcp.tests[point].label),
+                    // As its file calls it.
+                    (None, None) => experiment.mix[series].name.clone(),
                 };
                 (name, plan.place(series, point))
             });
-            if experiment.tcp.is_empty() {
+            if !experiment.mix.is_empty() {
+                asked.judge(|(series, point)| self.mix.get(series)?.points.get(point))
+            } else if experiment.tcp.is_empty() {
                 asked.judge(|(series, point)| self.udp.get(series)?.points.get(point))
             } else {
                 asked.judge(|(series, point)| self.tcp.get(series)?.points.get(point))
@@ -285,7 +283,7 @@ impl Ran {
                 point.runs.iter().chain(rejected).any(|run| run.run.has_result())
             })
         }
-        measured(&self.udp) || measured(&self.tcp)
+        measured(&self.udp) || measured(&self.tcp) || measured(&self.mix)
     }
 
     /// The first error, where there is one and no test has a result.
@@ -293,14 +291,16 @@ impl Ran {
         if self.has_result() {
             return None;
         }
-        let first = || self.udp.iter().find_map(Series::first_error);
-        first().or_else(|| self.tcp.iter().find_map(Series::first_error))
+        let of_udp = self.udp.iter().find_map(Series::first_error);
+        let of_tests = of_udp.or_else(|| self.tcp.iter().find_map(Series::first_error));
+        of_tests.or_else(|| self.mix.iter().find_map(Series::first_error))
     }
 
     /// All caveats of runs that count, each with the series, the point and the run that it is about.
     pub fn caveats(&self) -> Vec<Caveat> {
         let udp = self.udp.iter().flat_map(Series::placed_caveats);
-        udp.chain(self.tcp.iter().flat_map(Series::placed_caveats)).collect()
+        let tests = udp.chain(self.tcp.iter().flat_map(Series::placed_caveats));
+        tests.chain(self.mix.iter().flat_map(Series::placed_caveats)).collect()
     }
 }
 
@@ -308,6 +308,14 @@ impl Hosts {
     fn of(end: &TestEnd) -> Self {
         Self { client: end.local.host.clone(), server: end.remote.as_ref().map(|end| end.host.clone()) }
     }
+}
+
+/// Adds a point to the series at `place`, which begins as `empty` if it is not there.
+fn begin<R: Run>(all: &mut Vec<Series<R>>, place: usize, point: Point<R>, empty: impl FnOnce() -> Series<R>) {
+    if place == all.len() {
+        all.push(empty());
+    }
+    all[place].points.push(point);
 }
 
 fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u32) {
@@ -346,11 +354,12 @@ struct Place<'a> {
 }
 
 /// Doubts about a test that spoil a run: its sender did not do what was asked, its clock was set, or the kernel lost its window.
-const SPOILING: [CaveatCode; 4] = [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED, IMPOSSIBLE_WINDOW];
+const SPOILING: [CaveatCode; 5] =
+    [PACING_NOT_ACHIEVED, RATE_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED, IMPOSSIBLE_WINDOW];
 
 /// Why the run is void, if others had the CPUs.
-fn taken(machine: &Machine, place: Place<'_>) -> Option<Caveat> {
-    let used = || machine.used().filter(|_| !place.has_programs);
+fn taken(machine: &Machine, has_programs: bool) -> Option<Caveat> {
+    let used = || machine.used().filter(|_| !has_programs);
     let why = machine.taken().or_else(used)?;
     Some(Caveat::new(caveats::CPU_TAKEN, why, "end what else runs on this machine"))
 }
@@ -417,6 +426,11 @@ impl Runner<'_> {
                     .in_lab(place, run, |lab| self.run_udp_test(lab, wanted, &udp.path, Some(&losses), &mut ran.hosts));
                 (Made::Udp(Box::new(MadeAt { series, point, rejected, run })), whole)
             }
+            None if !experiment.mix.is_empty() => {
+                let mix = &experiment.mix[series];
+                let (rejected, run, whole) = self.between_hosts(mix, run);
+                (Made::Mix(Box::new(MadeAt { series, point, rejected, run })), whole)
+            }
             None => {
                 let tcp = &experiment.tcp[series];
                 let wanted = &tcp.tests[point];
@@ -435,16 +449,11 @@ impl Runner<'_> {
         run: Planned,
         test: impl FnOnce(Result<Ground<'_>, Caveat>) -> R,
     ) -> (Option<Caveat>, Repeat<R>, bool) {
-        let seed = self.spec.seed.wrapping_add(u64::from(run.repeat) - 1);
-        let (repeat, began_at) = (run.repeat, jiff::Timestamp::now().to_string());
+        let (seed, repeat, began_at) = (self.seed(run), run.repeat, jiff::Timestamp::now().to_string());
         if let Some(target) = self.server {
             let machine = Machine::begins();
             let mut done = test(Ok(Ground::Real(target)));
-            let taken = taken(&machine, place);
-            let spoiling = spoiling(&done);
-            let is_whole = self.stop.requested().is_none() && done.has_result();
-            let why = taken.clone().or(spoiling).filter(|_| is_whole);
-            done.add_caveats(taken.into_iter().collect());
+            let why = self.spoiled(&mut done, taken(&machine, place.has_programs), Vec::new());
             return (why, Repeat { repeat, seed, began_at, emulator: None, run: done }, true);
         }
         let lab = match self.raise(place, seed) {
@@ -456,15 +465,44 @@ impl Runner<'_> {
         };
         let machine = Machine::begins();
         let mut done = test(Ok(Ground::Lab(&lab)));
-        let taken = taken(&machine, place);
+        let taken = taken(&machine, place.has_programs);
         let (emulator, late) = self.end(lab, place.setting.emulator);
-        let spoiling = spoiling(&done);
+        let why = self.spoiled(&mut done, taken, late);
+        (why, Repeat { repeat, seed, began_at, emulator, run: done }, true)
+    }
+
+    /// Makes a run of a mix between two hosts of its own. Why it does not count, and whether its hosts could be made.
+    fn between_hosts(&self, series: &MixSeries, run: Planned) -> (Option<Caveat>, Repeat<mix_report::Run>, bool) {
+        let (seed, repeat, began_at) = (self.seed(run), run.repeat, jiff::Timestamp::now().to_string());
+        let rate = series.rate(run.point);
+        let made = |done| Repeat { repeat, seed, began_at, emulator: None, run: done };
+        let rig = match mix::raise(series.receiver) {
+            Ok(rig) => rig,
+            Err(error) => {
+                let error = lab_failed(&error);
+                (self.tell)(Event::NotMeasured(format!("{}: {}", series.name, error.message)));
+                return (None, made(mix::run(Err(error), series, rate, seed, self.stop)), false);
+            }
+        };
+        let machine = Machine::begins();
+        let mut done = mix::run(Ok(&rig), series, rate, seed, self.stop);
+        let why = self.spoiled(&mut done, taken(&machine, false), Vec::new());
+        (why, made(done), true)
+    }
+
+    /// All tries of a run have the same.
+    fn seed(&self, run: Planned) -> u64 {
+        self.spec.seed.wrapping_add(u64::from(run.repeat) - 1)
+    }
+
+    /// Why `done` does not count: others had `taken` the CPUs, the emulator was `late`, or its own doubts spoil it. It gets the first two as caveats.
+    fn spoiled<R: Run>(&self, done: &mut R, taken: Option<Caveat>, late: Vec<Caveat>) -> Option<Caveat> {
         // A test that was stopped, or that failed, would not be better another time.
         let is_whole = self.stop.requested().is_none() && done.has_result();
         // The cause before what it does to the emulator.
-        let why = taken.clone().or(late.first().cloned()).or(spoiling).filter(|_| is_whole);
+        let why = taken.clone().or(late.first().cloned()).or(spoiling(done)).filter(|_| is_whole);
         done.add_caveats(late.into_iter().chain(taken).collect());
-        (why, Repeat { repeat, seed, began_at, emulator, run: done }, true)
+        why
     }
 
     fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {
@@ -509,6 +547,9 @@ impl Runner<'_> {
 
     /// The test of `run` for a moment: programs are then in memory, BPF programs compiled, CPUs awake.
     fn warm_up(&self, experiment: &Experiment, run: Planned) {
+        if let Some(series) = experiment.mix.get(run.series) {
+            return mix::warm_up(series, series.rate(run.point), self.seed(run), self.stop);
+        }
         let amount = Amount::DurationNs(WARM_UP.0);
         let (place, hosts, parameters): (_, (&str, &str), TestParameters) = match experiment.udp.get(run.series) {
             Some(udp) => {
@@ -534,11 +575,6 @@ impl Runner<'_> {
             let _ = test(Ground::Lab(&lab), hosts, parameters, place.setting.ipv6, self.stop);
             self.end(lab, place.setting.emulator);
         }
-    }
-
-    /// Runs the series of `experiment`, or those before a stop, and judges its findings. Each has two hosts and a cable, no path.
-    pub fn run_mix(experiment: &MixExperiment, stop: Stop, tell: &dyn Fn(Event<'_>)) -> mix_report::Report {
-        mix::run(experiment, stop, tell)
     }
 }
 

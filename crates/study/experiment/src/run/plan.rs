@@ -17,6 +17,8 @@ use crate::spec::{Emulator, Experiment, ExperimentError, Repeats, Setting, TcpTe
 const QUICK_RUNS: u32 = 3;
 /// What a run takes beside its test, before one was made: its lab, the control connection, the last packets.
 const BESIDE_A_TEST: Nanos = Nanos::from_millis(700);
+/// The same beside both times that a mix is sent: two hosts, the program that makes the frames, the TCP flow.
+const BESIDE_A_MIX: Nanos = Nanos::from_millis(250);
 /// What a TCP flow is taken to get at most, where a number of bytes is sent.
 const ASSUMED_RATE: BitRate = BitRate::from_gbit(2);
 /// Round trips of a run beside its test.
@@ -230,7 +232,7 @@ struct OutlinedPoint {
     netem: bool,
 }
 
-/// The series of either kind.
+/// The series of any kind.
 fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
     let udp = experiment.udp.iter().map(|series| Outline {
         name: &series.name,
@@ -267,7 +269,17 @@ fn outlines(experiment: &Experiment) -> Vec<Outline<'_>> {
             })
             .collect(),
     });
-    udp.chain(tcp).collect()
+    let mix = experiment.mix.iter().map(|series| Outline {
+        name: &series.name,
+        repeats: &series.repeats,
+        points: (series.labels().into_iter())
+            .map(|label| {
+                let time = Nanos(series.time.0.saturating_mul(2)) + BESIDE_A_MIX;
+                OutlinedPoint { label, time, test: None, netem: false }
+            })
+            .collect(),
+    });
+    udp.chain(tcp).chain(mix).collect()
 }
 
 #[cfg(test)]
@@ -331,6 +343,24 @@ mod tests {
         let ran = crate::Ran::new(&experiment, &plan, 1);
         let values: Vec<_> = ran.udp[0].points.iter().map(|point| point.paper_value).collect();
         assert_eq!(values, [Some(12.0)]);
+    }
+
+    /// What is sent as fast as it goes is a point as the rates are: each of three in three runs is a quick look.
+    #[test]
+    fn a_mix_is_repeated_in_random_order_as_well() {
+        let nima = Experiment::load("nima").unwrap();
+        let all = Plan::of(&nima, &Choice::default(), 1).unwrap();
+        assert_eq!(all.runs().len(), 9 * 9 * 5);
+        let quick = Choice { quick: true, only: vec!["1518 BYTES".into()], ..Choice::default() };
+        let plan = Plan::of(&nima, &quick, 1).unwrap();
+        let (name, labels, runs, time) = plan.series().swap_remove(1);
+        assert_eq!((name, labels, runs), ("1518 bytes, filter", vec!["10", "1000", "as fast as it goes"], 3));
+        assert_eq!(time, Nanos::from_millis(9 * 1_250));
+        let first: Vec<usize> = plan.runs()[..9].iter().map(|run| run.series).collect();
+        assert!(!first.is_sorted(), "not one series after the other: {first:?}");
+        let quick = Plan::of(&nima, &Choice { quick: true, ..Choice::default() }, 1).unwrap();
+        let whole: u64 = quick.series().iter().map(|(.., time)| time.0).sum();
+        assert!(Nanos(whole) <= Nanos::from_secs(120), "{whole}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(super) fn empty(series: &TcpSeries) -> Series<Run> {
         changes: series.changes.clone(),
         hosts,
         poll_interval_ns,
+        receiver: None,
         points: Vec::new(),
     }
 }

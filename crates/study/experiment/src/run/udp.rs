@@ -25,6 +25,7 @@ pub(super) fn empty(series: &UdpSeries) -> Series<Run> {
         changes: series.changes.clone(),
         hosts,
         poll_interval_ns,
+        receiver: None,
         points: Vec::new(),
     }
 }

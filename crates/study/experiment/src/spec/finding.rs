@@ -75,13 +75,15 @@ impl Subjects {
         Self { main: tcp_goodput::Run::MAIN.name, all: tcp_goodput::QUANTITIES, names: names(named) }
     }
 
-    /// Of series that are one point each.
+    /// Of series of which each is called by its name alone: its point `point`.
     pub(super) fn of_series<'a>(
         main: &'static str,
         all: &'static [&'static str],
         series: impl Iterator<Item = &'a str>,
+        point: usize,
     ) -> Self {
-        Self { main, all, names: series.enumerate().map(|(number, name)| ((number, 0), name.to_owned())).collect() }
+        let names = series.enumerate().map(|(number, name)| ((number, point), name.to_owned())).collect();
+        Self { main, all, names }
     }
 
     /// The findings that `written` says.

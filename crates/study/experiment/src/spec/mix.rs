@@ -9,29 +9,24 @@
 //! receiver = "filter"
 //! size = 64
 //! ```
+//!
+//! A series has a point for each rate, and one more for the mix sent as fast as it goes, which is what findings are about.
 
 use std::path::Path;
 
 use longhaul_mix::MixSpec;
-use longhaul_report::html::mix::QUANTITIES;
+use longhaul_path::spec::PathSpec;
+use longhaul_report::html::mix::{AS_FAST, QUANTITIES};
+use longhaul_report::html::udp_loss::mbit;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Finding, FindingText, Subjects};
-use super::{ExperimentError, FILE_BYTES_MOST, check_name, is_toml_below, read_toml};
+use super::finding::{FindingText, Subjects};
+use super::{Experiment, ExperimentError, Repeats, SERIES_MOST, check_name, is_toml_below};
 
-const SERIES_MOST: usize = 64;
 const RATES_MOST: usize = 64;
 /// A run is long enough for the kernel's CPU times, which it counts in steps of 10 ms.
 const TIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3600);
-
-/// How often a series is sent as fast as it goes: the fewest that have an interval worth the name.
-pub(crate) const MOST_RUNS: u32 = 3;
-/// What a time takes beside itself.
-const BESIDE: Nanos = Nanos::from_millis(50);
-
-/// Experiments that come with longhaul: name and text.
-pub(super) const KNOWN: &[(&str, &str)] = &[("nima", include_str!("../../../../../experiments/nima.toml"))];
 
 /// What a receiver does about frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,27 +51,6 @@ impl ReceiverKind {
     }
 }
 
-/// An experiment about a receiver under a mix.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MixExperiment {
-    /// What it is about, in a line.
-    pub title: String,
-    /// What it repeats: paper and figures.
-    pub source: String,
-    /// Where it differs from that.
-    pub note: String,
-    /// What is sent, but for its sizes.
-    pub mix: MixSpec,
-    /// Bits a second on a wire (L1).
-    pub rates: Vec<BitRate>,
-    /// How long each rate is sent, twice: alone, and beside a TCP flow.
-    pub time: Nanos,
-    /// What differs.
-    pub series: Vec<MixSeries>,
-    /// What should come of it: each point is a series.
-    pub findings: Vec<Finding>,
-}
-
 /// All rates to one receiver, with frames of one size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixSeries {
@@ -92,11 +66,33 @@ pub struct MixSeries {
     pub mix: MixSpec,
     /// That size, FCS included.
     pub frame_bytes: u16,
+    /// Bits a second on a wire (L1): a point each, and after them one at which the mix is sent as fast as it goes.
+    pub rates: Vec<BitRate>,
+    /// How long it is sent, twice in each run: alone and beside a TCP flow; or made alone and sent.
+    pub time: Nanos,
+    /// How often each point is run. The first and the last rate are quick, and what is sent as fast as it goes.
+    pub repeats: Repeats,
+}
+
+impl MixSeries {
+    /// What its points are called.
+    pub fn labels(&self) -> Vec<String> {
+        labels(&self.rates)
+    }
+
+    /// The rate of a point, from 0; `None`: as fast as it goes.
+    pub fn rate(&self, point: usize) -> Option<BitRate> {
+        self.rates.get(point).copied()
+    }
+}
+
+fn labels(rates: &[BitRate]) -> Vec<String> {
+    rates.iter().map(|rate| mbit(rate.0)).chain([AS_FAST.to_owned()]).collect()
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+pub(super) struct Text {
     title: String,
     #[serde(default)]
     source: String,
@@ -105,6 +101,7 @@ struct Text {
     mix: String,
     rates: Vec<BitRate>,
     time: Nanos,
+    repeat: Option<u32>,
     series: Vec<SeriesText>,
     #[serde(default)]
     finding: Vec<FindingText>,
@@ -120,35 +117,12 @@ struct SeriesText {
     paper_received: Vec<(BitRate, f64)>,
     receiver: ReceiverKind,
     size: u16,
+    repeat: Option<u32>,
 }
 
-impl MixExperiment {
-    /// The experiment of this kind that comes with longhaul under that name, else the file there; `None` where it is of another kind.
-    ///
-    /// # Errors
-    /// Where it is of this kind and refused.
-    pub fn load(name_or_file: &str) -> Result<Option<Self>, ExperimentError> {
-        let text = match KNOWN.iter().find(|(name, _)| *name == name_or_file) {
-            Some((_, text)) => (*text).to_owned(),
-            None => match longhaul_units::read_text(Path::new(name_or_file), FILE_BYTES_MOST) {
-                Ok(text) => text,
-                // Whoever reads it as another kind says what is the matter.
-                Err(_) => return Ok(None),
-            },
-        };
-        if !read_toml::<toml::Table>(&text).is_ok_and(|table| table.contains_key("mix")) {
-            return Ok(None);
-        }
-        let folder = Path::new(name_or_file).parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder).map(Some).map_err(|error| error.in_file(name_or_file))
-    }
-
-    /// Reads the text of an experiment. A mix file that it names lies in `folder` or below.
-    ///
-    /// # Errors
-    /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
-    pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let written: Text = read_toml(text)?;
+impl Experiment {
+    /// Reads the text of one with a mix. A mix file that it names lies in `folder` or below.
+    pub(super) fn of_mix(written: Text, folder: &Path) -> Result<Self, ExperimentError> {
         check_name("title", &written.title)?;
         let mix = load_mix(&written.mix, folder)?;
         for (key, count, most) in
@@ -165,6 +139,9 @@ impl MixExperiment {
             let allowed = format!("{}: {} to {}", written.time, TIMES.start(), TIMES.end());
             return Err(ExperimentError::at("time", allowed));
         }
+        let labels = labels(&written.rates);
+        let as_fast = written.rates.len();
+        let quick: Vec<String> = [0, as_fast - 1, as_fast].map(|point| labels[point].clone()).into();
         let mut series: Vec<MixSeries> = Vec::new();
         for (number, one) in written.series.into_iter().enumerate() {
             let at = |key: &str| format!("series[{number}].{key}");
@@ -179,6 +156,7 @@ impl MixExperiment {
                 return Err(ExperimentError::at(at("paper_received"), allowed));
             }
             let sized = mix.clone().with_size(one.size).map_err(|error| ExperimentError::at(at("size"), error))?;
+            let place = format!("series[{number}]");
             series.push(MixSeries {
                 name: one.name,
                 paper: one.paper,
@@ -186,69 +164,44 @@ impl MixExperiment {
                 receiver: one.receiver,
                 mix: sized,
                 frame_bytes: one.size,
+                rates: written.rates.clone(),
+                time: written.time,
+                repeats: Repeats::of(&place, (one.repeat, written.repeat), Some(quick.clone()), &labels)?,
             });
         }
         let names = series.iter().map(|series| series.name.as_str());
-        let findings = Subjects::of_series(QUANTITIES[0], QUANTITIES, names).findings(written.finding)?;
-        let (title, source, note) = (written.title, written.source, written.note);
-        Ok(Self { title, source, note, mix, rates: written.rates, time: written.time, series, findings })
+        let subjects = Subjects::of_series(QUANTITIES[0], QUANTITIES, names, as_fast);
+        let findings = subjects.findings(written.finding)?;
+        // No emulator is between the hosts.
+        let path = PathSpec { name: "cable".into(), ..PathSpec::default() };
+        let Text { title, source, note, .. } = written;
+        Ok(Self {
+            title,
+            source,
+            note,
+            calibrate: false,
+            path,
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            mix: series,
+            findings,
+        })
     }
 
     /// The same with another mix, in frames of the same sizes.
     ///
     /// # Errors
-    /// A kind of frame of the mix does not fit a size of the experiment.
-    pub fn with_mix(mut self, mix: MixSpec) -> Result<Self, ExperimentError> {
-        for series in &mut self.series {
+    /// It has none, or a kind of frame of the mix does not fit a size of the experiment.
+    pub fn with_mix(mut self, mix: &MixSpec) -> Result<Self, ExperimentError> {
+        if self.mix.is_empty() {
+            let which = "for experiments with a mix: nima, or a file with the key `mix`";
+            return Err(ExperimentError::at("--mix", which));
+        }
+        for series in &mut self.mix {
             let sized = mix.clone().with_size(series.frame_bytes);
             series.mix = sized.map_err(|error| ExperimentError::at("--mix", error))?;
         }
-        self.mix = mix;
         Ok(self)
-    }
-
-    /// The same with the first and the last rate alone.
-    #[must_use]
-    pub fn quick(mut self) -> Self {
-        let last = self.rates.len().saturating_sub(1);
-        let mut number = 0;
-        self.rates.retain(|_| {
-            number += 1;
-            [0, last].contains(&(number - 1))
-        });
-        self
-    }
-
-    /// The same with those series whose name has one of `wanted` in it, whatever the case; all if `wanted` is empty. Findings about others go.
-    ///
-    /// # Errors
-    /// One of `wanted` is in no series' name.
-    pub fn only(mut self, wanted: &[String]) -> Result<Self, ExperimentError> {
-        let has = |name: &str, wanted: &str| name.to_lowercase().contains(&wanted.trim().to_lowercase());
-        if let Some(none) = wanted.iter().find(|wanted| !self.series.iter().any(|series| has(&series.name, wanted))) {
-            let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
-            let why = format!("no series has `{}` in its name: {}", none.escape_debug(), names.join("; "));
-            return Err(ExperimentError::at("--only", why));
-        }
-        let chosen = |series: &MixSeries| wanted.is_empty() || wanted.iter().any(|wanted| has(&series.name, wanted));
-        // Where each series that stays is then.
-        let mut places = Vec::new();
-        for series in &self.series {
-            let before = places.iter().flatten().count();
-            places.push(chosen(series).then_some(before));
-        }
-        self.findings.retain(|finding| finding.points.iter().all(|(series, _)| places[*series].is_some()));
-        for (series, _) in self.findings.iter_mut().flat_map(|finding| &mut finding.points) {
-            *series = places[*series].unwrap_or_default();
-        }
-        self.series.retain(chosen);
-        Ok(self)
-    }
-
-    /// About how long a series takes: each rate twice, and three times as fast as it goes, with making the frames alone.
-    pub fn time_of_series(&self) -> Nanos {
-        let parts = 2 * self.rates.len() as u64 + 2 * u64::from(MOST_RUNS);
-        Nanos((self.time.0 + BESIDE.0).saturating_mul(parts))
     }
 }
 
@@ -268,28 +221,29 @@ mod tests {
 
     #[test]
     fn nima_has_the_papers_rates_and_sizes() {
-        let nima = MixExperiment::load("nima").unwrap().unwrap();
-        assert_eq!((nima.rates.len(), nima.series.len()), (8, 9));
+        let nima = Experiment::load("nima").unwrap();
+        assert_eq!((nima.mix.len(), nima.udp.len(), nima.tcp.len()), (9, 0, 0));
         // Figure 7, 64 bytes: with the filter four times what figure 5 has without.
-        let most = |name: &str| nima.series.iter().find(|one| one.name == name).unwrap().paper_received[7].1;
+        let most = |name: &str| nima.mix.iter().find(|one| one.name == name).unwrap().paper_received[7].1;
         assert_eq!((most("64 bytes, without a filter"), most("64 bytes, filter")), (12_000.0, 48_000.0));
-        assert!(MixExperiment::load("nlr-udp-loss").unwrap().is_none());
-        // The gain at each size.
+        let first = &nima.mix[0];
+        assert_eq!((first.rates.len(), first.labels().len(), first.rate(8)), (8, 9, None));
+        assert_eq!((first.labels()[7].as_str(), first.labels()[8].as_str()), ("1000", AS_FAST));
+        // No point has fewer runs than others have; a quick look has the ends of the rates, and what findings are about.
+        assert_eq!((first.repeats.count, first.repeats.quick.as_slice()), (5, [0, 7, 8].as_slice()));
+        // The gain at each size, as fast as it goes.
         assert_eq!(nima.findings.len(), 3);
-        assert_eq!(nima.findings[2].points, [(7, 0), (6, 0)]);
+        assert_eq!(nima.findings[2].points, [(7, 8), (6, 8)]);
     }
 
     #[test]
-    fn a_part_of_an_experiment_keeps_the_findings_about_it() {
-        let nima = MixExperiment::load("nima").unwrap().unwrap();
-        let large = nima.clone().only(&["1518 BYTES".into()]).unwrap().quick();
-        assert_eq!((large.series.len(), large.rates.len(), large.findings.len()), (3, 2, 1));
-        assert_eq!(large.findings[0].points, [(1, 0), (0, 0)]);
-        // 2 rates twice and 3 times the most, made and sent, each 550 ms.
-        assert_eq!(large.time_of_series(), Nanos::from_millis(5_500));
-        assert_eq!(nima.clone().only(&[]).unwrap(), nima);
-        let error = nima.only(&["9000".into()]).unwrap_err().to_string();
-        assert!(error.starts_with("--only: no series has `9000` in its name: 64 bytes, without a filter; "), "{error}");
+    fn another_mix_is_for_experiments_that_have_one() {
+        let own = MixSpec::parse("name = 'ours'\nsize = 300\n[[class]]\nkind = 'stream'\nweight = 1\n").unwrap();
+        let ours = Experiment::load("nima").unwrap().with_mix(&own).unwrap();
+        assert!(ours.mix.iter().all(|series| series.mix.name == "ours"));
+        assert_ne!(ours.identity(), Experiment::load("nima").unwrap().identity(), "its runs are no others'");
+        let error = Experiment::load("nlr-tcp").unwrap().with_mix(&own).unwrap_err().to_string();
+        assert_eq!(error, "--mix: for experiments with a mix: nima, or a file with the key `mix`");
     }
 
     /// A mix file beside the experiment is read; one elsewhere is not.
@@ -304,11 +258,11 @@ mod tests {
                 "title = 't'\nmix = '{mix}'\nrates = ['1M']\ntime = '100ms'\n[[series]]\nname = 'a'\nreceiver = 'plain'\nsize = 64\n"
             )
         };
-        let read = MixExperiment::parse(&text("ours.toml"), &folder);
+        let read = Experiment::parse(&text("ours.toml"), &folder);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(read.unwrap().mix.name, "ours");
+        assert_eq!(read.unwrap().mix[0].mix.name, "ours");
         for elsewhere in ["../ours.toml", "/etc/shadow"] {
-            let error = MixExperiment::parse(&text(elsewhere), &folder).unwrap_err().to_string();
+            let error = Experiment::parse(&text(elsewhere), &folder).unwrap_err().to_string();
             assert!(error.contains("or a .toml file in the experiment's folder"), "{error}");
         }
     }
@@ -316,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         let good = "title = \"t\"\nmix = \"nima\"\nrates = [\"1M\"]\ntime = \"100ms\"\n[[series]]\nname = \"a\"\nreceiver = \"plain\"\nsize = 64\n";
-        assert!(MixExperiment::parse(good, Path::new("")).is_ok());
+        assert!(Experiment::parse(good, Path::new("")).is_ok());
         for (from, to, said) in [
             ("size = 64", "size = 9", "series[0].size: size: 9: 64 to 1518 bytes"),
             ("\"plain\"", "\"plane\"", "unknown variant `plane`, expected one of `plain`, `filter`, `nftables`"),
@@ -324,9 +278,10 @@ mod tests {
             ("\"1M\"", "", "rates: 0 of them, 1 to 64"),
             ("\"1M\"", "\"0\"", "rates: 0bit: more than 0"),
             ("size = 64", "size = 64\npaper_received = [[\"1M\", -1.0]]", "series[0].paper_received: at most 64"),
-            ("100ms", "99ms", "time: 99ms: 100ms to"),
+            ("100ms", "99ms", "4:time: 99ms: 100ms to"),
+            ("size = 64", "size = 64\nrepeat = 0", "9:series[0].repeat: 0: 1 to 1000"),
         ] {
-            let error = MixExperiment::parse(&good.replacen(from, to, 1), Path::new("")).unwrap_err().to_string();
+            let error = Experiment::parse(&good.replacen(from, to, 1), Path::new("")).unwrap_err().to_string();
             assert!(error.contains(said) && error.lines().count() == 1, "{to}: {error}");
         }
     }

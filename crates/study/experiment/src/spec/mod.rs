@@ -10,7 +10,7 @@
 //! sockbuf = "1M"
 //! ```
 //!
-//! Or, in place of `[[udp]]`, series of TCP tests (`tcp.rs`), or a receiver under background traffic (`mix.rs`). `[[finding]]` says what should
+//! Or, in place of `[[udp]]`, series of TCP tests (`tcp.rs`); or, with the key `mix`, a receiver under background traffic (`mix.rs`). `[[finding]]` says what should
 //! come of it (`finding.rs`).
 //!
 //! What is not here: running one (`run/`).
@@ -18,7 +18,7 @@
 mod change;
 mod error;
 pub(crate) mod finding;
-pub(crate) mod mix;
+mod mix;
 mod program;
 mod setting;
 mod tcp;
@@ -31,11 +31,12 @@ use longhaul_path::preset;
 use longhaul_path::spec::{Direction, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Bytes, TOML_CROWDED, toml_crowded_at};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use change::apply;
 pub use error::ExperimentError;
 pub use finding::Finding;
+pub use mix::{MixSeries, ReceiverKind};
 pub use program::{Parser, Program};
 pub use setting::{Emulator, Faulty, HostSettings, PollAt, Setting};
 pub use tcp::{TcpFlows, TcpSeries, TcpTest};
@@ -72,11 +73,12 @@ const KNOWN: &[(&str, &str)] = &[
     ("emulation-matrix", include_str!("../../../../../experiments/emulation-matrix.toml")),
     ("emulators", include_str!("../../../../../experiments/emulators.toml")),
     ("emulators-tcp", include_str!("../../../../../experiments/emulators-tcp.toml")),
+    ("nima", include_str!("../../../../../experiments/nima.toml")),
 ];
 
 /// What `lab run` knows by name.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().chain(mix::KNOWN).map(|(name, _)| *name).chain(["faults"])
+    KNOWN.iter().map(|(name, _)| *name).chain(["faults"])
 }
 
 /// An experiment.
@@ -90,12 +92,14 @@ pub struct Experiment {
     pub note: String,
     /// Rates, buffers, windows and queues are scaled to what this machine can do ([`Experiment::scaled`]).
     pub calibrate: bool,
-    /// The path of all series.
+    /// The path of all series; one without a hop where it is of background traffic.
     pub path: PathSpec,
-    /// Its series of UDP tests; empty where it is of TCP.
+    /// Its series of UDP tests; empty where it is of another kind.
     pub udp: Vec<UdpSeries>,
-    /// Its series of TCP tests; empty where it is of UDP.
+    /// Its series of TCP tests; empty where it is of another kind.
     pub tcp: Vec<TcpSeries>,
+    /// Its series of receivers under background traffic; empty where it is of another kind.
+    pub mix: Vec<MixSeries>,
     /// What should come of it.
     pub findings: Vec<Finding>,
 }
@@ -200,6 +204,9 @@ impl Experiment {
             (series.repeats, series.path) = (once.clone(), PathSpec::default());
             series.paper_values.clear();
         }
+        for series in &mut alike.mix {
+            series.repeats = once.clone();
+        }
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
         format!("{alike:?}")
@@ -273,13 +280,21 @@ impl Experiment {
         Self::parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
     }
 
-    /// Reads the text of an experiment. A path file that it names lies in `folder` or below.
+    /// Reads the text of an experiment. A path or mix file that it names lies in `folder` or below.
     ///
     /// # Errors
     /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let written: Text = read_toml(text)?;
-        Self::from_text(written, folder).map_err(|error| error.located(text))
+        #[derive(Deserialize)]
+        struct Form {
+            mix: Option<IgnoredAny>,
+        }
+        let form: Form = read_toml(text)?;
+        let read = match form.mix {
+            Some(_) => Self::of_mix(read_toml(text)?, folder),
+            None => Self::from_text(read_toml(text)?, folder),
+        };
+        read.map_err(|error| error.located(text))
     }
 
     fn from_text(written: Text, folder: &Path) -> Result<Self, ExperimentError> {
@@ -307,7 +322,7 @@ impl Experiment {
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
         let findings = finding::Subjects::of(&udp, &tcp).findings(written.finding)?;
         let Text { title, source, note, calibrate, .. } = written;
-        Ok(Self { title, source, note, calibrate, path, udp, tcp, findings })
+        Ok(Self { title, source, note, calibrate, path, udp, tcp, mix: Vec::new(), findings })
     }
 }
 

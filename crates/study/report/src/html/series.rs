@@ -1,4 +1,4 @@
-//! What the reports of experiments over a path share, whatever their tests measure: series, the points in them, and their place on a page.
+//! What the reports of experiments share, whatever their tests measure: series, the points in them, and their place on a page.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,8 +49,36 @@ pub struct Series<R> {
     /// How often the server's receive ring is polled, in nanoseconds; `None`: each frame as it comes.
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 1_000_000_000)))]
     pub poll_interval_ns: Option<u64>,
+    /// Who receives background traffic; `None` in other experiments.
+    #[serde(default)]
+    pub receiver: Option<Receiver>,
     /// Its points, in the order of the experiment.
     pub points: Vec<Point<R>>,
+}
+
+/// Who receives a mix in all points of a series, and what the paper has of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Receiver {
+    /// What it does with frames: `plain`, `filter` or `nftables`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["plain", "filter", "nftables"])))]
+    pub receiver: String,
+    /// Length of each frame, FCS included.
+    #[cfg_attr(feature = "schema", schemars(range(min = 64, max = 1518)))]
+    pub frame_bytes: u16,
+    /// What the receiver of the paper accepted, by rate.
+    pub paper_received: Vec<PaperReceived>,
+}
+
+/// A point in the figures of the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PaperReceived {
+    /// Rate on a wire (L1).
+    pub rate_bps: u64,
+    /// Frames a second that the receiver of the paper accepted.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub packets_per_second: f64,
 }
 
 impl<R: Run> Series<R> {
@@ -253,7 +281,7 @@ impl<R: Run> Report<R> {
         &self,
         body: &mut String,
         columns: &[impl ToString],
-        cells: impl Fn(&Point<R>) -> Option<Vec<String>>,
+        cells: impl Fn(&Series<R>, &Point<R>) -> Option<Vec<String>>,
     ) {
         let mut columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
         let others = columns.len() - 1;
@@ -269,7 +297,7 @@ impl<R: Run> Report<R> {
                     none.push(why);
                     none
                 };
-                let cells = cells(point).unwrap_or_else(none);
+                let cells = cells(series, point).unwrap_or_else(none);
                 let doubt = if point.doubtful { ", doubtful" } else { "" };
                 let before = [point.runs_text() + doubt].into_iter().chain(point.paper_cells());
                 table.row(&point.label, before.chain(cells));
@@ -343,7 +371,8 @@ pub(crate) mod tests {
             point
         });
         let (changes, hosts, points) = (Vec::new(), Vec::new(), points.collect());
-        Series { name: name.into(), paper: String::new(), changes, hosts, poll_interval_ns: None, points }
+        let paper = String::new();
+        Series { name: name.into(), paper, changes, hosts, poll_interval_ns: None, receiver: None, points }
     }
 
     /// Where no point can be trusted, that comes first; what doubtful points show follows.
@@ -457,7 +486,7 @@ pub(crate) mod tests {
         let report = report(vec![whole, spoiled]);
         let mut body = String::new();
         report.head(&mut body, &["found".into()]);
-        report.table(&mut body, &["point", "size"], |point| Some(vec![point.mean("size")?.text(1)]));
+        report.table(&mut body, &["point", "size"], |_, point| Some(vec![point.mean("size")?.text(1)]));
         for said in [
             "2 of 4 runs were rejected",
             "<summary>1 point is doubtful and pale in the figures</summary>",

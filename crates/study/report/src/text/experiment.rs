@@ -5,6 +5,7 @@ use std::fmt::Write;
 use longhaul_result::Location;
 use longhaul_units::Nanos;
 
+use crate::html::mix;
 use crate::html::points::{NONE, PAPER_COLUMNS, Point, Run};
 use crate::html::series::Series;
 use crate::html::tcp_goodput::{
@@ -49,6 +50,21 @@ pub fn tcp_line(run: &tcp_goodput::Run) -> String {
         let _ = write!(line, "; other flow: {}", error.message);
     }
     line
+}
+
+/// What one run of a mix has, in a few words.
+pub fn mix_line(run: &mix::Run) -> String {
+    match (&run.at_rate, &run.most) {
+        (Some(run), _) => format!(
+            "{:.0} frames/s, {:.2} Gb/s of TCP beside them",
+            run.sent_packets_per_second,
+            run.tcp_goodput_bps as f64 / 1e9
+        ),
+        (None, Some(run)) => {
+            format!("{:.0} frames/s, {:.0} a CPU second", run.sent_packets_per_second, run.packets_per_cpu_second())
+        }
+        (None, None) => not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+    }
 }
 
 fn not_measured(why: Option<&str>) -> String {
@@ -137,6 +153,31 @@ pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
         }
         let cells: String = columns.iter().map(|(_, wide, cell)| format!(" {:>wide$}", cell(point))).collect();
         let _ = writeln!(table, "{:<wide$}{cells}  {:<24} {}", point.label, limit(point), runs(point));
+    }
+    table
+}
+
+/// A series of receivers under a mix: means over the runs of each point. Rates are Mb/s on a wire (L1). Columns in which no point has a value
+/// are left out.
+pub fn mix_table(series: &Series<mix::Run>) -> String {
+    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
+    let rows: Vec<Option<Vec<String>>> = series.points.iter().map(mix::cells).collect();
+    let used = |(number, _): &(usize, _)| rows.iter().flatten().any(|cells| cells[*number] != NONE);
+    let columns: Vec<(usize, usize, &str)> = (mix::COLUMNS.iter().enumerate().filter(used))
+        .map(|(number, (title, ..))| {
+            let cells = rows.iter().flatten().map(|cells| cells[number].chars().count());
+            (number, cells.chain([title.chars().count()]).max().unwrap_or_default(), *title)
+        })
+        .collect();
+    let titles: String = columns.iter().map(|(_, wide, title)| format!("  {title:>wide$}")).collect();
+    let mut table = format!("{}\n{:>wide$}{titles}  runs\n", series.name, "Mb/s (L1)");
+    for (point, cells) in series.points.iter().zip(&rows) {
+        let Some(cells) = cells else {
+            let _ = writeln!(table, "{:>wide$}  {}", point.label, why(point));
+            continue;
+        };
+        let cells: String = columns.iter().map(|(number, wide, _)| format!("  {:>wide$}", cells[*number])).collect();
+        let _ = writeln!(table, "{:>wide$}{cells}  {}", point.label, runs(point));
     }
     table
 }

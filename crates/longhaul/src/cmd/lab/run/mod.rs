@@ -8,7 +8,6 @@ pub(crate) mod planned;
 mod progress;
 mod real;
 
-use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use std::cell::{Cell, RefCell};
@@ -18,8 +17,7 @@ use std::process::ExitCode;
 
 use longhaul_experiment::faults::Programs;
 use longhaul_experiment::{
-    Choice, Event, Experiment, Hosts, Made, MixExperiment, Plan, Ran, Runner, calibration_time, netem_missing,
-    remove_leftovers,
+    Choice, Event, Experiment, Hosts, Made, Plan, Ran, Runner, calibration_time, netem_missing, remove_leftovers,
 };
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
@@ -80,7 +78,7 @@ pub(crate) struct Args {
     /// Repeat a run that this machine disturbed, up to N times in all [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: Option<u32>,
-    /// Run a few points per series, three times each; with a mix, the lowest and the highest rate
+    /// Run a few points per series, three times each
     #[arg(long)]
     quick: bool,
     /// Run only series whose name contains this text, or these faults; may be repeated
@@ -167,6 +165,18 @@ impl Args {
         ];
         given.into_iter().find_map(|(name, given)| (given && !allowed.contains(&name)).then_some(name))
     }
+
+    /// The experiment that they name, with the mix that they name.
+    fn experiment(&self) -> Result<Experiment, Failure> {
+        let experiment = Experiment::load(&self.experiment).map_err(Failure::usage)?;
+        let of_repeats = ["--repeat", "--tries", "--quick", "--full", "--only", "--plan", "--resume", "--prometheus"];
+        if let Some(option) = self.repeated(&of_repeats).filter(|_| !experiment.mix.is_empty()) {
+            return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
+        }
+        let Some(mix) = &self.mix else { return Ok(experiment) };
+        let mix = MixSpec::load(mix).map_err(Failure::usage)?;
+        experiment.with_mix(&mix).map_err(Failure::usage)
+    }
 }
 
 /// `parameters` of the result.
@@ -184,6 +194,8 @@ pub(crate) struct Parameters<'a> {
     path: String,
     /// The path of the tests in words: name, round trip, slowest hop.
     path_summary: String,
+    /// The name of the mix that was sent; `null` where the experiment has none.
+    mix: Option<&'a str>,
     /// The host that answered, where there was no lab; `null` for labs.
     server: Option<&'a str>,
     /// How each lab was made. The seed is that of the first run of each point; each other run has the next one.
@@ -206,43 +218,14 @@ pub(crate) struct Parameters<'a> {
 pub(crate) struct Ended<'a> {
     /// Ended before its end: what is missing was not measured, and the last run may be cut short.
     interrupted: bool,
-    /// Series of UDP tests, in the order of the experiment; empty where it is of TCP.
+    /// Series of UDP tests, in the order of the experiment; empty where it is of another kind.
     udp: &'a [Series<udp_loss::Run>],
-    /// Series of TCP tests, in the order of the experiment; empty where it is of UDP.
+    /// Series of TCP tests, in the order of the experiment; empty where it is of another kind.
     tcp: &'a [Series<tcp_goodput::Run>],
+    /// Series of receivers under background traffic, in the order of the experiment; empty where it is of another kind.
+    mix: &'a [Series<mix::Run>],
     /// What came of the findings that the experiment expects, in its order.
     findings: Vec<Finding>,
-}
-
-/// `parameters` of an experiment without a path.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct MixParameters<'a> {
-    /// What it is about.
-    title: &'a str,
-    /// What it repeats.
-    source: &'a str,
-    /// Where it differs from that.
-    note: &'a str,
-    /// What is sent.
-    mix: &'a str,
-    /// How long each rate is sent.
-    time_ns: u64,
-    /// On a wire (L1).
-    #[cfg_attr(test, schemars(length(min = 1), inner(range(min = 1))))]
-    rates_bps: Vec<u64>,
-}
-
-/// `result` of an experiment without a path.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct MixEnded<'a> {
-    /// Ctrl-C ended it.
-    interrupted: bool,
-    /// In the order of the experiment.
-    series: &'a [mix::Series],
-    /// What came of the findings that the experiment expects, in its order.
-    findings: &'a [Finding],
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -258,16 +241,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             "--seeds, --rtt, --time, --measure, --observe, --tune and --replay are for `lab run faults`",
         ));
     }
-    if let Some(experiment) = MixExperiment::load(&args.experiment).map_err(Failure::usage)? {
-        if let Some(option) = args.repeated(&["--quick", "--only", "--plan"]) {
-            return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
-        }
-        return run_mix(&args, experiment);
-    }
-    if args.mix.is_some() {
-        return Err(Failure::usage("--mix is for experiments with a mix: nima, or a file with the key `mix`"));
-    }
-    let experiment = Experiment::load(&args.experiment).map_err(Failure::usage)?;
+    let experiment = args.experiment()?;
     let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
     if args.full && !experiment.calibrate {
         crate::output::say("--full changes nothing here: nothing is scaled to what this machine can do");
@@ -495,6 +469,7 @@ impl Measured<'_> {
             note: self.note(),
             path: experiment.path.to_toml(),
             path_summary: self.path(),
+            mix: experiment.mix.first().map(|series| series.mix.name.as_str()),
             server: args.real.server(),
             lab: spec,
             repeat: args.repeat,
@@ -504,7 +479,7 @@ impl Measured<'_> {
             factor: header.factor,
         };
         let findings = ran.findings(experiment, plan);
-        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp, findings };
+        let result = Ended { interrupted, udp: &ran.udp, tcp: &ran.tcp, mix: &ran.mix, findings };
         let caveats = self.netem_missing.iter().cloned().chain(ran.caveats()).collect();
         Envelope::new("longhaul.lab.run/2", header.started_at.clone(), parameters, result, caveats)
             .with_hosts(&ran.hosts)
@@ -542,7 +517,9 @@ impl Measured<'_> {
             hosts: Host::of_snapshots(&serde_json::json!(ran.hosts)),
         };
         let findings = ran.findings(experiment, self.plan);
-        let html = if experiment.tcp.is_empty() {
+        let html = if !experiment.mix.is_empty() {
+            Report { about, series: ran.mix.clone(), findings }.to_html()
+        } else if experiment.tcp.is_empty() {
             Report { about, series: ran.udp.clone(), findings }.to_html()
         } else {
             Report { about, series: ran.tcp.clone(), findings }.to_html()
@@ -554,92 +531,6 @@ impl Measured<'_> {
 /// What is left out of an experiment on a machine without netem, and why.
 fn without_netem(missing: &Caveat, plan: &Plan) -> String {
     format!("Left out are {}: {}. To have them: {}.", plan.left_out().join("; "), missing.message, missing.remedy)
-}
-
-/// An experiment without a path: two hosts and a cable.
-fn run_mix(args: &Args, mut experiment: MixExperiment) -> Outcome {
-    if let Some(mix) = &args.mix {
-        experiment = experiment.with_mix(MixSpec::load(mix).map_err(Failure::usage)?).map_err(Failure::usage)?;
-    }
-    experiment = experiment.only(&args.only).map_err(Failure::usage)?;
-    if args.quick {
-        experiment = experiment.quick();
-    }
-    if args.plan {
-        print_mix_plan(args, &experiment);
-        return Ok(ExitCode::SUCCESS);
-    }
-    measure_mix(args, &experiment)
-}
-
-fn print_mix_plan(args: &Args, experiment: &MixExperiment) {
-    if !args.json {
-        return print_text(&progress::mix_plan(experiment));
-    }
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let parameters = PlanParameters::of_mix(experiment, args);
-    let result = PlannedRuns::of_mix(experiment);
-    print_json(&Envelope::new("longhaul.lab.run.plan/1", started_at, parameters, result, Vec::new()));
-}
-
-fn measure_mix(args: &Args, experiment: &MixExperiment) -> Outcome {
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
-    let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
-    say(&experiment.title);
-    let report = Runner::run_mix(experiment, stop, &|event| tell(event, &say));
-    let interrupted = stop.requested().is_some();
-    if let (true, Some(error)) = (
-        !interrupted && report.series.iter().all(|series| series.runs.is_empty()),
-        report.series.iter().find_map(|series| series.error.as_ref()),
-    ) {
-        return Err(Failure::new("not_measured", error).remedy("run as root, if you do not"));
-    }
-    let caveats = report.series.iter().filter_map(|series| {
-        let error = series.error.as_ref()?;
-        Some(Caveat::new(caveats::NOT_MEASURED, format!("{}: {error}", series.name), ""))
-    });
-    let caveats: Vec<_> = caveats.collect();
-    let parameters = MixParameters {
-        title: &experiment.title,
-        source: &experiment.source,
-        note: &experiment.note,
-        mix: &experiment.mix.name,
-        time_ns: experiment.time.0,
-        rates_bps: experiment.rates.iter().map(|rate| rate.0).collect(),
-    };
-    let found = findings::text(&report.findings);
-    if !found.is_empty() {
-        say(&format!("\n{found}"));
-    }
-    let result = MixEnded { interrupted, series: &report.series, findings: &report.findings };
-    let envelope = Envelope::new("longhaul.lab.run.mix/1", started_at, parameters, result, caveats);
-    let saved =
-        folder.as_ref().map_or(Ok(()), |folder| save_both(folder, &envelope, &report.to_html(&envelope.caveats)));
-    if args.json {
-        print_json(&envelope);
-    }
-    print_caveats(&envelope.caveats);
-    if let Err(failure) = saved {
-        // The result is printed already; with --json it is the only object.
-        return Ok(failure.report_beside());
-    }
-    if let Some(folder) = &args.output {
-        say(&format!("\nreport: {}", folder.join(REPORT).display()));
-    }
-    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
-}
-
-/// Prints what happens while an experiment without a path runs, each time by `say`.
-fn tell(event: Event<'_>, say: &dyn Fn(&str)) {
-    match event {
-        Event::MixSeries(name) => say(&format!("\n{name}\n{}", mix::Run::heading())),
-        Event::Mix(run) => say(&run.row()),
-        Event::MixMost(most) => say(&most.row()),
-        Event::NotMeasured(why) => say(&format!("{:>9}  not measured: {why}", "")),
-        Event::WarmsUp | Event::Begins { .. } | Event::Made { .. } => {}
-    }
 }
 
 /// The first caveat of each kind, with how many more there are: a terminal is no place for one of each test.

@@ -1,7 +1,6 @@
 //! `longhaul lab run X --plan --json`: what would be run.
 
-use longhaul_experiment::{Experiment, MixExperiment, Plan};
-use longhaul_report::html::udp_loss::mbit;
+use longhaul_experiment::{Experiment, Plan};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -68,16 +67,6 @@ impl PlannedRuns {
         let time_ns = all(&series).saturating_add(before.0);
         Self { runs: plan.runs().len() as u64, time_ns, before_ns: before.0, series }
     }
-
-    /// Of an experiment with a mix: each rate once.
-    pub(super) fn of_mix(experiment: &MixExperiment) -> Self {
-        let points: Vec<String> = experiment.rates.iter().map(|rate| mbit(rate.0)).collect();
-        let time_ns = experiment.time_of_series().0;
-        let planned =
-            |name: &String| PlannedSeries { name: name.clone(), points: points.clone(), runs_of_each: 1, time_ns };
-        let series: Vec<PlannedSeries> = experiment.series.iter().map(|series| planned(&series.name)).collect();
-        Self { runs: (series.len() * points.len()) as u64, time_ns: all(&series), before_ns: 0, series }
-    }
 }
 
 /// The time of all.
@@ -86,11 +75,6 @@ fn all(series: &[PlannedSeries]) -> u64 {
 }
 
 impl<'a> PlanParameters<'a> {
-    pub(super) fn of_mix(experiment: &'a MixExperiment, args: &'a super::Args) -> Self {
-        let MixExperiment { title, source, .. } = experiment;
-        Self { title, source, repeat: None, quick: args.quick, only: &args.only, calibrate: false }
-    }
-
     pub(super) fn of(experiment: &'a Experiment, args: &'a super::Args) -> Self {
         Self {
             title: &experiment.title,

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use longhaul_experiment::{Event, Experiment, Made, MixExperiment, Plan, Ran};
+use longhaul_experiment::{Event, Experiment, Made, Plan, Ran};
 use longhaul_kernel::{stderr_line, stderr_text};
-use longhaul_report::html::udp_loss;
-use longhaul_report::text::experiment::{tcp_line, tcp_table, udp_line, udp_table};
+use longhaul_report::text::experiment::{mix_line, mix_table, tcp_line, tcp_table, udp_line, udp_table};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -72,6 +71,7 @@ impl<'a> Progress<'a> {
                 let had = match made {
                     Made::Udp(made) => udp_line(&made.run.run),
                     Made::Tcp(made) => tcp_line(&made.run.run),
+                    Made::Mix(made) => mix_line(&made.run.run),
                 };
                 let why = made.rejected().map_or_else(String::new, |why| format!("; rejected: {}", why.message));
                 let line = format!("{} {}: {had}{why}", self.far, self.plan.words(run));
@@ -79,7 +79,6 @@ impl<'a> Progress<'a> {
                 self.line(&line);
             }
             Event::NotMeasured(why) => self.note(&format!("not measured: {why}")),
-            Event::MixSeries(_) | Event::Mix(_) | Event::MixMost(_) => {}
         }
     }
 
@@ -116,10 +115,14 @@ impl<'a> Progress<'a> {
 
 /// All series with their points.
 pub(super) fn tables(experiment: &Experiment, ran: &Ran) -> String {
-    let lost = if experiment.tcp.is_empty() { "losses in percent of the packets" } else { "windows in packets" };
-    let mut text =
-        format!("{}; rates in Mb/s of payload, {lost}; means with half of their 95 % interval\n", experiment.title);
-    for table in ran.udp.iter().map(udp_table).chain(ran.tcp.iter().map(tcp_table)) {
+    let units = match (experiment.mix.is_empty(), experiment.tcp.is_empty()) {
+        (false, _) => "rates of the mix in Mb/s on a wire (L1)",
+        (true, true) => "rates in Mb/s of payload, losses in percent of the packets",
+        (true, false) => "rates in Mb/s of payload, windows in packets",
+    };
+    let mut text = format!("{}; {units}; means with half of their 95 % interval\n", experiment.title);
+    let tests = ran.udp.iter().map(udp_table).chain(ran.tcp.iter().map(tcp_table));
+    for table in tests.chain(ran.mix.iter().map(mix_table)) {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n{table}");
     }
@@ -141,19 +144,6 @@ pub(super) fn plan(title: &str, plan: &Plan, before: Nanos) -> String {
         clock(all),
         clock(before)
     );
-    text
-}
-
-/// The same of an experiment with a mix.
-pub(super) fn mix_plan(experiment: &MixExperiment) -> String {
-    let mut text = format!("{}\n", experiment.title);
-    let rates: Vec<String> = experiment.rates.iter().map(|rate| udp_loss::mbit(rate.0)).collect();
-    let (rates, time) = (rates.join(", "), experiment.time_of_series());
-    for series in &experiment.series {
-        let _ = writeln!(text, "  {}: {rates} Mb/s, and as fast as it goes; about {}", series.name, clock(time));
-    }
-    let all = Nanos(time.0.saturating_mul(experiment.series.len() as u64));
-    let _ = writeln!(text, "{} series one after the other, about {}", experiment.series.len(), clock(all));
     text
 }
 

@@ -349,7 +349,7 @@ impl Report<Run> {
         drawn.panels(&mut body, |series| panel(series, highest));
         let is_over_time = self.over_time(&mut body);
         self.about.note(&mut body);
-        drawn.table(&mut body, &COLUMNS, cells);
+        drawn.table(&mut body, &COLUMNS, |_, point| cells(point));
         drawn.lost(&mut body);
         drawn.steps(&mut body);
         drawn.packets(&mut body);

@@ -253,7 +253,7 @@ impl Report<Run> {
         let exact = self.runs().any(|run| run.exactness.is_some());
         columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| (*title).to_owned()));
         columns.push("placed by".into());
-        drawn.table(&mut body, &columns, |point| cells(point, &lossy, exact));
+        drawn.table(&mut body, &columns, |_, point| cells(point, &lossy, exact));
         self.method(&mut body, results());
         self.about.hosts(&mut body);
         drawn.commands(&mut body, "longhaul serve");
