@@ -452,7 +452,12 @@ fn nima_with_an_own_mix() {
     let mix = folder.0.join("ours.toml");
     let own = "name = \"ours\"\nsize = 300\n[[class]]\nkind = \"stream\"\nweight = 10\n[[class]]\nkind = \"udp\"\nweight = 90\n";
     fs::write(&mix, own).unwrap();
-    let chosen = ["lab", "run", "nima", "--only", "64 bytes", "--quick", "--mix", mix.to_str().unwrap(), "--json"];
+    let text = fs::read_to_string(root().join("experiments/nima.toml")).unwrap();
+    assert!(text.contains("time = \"500ms\""), "{text}");
+    let file = folder.0.join("cell.toml");
+    fs::write(&file, text.replace("time = \"500ms\"", "time = \"200ms\"")).unwrap();
+    let (file, mix_file) = (file.to_str().unwrap(), mix.to_str().unwrap());
+    let chosen = ["lab", "run", file, "--only", "64 bytes", "--quick", "--mix", mix_file, "--json"];
     let plan = object(&longhaul(&[&chosen[..], &["--plan"]].concat()).stdout);
     let planned = &plan["result"];
     assert_eq!(
@@ -489,7 +494,7 @@ fn nima_with_an_own_mix() {
     assert!(shown.status.success() && String::from_utf8(shown.stdout).unwrap().contains("frames a CPU second"));
     let pages = [&output.join("report.html"), &again].map(|page| fs::read_to_string(page).unwrap());
     assert!(pages[0] == pages[1], "of the result comes the same page");
-    let foreign = longhaul(&["lab", "run", "nlr-tcp", "--mix", mix.to_str().unwrap()]);
+    let foreign = longhaul(&["lab", "run", "nlr-tcp", "--mix", mix_file]);
     assert_eq!(foreign.status.code(), Some(2), "{foreign:?}");
 }
 

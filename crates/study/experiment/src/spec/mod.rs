@@ -230,6 +230,9 @@ impl Experiment {
 
     /// Its path in words: name, round trip, slowest hop.
     pub fn path_in_words(&self) -> String {
+        if !self.mix.is_empty() {
+            return "a cable between two hosts".into();
+        }
         let path = &self.path;
         let rate = Direction::BOTH.into_iter().filter_map(|direction| path.bottleneck(direction)).min();
         let rate = rate.map_or_else(String::new, |rate| format!(", slowest hop {rate}"));

@@ -308,6 +308,7 @@ impl Report<Run> {
         lines: impl Fn(&Series<Run>) -> Vec<Line>,
     ) {
         let mut sizes: Vec<u16> = self.series.iter().filter_map(Series::frame_bytes).collect();
+        sizes.sort_unstable();
         sizes.dedup();
         sizes.truncate(SIZES_MOST);
         // Writing to a string cannot fail.
