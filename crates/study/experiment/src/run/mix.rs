@@ -285,8 +285,13 @@ fn tcp<T>(rig: &Rig, time: Nanos, beside: impl FnOnce() -> Result<T, Error>) -> 
 #[cfg(test)]
 mod tests {
     use longhaul_mix::EngineKind;
+    use longhaul_report::html::findings::Verdict;
+    use longhaul_report::html::points::Repeat;
 
     use super::*;
+    use crate::run::plan::{self, Choice};
+    use crate::run::{Made, MadeAt, Ran};
+    use crate::spec::Experiment;
 
     /// A full CPU is the receiver's limit, which is measured; an idle one while frames are due is this machine's doing.
     #[test]
@@ -312,5 +317,42 @@ mod tests {
         let missed = doubts(&sent(9.5e5), &asked, 0.5);
         assert!(missed.len() == 1 && missed[0].is(RATE_NOT_ACHIEVED), "{missed:?}");
         assert!(super::super::SPOILING.iter().any(|code| missed[0].is(*code)), "such a run is made again");
+    }
+
+    /// A finding names series, and is judged by the runs of each that send as fast as it goes; runs come back from the journal as they were.
+    #[test]
+    fn findings_are_about_what_is_sent_as_fast_as_it_goes() {
+        let nima = Experiment::load("nima").unwrap();
+        let choice = Choice { quick: true, only: vec!["64 bytes".into()], ..Choice::default() };
+        let plan = plan::Plan::of(&nima, &choice, 1).unwrap();
+        let mut ran = Ran::new(&nima, &plan, 3);
+        for planned in plan.runs() {
+            let (series, repeat) = (&nima.mix[planned.series], planned.repeat);
+            let net_ns = if series.receiver == ReceiverKind::Plain { 900.0 } else { 250.0 };
+            let most = Most {
+                sent_packets_per_second: 1e6,
+                refused_packets: 0,
+                sender_ns_per_packet: net_ns + 110.0 + f64::from(repeat),
+                making_ns_per_packet: 110.0,
+            };
+            let rate = series.rate(planned.point);
+            let run = Run {
+                rate_bps: rate.map(|rate| rate.0),
+                time_ns: series.time.0,
+                at_rate: None,
+                most: rate.is_none().then_some(most),
+                error: None,
+                caveats: Vec::new(),
+            };
+            let run = Repeat { repeat, seed: 1, began_at: String::new(), emulator: None, run };
+            let made = MadeAt { series: planned.series, point: planned.point, rejected: None, run };
+            let line = serde_json::to_string(&Made::Mix(Box::new(made))).unwrap();
+            ran.add(&plan, serde_json::from_str(&line).unwrap());
+        }
+        assert!(ran.mix.len() == 3 && ran.mix.iter().all(|one| one.points[1].runs.len() == 3), "{:#?}", ran.mix);
+        let findings = ran.findings(&nima, &plan);
+        assert_eq!(findings[0].points, ["64 bytes, filter", "64 bytes, without a filter"]);
+        assert!(findings[0].verdict == Verdict::Reappeared && findings[0].sure, "{:#?}", findings[0]);
+        assert_eq!(findings[1].verdict, Verdict::NotDecided, "its series were not run");
     }
 }
