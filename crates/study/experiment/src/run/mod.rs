@@ -223,6 +223,7 @@ impl Ran {
         match made {
             Made::Udp(made) => forget(&self.udp, plan, made),
             Made::Tcp(made) => forget(&self.tcp, plan, made),
+            Made::Mix(made) => forget(&self.mix, plan, made),
         }
     }
 

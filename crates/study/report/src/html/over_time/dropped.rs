@@ -24,10 +24,10 @@ impl DroppedOverTime {
     /// receiver's TCP.
     pub fn push(&mut self, at_ns: u64, dropped: [u64; 3]) {
         if self.until.len() == MOST {
-            let mut number = 0_usize;
+            let mut number = 0_u32;
             self.until.retain(|_| {
                 number += 1;
-                number % 2 == 0
+                number.is_multiple_of(2)
             });
         }
         if self.until.last().is_none_or(|(before, _)| *before < at_ns) {

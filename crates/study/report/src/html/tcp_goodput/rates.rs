@@ -50,15 +50,16 @@ impl RatesOverTime {
     /// Each at most `most` columns: when it begins, its least and its greatest rate in 1 ms, and the average over 1 s at its end.
     fn columns(&self, most: usize) -> Vec<(f64, f64, f64, Option<f64>)> {
         let together = self.most_1ms_bps.len().div_ceil(most.max(1)).max(1);
-        let columns = self.least_1ms_bps.chunks(together).zip(self.most_1ms_bps.chunks(together));
-        let seconds = self.mean_1s_bps.chunks(together);
-        let column = |(number, ((least, most), second)): (usize, ((&[u64], &[u64]), &[Option<u64>]))| {
+        let (mut least, mut most_1ms) = (self.least_1ms_bps.chunks(together), self.most_1ms_bps.chunks(together));
+        let seconds = self.mean_1s_bps.chunks(together).enumerate();
+        let end = |end: Option<&u64>| end.copied().unwrap_or_default() as f64;
+        let column = |(number, second): (usize, &[Option<u64>])| {
             let at_s = (number * together) as f64 * self.column_ns as f64 / 1e9;
-            let of = |end: Option<&u64>| end.copied().unwrap_or_default() as f64;
-            let second = second.last().copied().flatten().map(|bps| bps as f64);
-            (at_s, of(least.iter().min()), of(most.iter().max()), second)
+            let lowest = end(least.next().unwrap_or_default().iter().min());
+            let highest = end(most_1ms.next().unwrap_or_default().iter().max());
+            (at_s, lowest, highest, second.last().copied().flatten().map(|bps| bps as f64))
         };
-        columns.zip(seconds).enumerate().map(column).collect()
+        seconds.map(column).collect()
     }
 }
 
