@@ -115,6 +115,13 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    // As `report` draws them of the result.
+    let again = folder.file("again.html");
+    let output = longhaul(&["report", folder.0.to_str().unwrap(), "--html", again.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let section =
+        |page: &str| page.split_once("<h2>Over time</h2>").unwrap().1.split("<h2>").next().unwrap().to_owned();
+    assert!(section(&page) == section(&fs::read_to_string(&again).unwrap()), "{page}");
     let over_time = ["Received", "Share lost", "Packets lost, by place: 10 Mb/s", "Packets lost, by place: 40 Mb/s"];
     for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
@@ -590,6 +597,10 @@ fn a_killed_experiment_goes_on() {
         let mut numbers: Vec<u64> = all.iter().filter_map(|run| run["repeat"].as_u64()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "{point:#}");
+        // One that counts keeps what it did over time, and one before it that was rejected.
+        let kept = [&point["runs"], &point["rejected"]]
+            .map(|runs| runs.as_array().unwrap().iter().filter(|run| !run["over_time"].is_null()).count());
+        assert!(kept != [0, 0] && kept.iter().all(|kept| *kept <= 1), "{kept:?}: {point:#}");
     }
 
     // Anew, and ended before its first run is over: what was measured before stays.
