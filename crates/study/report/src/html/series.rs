@@ -246,9 +246,12 @@ impl<R: Run> Report<R> {
     fn over_time_in(&self, detail: Detail) -> Option<String> {
         let mut html = String::new();
         for series in &self.series {
-            let mut points: Vec<(&str, &R)> = (series.points.iter())
-                .filter_map(|point| Some((point.label.as_str(), point.drawn_over_time()?)))
-                .collect();
+            let named = series.points.iter().filter_map(|point| {
+                let rejected = if point.counts() { "" } else { " (rejected)" };
+                Some((format!("{}{rejected}", point.label), point.drawn_over_time()?))
+            });
+            let named: Vec<(String, &R)> = named.collect();
+            let mut points: Vec<(&str, &R)> = named.iter().map(|(name, run)| (name.as_str(), *run)).collect();
             if detail.ends_alone && points.len() > 2 {
                 let last = points.len() - 1;
                 points.drain(1..last);

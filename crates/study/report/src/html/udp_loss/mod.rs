@@ -206,10 +206,11 @@ impl points::Run for Run {
 
     fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
         let named = runs.iter().filter_map(|(label, run)| {
-            // A label may have settings of the hosts behind the rate.
-            let unit = if run.is_at_a_rate() && label.parse::<f64>().is_ok() { " Mb/s" } else { "" };
+            // What is behind the rate is of settings of the hosts, or says that the run was rejected.
+            let (rate, more) = label.split_at(label.find([',', ' ']).unwrap_or(label.len()));
+            let unit = if run.is_at_a_rate() && rate.parse::<f64>().is_ok() { " Mb/s" } else { "" };
             let payload_bytes = run.parameters.payload_bytes;
-            Some(Named { name: format!("{label}{unit}"), payload_bytes, run: run.over_time.as_ref()? })
+            Some(Named { name: format!("{rate}{unit}{more}"), payload_bytes, run: run.over_time.as_ref()? })
         });
         figures(&named.collect::<Vec<_>>(), detail)
     }
