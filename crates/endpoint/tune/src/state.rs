@@ -340,7 +340,7 @@ mod tests {
         fs::write(&lock, "").unwrap();
         fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
         let error = store.lock().unwrap_err().to_string();
-        assert!(error.contains("for its owner alone"), "{error}");
+        assert!(error.contains("only its owner can use"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
     }
 

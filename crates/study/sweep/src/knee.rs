@@ -272,7 +272,7 @@ mod tests {
             [64, 512, 1448].into_iter().flat_map(|bytes| knees(&curve(bytes, &rates, most(bytes), u64::MAX))).collect()
         };
         assert!(common(&of(|bytes| 100_000 * 8 * u64::from(bytes))).unwrap().contains("packets/s"));
-        assert!(common(&of(|_| 95_000_000)).unwrap().contains("a limit of bits"));
+        assert!(common(&of(|_| 95_000_000)).unwrap().contains("in bits per second"));
         assert_eq!(common(&of(|bytes| 10_000_000 + 40_000 * u64::from(bytes))), None);
         assert_eq!(common(&of(|_| u64::MAX)), None);
     }

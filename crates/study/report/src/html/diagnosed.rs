@@ -264,7 +264,7 @@ mod tests {
             Report { host, longhaul, started_at, directions, caveats: &caveats }.html()
         };
         let html = report(vec![("forward", &diagnosed)]);
-        let top = "<p class=\"verdict\">TCP carries 8 Mbit/s: no cause was found.</p>\n\
+        let top = "<p class=\"verdict\">TCP carries 8Mbit/s: no cause was found.</p>\n\
                    <p class=\"certainty\">It rests on 0 tests; 1 more did not come to their end. \
                    One thing is not known: it is listed below, with the test that would tell.</p>\n\
                    <details class=\"caveats\"><summary>1 caveat applies: interrupted</summary>";

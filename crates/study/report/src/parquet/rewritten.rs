@@ -262,7 +262,7 @@ mod tests {
         assert!(why(Table::Losses, losses(0, "")).contains("0 rows"));
         assert!(why(Table::Losses, losses(10_001, "")).contains("10001 rows"));
         for reason in ["\u{1b}[2J", "two\nlines", "\u{9b}1m", "\u{202e}"] {
-            assert!(why(Table::Losses, losses(5, reason)).contains("no word"), "{reason:?}");
+            assert!(why(Table::Losses, losses(5, reason)).contains("not a word"), "{reason:?}");
         }
     }
 

@@ -137,7 +137,7 @@ fn what_is_no_log_or_another_one_is_named() {
     assert!(open(&folder.0).unwrap().contains("another measurement"));
     let newer = About { schema: "longhaul.rtt.probes/9".into(), ..about() };
     write_segment(File::create(&second).unwrap(), &newer, &rows).unwrap();
-    assert!(open(&second).unwrap().contains("no log of probes"));
+    assert!(open(&second).unwrap().contains("not a log of probes"));
 }
 
 #[test]
