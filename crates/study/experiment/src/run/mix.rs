@@ -177,7 +177,7 @@ impl Sending<'_> {
             all(&after).saturating_sub(all(&before)) as f64 / elapsed.0.max(1) as f64
         };
         let (softirq_cpus, busy_cpus) = (sum(|time| time.softirq), sum(|time| time.busy));
-        let (tcp_goodput_bps, (beside, _)) = tcp(rig, time, || self.send(Some(rate), time))?;
+        let (tcp_goodput_bps, (beside, _)) = tcp(rig, time, self.stop, || self.send(Some(rate), time))?;
         let run = AtRate {
             sent_packets_per_second: alone.packets_per_second,
             refused_packets: alone.refused_packets,
@@ -246,8 +246,13 @@ fn doubts(sent: &MixResult, asked: &MixAmount, busy_cpus: f64) -> Vec<Caveat> {
     caveats
 }
 
-/// Bits a second that a TCP flow brings to the server while `beside` runs.
-fn tcp<T>(rig: &Rig, time: Nanos, beside: impl FnOnce() -> Result<T, Error>) -> Result<(u64, T), Error> {
+/// Bits a second that a TCP flow brings to the server while `beside` runs; both end early by `stop`.
+fn tcp<T>(
+    rig: &Rig,
+    time: Nanos,
+    stop: Stop,
+    beside: impl FnOnce() -> Result<T, Error>,
+) -> Result<(u64, T), Error> {
     let listener = rig.server.enter(|| TcpListener::bind((SERVER, PORT)))??;
     let mut sender = rig.client.enter(|| TcpStream::connect((SERVER, PORT)))??;
     let (mut receiver, _) = listener.accept()?;
@@ -267,7 +272,7 @@ fn tcp<T>(rig: &Rig, time: Nanos, beside: impl FnOnce() -> Result<T, Error>) -> 
     let end = monotonic().saturating_add(time);
     let writing = thread::spawn(move || {
         let block = vec![0; BLOCK_BYTES];
-        while monotonic() < end {
+        while monotonic() < end && stop.requested().is_none() {
             match sender.write(&block) {
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
