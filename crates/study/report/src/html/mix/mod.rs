@@ -40,7 +40,7 @@ pub(crate) const COLUMNS: [(&str, &str, f64, usize); 10] = [
     ("refused", REFUSED, 1.0, 0),
     ("stream received, %", STREAM, 1.0, 2),
     ("ns a frame", SENDER, 1.0, 0),
-    ("of it the receiver's", NET, 1.0, 0),
+    ("receiver's part, ns", NET, 1.0, 0),
     ("frames a CPU second", FRAMES, 1.0, 0),
     ("CPUs in softirq", SOFTIRQ, 1.0, 2),
     ("CPUs busy", BUSY, 1.0, 2),
@@ -49,6 +49,8 @@ pub(crate) const COLUMNS: [(&str, &str, f64, usize); 10] = [
 ];
 /// Sizes of frames that are drawn at most: an experiment has no more series.
 const SIZES_MOST: usize = 64;
+/// Rates of a paper that are drawn at most: an experiment has no more.
+const PAPER_MOST: usize = 64;
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -229,7 +231,7 @@ impl Series<Run> {
             mean: Mean { mean: point.packets_per_second, half_width: None },
             doubtful: false,
         };
-        let dots: Vec<Dot> = self.paper_received().iter().map(dot).collect();
+        let dots: Vec<Dot> = self.paper_received().iter().take(PAPER_MOST).map(dot).collect();
         (!dots.is_empty()).then(|| Line { name: format!("paper, {}", self.kind()), dots })
     }
 }
@@ -239,20 +241,21 @@ impl Report<Run> {
     pub fn to_html(&self) -> String {
         let mut body = String::new();
         self.head(&mut body, &self.found());
+        let drawn = self.drawn(&mut body);
         let accepted = "Frames a second that the receiver accepts, compared with the paper";
-        self.figures(&mut body, accepted, plot::decades, |series| {
+        drawn.figures(&mut body, accepted, plot::decades, |series| {
             [series.line(SENT, 1.0)].into_iter().chain(series.paper_line()).collect()
         });
-        self.figures(&mut body, "CPU time for each frame, ns", plot::decades, |series| vec![series.line(SENDER, 1.0)]);
+        drawn.figures(&mut body, "CPU time for each frame, ns", plot::decades, |series| vec![series.line(SENDER, 1.0)]);
         self.highest(&mut body);
         let beside = "TCP goodput beside the mix, Gb/s";
-        self.figures(&mut body, beside, plot::panel, |series| vec![series.line(TCP, 1e-9)]);
+        drawn.figures(&mut body, beside, plot::panel, |series| vec![series.line(TCP, 1e-9)]);
         let received = "Stream received, % of datagrams sent";
-        self.figures(&mut body, received, plot::panel, |series| vec![series.line(STREAM, 1.0)]);
+        drawn.figures(&mut body, received, plot::panel, |series| vec![series.line(STREAM, 1.0)]);
         self.about.note(&mut body);
         let titles = COLUMNS.iter().map(|(title, ..)| *title);
         let columns: Vec<&str> = ["Mb/s (L1)", "paper, frames/s"].into_iter().chain(titles).collect();
-        self.table(&mut body, &columns, |series, point| {
+        drawn.table(&mut body, &columns, |series, point| {
             let rate_bps = point.shown().next()?.rate_bps;
             let paper = series.paper_received().iter().find(|paper| Some(paper.rate_bps) == rate_bps);
             let paper = paper.map_or_else(|| "–".to_owned(), |paper| format!("{:.0}", paper.packets_per_second));
@@ -436,6 +439,17 @@ pub(crate) mod tests {
         for said in ["620 ± 50", "1 (1 rejected)", "Rejected runs, cpu taken: 1", "was interrupted", "95 % interval"] {
             assert!(html.contains(said), "{said}: {html}");
         }
+    }
+
+    /// As many points, and rates of the paper, as a file of others may have.
+    #[test]
+    fn a_page_has_room_for_some_points() {
+        let mut one = receiving("plain", 64, 600.0, 12e3);
+        one.points = vec![one.points[0].clone(); 5_000];
+        let receiver = one.receiver.as_mut().unwrap();
+        receiver.paper_received = vec![receiver.paper_received[0]; 100_000];
+        let html = report(vec![one]).to_html();
+        assert!(html.contains("the first 500 of 5000 points") && html.len() < 2_000_000, "{}", html.len());
     }
 
     /// A saved result is text of others: no number in it makes a figure that is none, or a panic.
