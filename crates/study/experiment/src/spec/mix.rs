@@ -241,7 +241,11 @@ mod tests {
         let own = MixSpec::parse("name = 'ours'\nsize = 300\n[[class]]\nkind = 'stream'\nweight = 1\n").unwrap();
         let ours = Experiment::load("nima").unwrap().with_mix(&own).unwrap();
         assert!(ours.mix.iter().all(|series| series.mix.name == "ours"));
-        assert_ne!(ours.identity(), Experiment::load("nima").unwrap().identity(), "its runs are no others'");
+        let nima = Experiment::load("nima").unwrap();
+        assert_ne!(ours.identity(), nima.identity(), "its runs are no others'");
+        let mut without = nima.clone();
+        without.mix.iter_mut().for_each(|series| series.paper_received.clear());
+        assert_eq!(without.identity(), nima.identity(), "what the paper has changes no run");
         let error = Experiment::load("nlr-tcp").unwrap().with_mix(&own).unwrap_err().to_string();
         assert_eq!(error, "--mix: for experiments with a mix: nima, or a file with the key `mix`");
     }

@@ -206,6 +206,7 @@ impl Experiment {
         }
         for series in &mut alike.mix {
             series.repeats = once.clone();
+            series.paper_received.clear();
         }
         // Words about it change nothing, and neither does what should come of it.
         (alike.note, alike.source, alike.findings) = (String::new(), String::new(), Vec::new());
