@@ -49,8 +49,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Of `count` windows of `window_ns`, of which the last ends at `end_ns`, at most `most`.
-    pub(super) fn of(window_ns: u64, end_ns: u64, count: usize, most: usize) -> Self {
+    /// At most `most` of windows of `window_ns`, the last of which ends at `end_ns`. `counts` are the lengths of a run's lists: these differ only
+    /// in a result that others made.
+    pub(super) fn of(window_ns: u64, end_ns: u64, counts: impl IntoIterator<Item = usize>, most: usize) -> Self {
+        let count = counts.into_iter().max().unwrap_or(0);
         let together = count.div_ceil(most.max(1)).max(1);
         let step_s = (window_ns as f64 / 1e9).max(1e-9) * together as f64;
         Self { step_s, end_s: end_ns as f64 / 1e9, together }
@@ -90,7 +92,7 @@ mod tests {
     /// By hand: windows of 10 ms, two together; the last of 5 has one of 3 ms.
     #[test]
     fn windows_together_have_the_sum_and_the_rate_of_their_time() {
-        let windows = Windows::of(10_000_000, 43_000_000, 5, 3);
+        let windows = Windows::of(10_000_000, 43_000_000, [0, 5, 4], 3);
         assert_eq!(windows.sums(&[1, 2, 3, 4, 5]), [3.0, 7.0, 5.0]);
         let near = |one: f64, other: f64| (one - other).abs() < 1e-6;
         let rates = windows.rates(&[1, 2, 3, 4, 5], 8.0);
@@ -104,9 +106,9 @@ mod tests {
     #[test]
     fn windows_of_no_length_are_no_trouble() {
         for (window_ns, end_ns) in [(0, 0), (0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
-            let windows = Windows::of(window_ns, end_ns, 3, 0);
+            let windows = Windows::of(window_ns, end_ns, [3], 0);
             assert!(windows.rates(&[u64::MAX; 3], 8.0).iter().all(|rate| rate.is_finite()), "{window_ns} {end_ns}");
         }
-        assert!(Windows::of(1, 1, 0, 10).line("x", "--blue", &[]).points.is_empty());
+        assert!(Windows::of(1, 1, [], 10).line("x", "--blue", &[]).points.is_empty());
     }
 }

@@ -84,7 +84,9 @@ impl Curve {
     }
 
     fn line<'n>(&self, name: &'n str, colour: &'static str, most: usize) -> Line<'n> {
-        let points = self.at_us.iter().zip(&self.values).map(|(at, value)| Some((*at as f64 / 1e6, *value as f64)));
+        // A result that others made may have more of them, in any order.
+        let points = self.at_us.iter().zip(&self.values).take(2 * KEPT);
+        let points = points.map(|(at, value)| Some((*at as f64 / 1e6, *value as f64)));
         Line { name, colour, points: thin(&points.collect::<Vec<_>>(), most) }
     }
 }
@@ -149,7 +151,15 @@ impl TcpOverTime {
     }
 
     fn windows(&self, most: usize) -> Windows {
-        Windows::of(self.window_ns, self.end_ns, self.acked_bytes.len(), most)
+        let counts = [&self.acked_bytes, &self.beside_acked_bytes, &self.retransmitted_packets].map(Vec::len);
+        let LimitedOverTime { congestion_window, receive_window, send_buffer, application } = &self.limited_percent;
+        let limits = [congestion_window, receive_window, send_buffer, application].map(Vec::len);
+        Windows::of(self.window_ns, self.end_ns, counts.into_iter().chain(limits), most)
+    }
+
+    /// The changes of the congestion control that are drawn: a schedule has fewer.
+    fn drawn_switches(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.switches.iter().take(KEPT).map(|to| (to.at_us as f64 / 1e6, to.control.as_str()))
     }
 
     /// What limited it.
@@ -190,8 +200,7 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
     let curves = |curve: fn(&TcpOverTime) -> &Curve| -> Vec<Line<'_>> {
         coloured().map(|(name, run, colour)| curve(run).line(name, colour, most)).collect()
     };
-    let mut switched: Vec<f64> =
-        runs.iter().flat_map(|(_, run)| &run.switches).map(|at| at.at_us as f64 / 1e6).collect();
+    let mut switched: Vec<f64> = runs.iter().flat_map(|(_, run)| run.drawn_switches()).map(|(at, _)| at).collect();
     switched.sort_by(f64::total_cmp);
     let marks = || ("control switched", switched.clone());
 
@@ -216,7 +225,7 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
     };
     let titles: Vec<String> = runs.iter().map(|(name, _)| format!("What limits {name}")).collect();
     let limits = runs.iter().zip(&titles).filter(|_| detail.has_own).map(|((_, run), title)| {
-        let events = run.switches.iter().map(|to| (to.at_us as f64 / 1e6, to.control.clone())).collect();
+        let events = run.drawn_switches().map(|(at, control)| (at, control.to_owned())).collect();
         (Panel { stack: Some(run.limits(most)), events, ..panel(title, "time, ", &SHARE) }, "")
     });
     let shared = [
@@ -294,5 +303,27 @@ pub(crate) mod tests {
         assert_eq!(goodput["lines"][0]["values"][0], 1e6);
         assert_eq!(goodput["marks"]["at"], serde_json::json!([2.0, 2.0]));
         assert!(!figures(&[("reno", &short)], Detail::ALL[3]).contains("What limits"));
+    }
+
+    /// Lists of a result that others made have any length and order.
+    #[test]
+    fn lists_of_any_length_are_drawn_in_few_points() {
+        const MANY: usize = 100_000;
+        let at_us: Vec<u64> = (0..MANY as u64).map(|number| number % 2 * 1_000_000).collect();
+        let curve = || Curve { at_us: at_us.clone(), values: vec![7; MANY] };
+        let switch = || SwitchedAt { at_us: 1, control: "reno".into() };
+        let hostile = TcpOverTime {
+            window_ns: 1,
+            end_ns: 1_000_000_000,
+            acked_bytes: Vec::new(),
+            beside_acked_bytes: vec![1; MANY],
+            retransmitted_packets: vec![1; MANY],
+            limited_percent: LimitedOverTime { receive_window: vec![1.0; MANY], ..LimitedOverTime::default() },
+            cwnd_bytes: curve(),
+            rtt_ns: curve(),
+            switches: vec![switch(); MANY],
+        };
+        let html = figures(&[("x", &hostile)], Detail::ALL[0]);
+        assert!(html.contains("flows beside") && html.len() < 300_000, "{}", html.len());
     }
 }

@@ -49,7 +49,9 @@ impl RatesOverTime {
 
     /// Each at most `most` columns: when it begins, its least and its greatest rate in 1 ms, and the average over 1 s at its end.
     fn columns(&self, most: usize) -> Vec<(f64, f64, f64, Option<f64>)> {
-        let together = self.most_1ms_bps.len().div_ceil(most.max(1)).max(1);
+        // These differ only in a result that others made.
+        let lengths = [self.most_1ms_bps.len(), self.least_1ms_bps.len(), self.mean_1s_bps.len()];
+        let together = lengths.into_iter().fold(0, usize::max).div_ceil(most.max(1)).max(1);
         let (mut least, mut most_1ms) = (self.least_1ms_bps.chunks(together), self.most_1ms_bps.chunks(together));
         let seconds = self.mean_1s_bps.chunks(together).enumerate();
         let end = |end: Option<&u64>| end.copied().unwrap_or_default() as f64;
@@ -102,6 +104,7 @@ mod tests {
         assert_eq!(rates.mean_1s_bps[199], Some(4_040_000));
         let coarse = rates.columns(50);
         assert_eq!((coarse.len(), coarse[37].2), (50, 40e6));
+        assert_eq!(RatesOverTime { mean_1s_bps: vec![None; 100_000], ..rates.clone() }.columns(50).len(), 50);
         let html = figures([("a <b>", &rates)].into_iter(), Detail::ALL[0]);
         assert!(html.contains("data-figure=\"Rate, a &lt;b&gt;\"") && html.contains("average over 1 s"), "{html}");
         assert!(html.contains("40000000.0"), "{html}");
