@@ -257,6 +257,7 @@ impl SideBySide {
             many => format!(" {many} points are doubtful and do not count."),
         };
         let verdict = match differ.len() {
+            0 if all == 0 => format!("No point can be compared with {}.", self.names[0]),
             0 => format!("None of {all} points differs from {} by more than chance (95 %).", self.names[0]),
             1 => format!("1 of {all} points differs from {} by more than chance (95 %): {}.", self.names[0], differ[0]),
             many => {
@@ -478,7 +479,7 @@ mod tests {
         for after in [marked, spoiled] {
             let beside = SideBySide::of(&[before.clone(), after]).unwrap();
             assert_eq!(beside.points[0].doubtful, [false, true]);
-            let said = "None of 0 points differs from before by more than chance (95 %). 1 point is doubtful and does not count.";
+            let said = "No point can be compared with before. 1 point is doubtful and does not count.";
             assert_eq!(beside.verdict(), said);
             let text = beside.text();
             assert!(text.contains("2.000 ± 0.248 (doubtful)") && !text.contains(" *"), "{text}");

@@ -92,9 +92,9 @@ fn certainty(diagnosis: &Diagnosis, evidence: &Evidence) -> String {
     let mut sentences = vec![format!("{ended}{failed}.")];
     let first = diagnosis.causes.first();
     if first.is_some_and(|cause| cause.worth_is_upper_end) {
-        sentences.push("Too few losses were seen for more than an upper end of what the first cause is worth.".into());
+        sentences.push("Too few losses were seen: the first cause is worth what is said, or less.".into());
     } else if first.is_some_and(|cause| cause.bound.bound_bps.basis == Basis::AtLeast) {
-        sentences.push("Of what the first cause allows only the least is known.".into());
+        sentences.push("Only a lower end is known of what the first cause allows.".into());
     }
     match diagnosis.unknown.len() {
         0 => {}

@@ -75,7 +75,7 @@ pub fn verdict(result: &AnalyzeResult) -> [String; 2] {
     let packets = result.flows.iter().map(lost).fold(0, u64::saturating_add);
     let losing = result.flows.iter().filter(|flow| lost(flow) > 0).count();
     found.push(match losing {
-        0 => "No flow lost a packet.".into(),
+        0 => "No loss was seen.".into(),
         _ => format!("{packets} packets were lost, in {}.", flows(losing as u64)),
     });
     let mut sure = vec![match totals.gaps {
@@ -90,7 +90,7 @@ pub fn verdict(result: &AnalyzeResult) -> [String; 2] {
         sure.push(format!("Losses are those of {shown} of {}.", flows(result.flows_total)));
     }
     if losing > 0 {
-        sure.push("TCP's losses are what was retransmitted and not in vain, as seen at the capture point.".into());
+        sure.push("Losses of TCP are retransmissions that were needed, as seen at the capture point.".into());
     }
     [found, sure].map(|sentences| visible(&sentences.join(" ")))
 }
@@ -270,6 +270,6 @@ mod tests {
         assert!(sure.starts_with("The capture dropped packets in 2 gaps, 5.000 ms in all: "), "{sure}");
         assert!(sure.contains("Losses are those of 2 of 3 flows."), "{sure}");
         let empty = AnalyzeResult { totals: Totals::default(), flows_total: 0, flows: Vec::new() };
-        assert_eq!(verdict(&empty)[0], "0 packets of 0 flows in 0 ns. No flow lost a packet.");
+        assert_eq!(verdict(&empty)[0], "0 packets of 0 flows in 0 ns. No loss was seen.");
     }
 }

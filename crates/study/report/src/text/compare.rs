@@ -86,8 +86,8 @@ fn certainty(points: &Points, between: &Between) -> String {
     let clock = &points.clock;
     let clocks = match clock.offset_error_ns {
         _ if !clock.corrected => "Both captures are taken to use the same clock.".to_owned(),
-        Some(error) => format!("The clocks were laid over each other, so a delay may be wrong by {}.", time(error)),
-        None => "The clocks were laid over each other by one direction alone: delays are over the shortest.".to_owned(),
+        Some(error) => format!("The clocks were aligned by the packets: a delay may be wrong by {}.", time(error)),
+        None => "The clocks were aligned by one direction only: delays are differences from the shortest.".to_owned(),
     };
     let not = &between.not_observable;
     let unknown = [not.at_second_packets, not.at_first_packets, not.outside_packets, between.alike_packets];
@@ -290,7 +290,7 @@ mod tests {
         let expected = "12 of 1000 packets were lost, 1.2000 %, at most 5 in a row. 2 were reordered. \
                         Half took at most 5.000 ms, 99 % at most 6.000 ms; the longest took 9.000 ms.";
         assert_eq!(lost, expected);
-        let expected = "The clocks were laid over each other, so a delay may be wrong by 200.000 us. \
+        let expected = "The clocks were aligned by the packets: a delay may be wrong by 200.000 us. \
                         Of 4 more packets it is not known whether they arrived.";
         assert_eq!(sure, expected);
         assert_eq!(none, "None of 1000 packets was lost. 2 were reordered.");

@@ -26,8 +26,8 @@ pub(super) const COLOURS: [&str; FLOWS] =
     ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
 
 /// What is said of drops.
-const DROPPED: &str = "Packets with data that drop events told of by the end of each interval (-i), from the first byte's arrival on. What else was \
-                       retransmitted was lost between the hosts, or the table has it.";
+const DROPPED: &str = "Packets with data that drop events told of by the end of each interval (-i), from the first byte's arrival on. The table \
+                       below has all losses by location.";
 
 /// `packets` of a flow in bytes.
 fn in_bytes(sample: &Sample, packets: u64) -> u64 {

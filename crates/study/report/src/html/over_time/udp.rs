@@ -200,7 +200,7 @@ fn sentences(result: &UdpResult) -> String {
 /// How sure that is.
 fn certainty(result: &UdpResult) -> String {
     let unexplained = result.loss_by_location.get(&Location::Unexplained).copied().unwrap_or(0);
-    let not_placed = format!("No evidence places {unexplained} of {}.", result.lost_packets);
+    let not_placed = format!("It is not known where {unexplained} of {} lost packets were lost.", result.lost_packets);
     let mut sentences = vec![ONE_TEST, "Every packet has a number, so all that were lost are counted."];
     if result.lost_packets > 0 {
         sentences.push(located(result.location_method));

@@ -78,8 +78,8 @@ fn certainty(result: &RttResult) -> String {
     let one = format!("This is one measurement of {}", short(result.duration_ns));
     match (result.received, result.received / 100) {
         (0, _) => format!("{one}."),
-        (_, 0 | 1) => format!("{one}: at most one round trip took longer than the 99 %."),
-        (_, many) => format!("{one}: {many} round trips took longer than the 99 %."),
+        (_, 0 | 1) => format!("{one}: at most one round trip was longer than the 99 % quantile."),
+        (_, many) => format!("{one}: {many} round trips were longer than the 99 % quantile."),
     }
 }
 

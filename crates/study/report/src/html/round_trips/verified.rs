@@ -111,15 +111,13 @@ fn class(found: &Verification) -> &'static str {
 /// How sure it is: by how many independent packets, and how late the emulator was.
 fn certainty(found: &Verification) -> String {
     let worth = found.ways.iter().map(|way| way.effective_samples).min().unwrap_or(0);
-    let mut text =
-        format!("Each quantity is judged by intervals of its difference, from packets worth {worth} independent ones");
-    if found.ways.len() > 1 {
-        text += " or more";
-    }
-    text += ".";
+    let or_more = if found.ways.len() > 1 { " or more" } else { "" };
+    let mut text = format!(
+        "Each quantity is judged by confidence intervals of its difference. The packets count as {worth} independent ones{or_more}."
+    );
     if let Some(Lateness { p50_ns, p99_ns }) = found.lateness {
         text += &format!(
-            " The emulator was late: half of the packets by up to {}, 99 % by up to {}. How much of a longer time is its own is not known.",
+            " The emulator was late: half of the packets by up to {}, 99 % by up to {}. How much that adds to round trips is not known.",
             short(p50_ns),
             short(p99_ns)
         );

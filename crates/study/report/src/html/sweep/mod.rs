@@ -92,16 +92,16 @@ fn place(knee: &Knee) -> String {
     words.join(", ")
 }
 
-/// What was found, in words: what all sizes have in common, or the one that gives way first.
+/// What was found, in words: what all sizes have in common, or the one with the lowest limit.
 fn found(knees: &[Knee]) -> String {
     let broken = knees.iter().filter(|knee| knee.broken_bps.is_some());
     let first = broken.clone().min_by_key(|knee| knee.carried_bps.unwrap_or(0));
     match (first, common(knees)) {
         (None, _) if knees.iter().all(|knee| knee.carried_bps.is_none()) => "No test has a result.".into(),
-        (None, _) => "Every rate was carried: no limit was found.".into(),
+        (None, _) => "No limit was found: every rate with a result was carried.".into(),
         (Some(_), Some(sentence)) => format!("{sentence}."),
         (Some(first), None) => format!(
-            "{} of {} sizes and settings give way. The first is {}: {}.",
+            "{} of {} sizes and settings have a limit. The lowest is that of {}: {}.",
             broken.count(),
             knees.len(),
             place(first),
@@ -114,8 +114,8 @@ fn found(knees: &[Knee]) -> String {
 fn certainty(points: &[PointResult]) -> String {
     let tests = |point: &PointResult| point.tests.iter().filter(|test| test.figures.is_some()).count();
     match points.iter().map(tests).min() {
-        None | Some(0) => "Of some points there is no test with a result.".into(),
-        Some(1) => "Of some points there is one test: it does not say how far another would be from it.".into(),
+        None | Some(0) => "Some points have no test with a result.".into(),
+        Some(1) => "Some points have one test: it does not say how far another would be from it.".into(),
         Some(least) => format!("Each figure is the mean of at least {least} tests."),
     }
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_begins_with_what_gives_way_first_how_sure_it_is_and_what_speaks_against_it() {
+    fn a_page_begins_with_the_lowest_limit_how_sure_it_is_and_what_speaks_against_it() {
         let knee = |payload_bytes: u32, carried| Knee {
             payload_bytes,
             setting: PointSetting::default(),
@@ -243,7 +243,8 @@ mod tests {
             evidence: Vec::new(),
         };
         let knees = vec![knee(1_000, 40_000_000), knee(64, 10_000_000)];
-        assert!(found(&knees).starts_with("2 of 2 sizes and settings give way. The first is 64 bytes: carried 10"));
+        let said = "2 of 2 sizes and settings have a limit. The lowest is that of 64 bytes: carried 10";
+        assert!(found(&knees).starts_with(said), "{}", found(&knees));
         assert_eq!(found(&[]), "No test has a result.");
         let result = SweepResult { points: Vec::new(), knees };
         let caveats = [Caveat::of_error("sender_late", "by <3> ms", "")];
@@ -252,7 +253,7 @@ mod tests {
         let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
         let places = [
             "<p class=\"verdict\">2 of 2 sizes",
-            "<p class=\"certainty\">Of some points there is no test",
+            "<p class=\"certainty\">Some points have no test",
             "<summary>1 caveat applies: sender late</summary>",
             "<li>by &lt;3&gt; ms</li>",
             "<h2>Where losses begin",
