@@ -621,7 +621,7 @@ fn a_killed_experiment_goes_on() {
     Process::open(anew.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
     let said: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(anew.wait().unwrap().code(), Some(130), "{said:#?}");
-    assert!(said.iter().any(|line| line.contains("the result of before stays")), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("the earlier result stays")), "{said:#?}");
     assert!(there() == before, "{said:#?}");
 }
 

@@ -415,7 +415,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     }
     let keeps_old = interrupted && folder.as_ref().is_some_and(Folder::replaces);
     let saved = if keeps_old {
-        say("nothing was saved: the result of before stays");
+        say("nothing was saved: the earlier result stays");
         Ok(())
     } else {
         let new = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none());
