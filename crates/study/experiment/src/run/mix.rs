@@ -247,12 +247,7 @@ fn doubts(sent: &MixResult, asked: &MixAmount, busy_cpus: f64) -> Vec<Caveat> {
 }
 
 /// Bits a second that a TCP flow brings to the server while `beside` runs; both end early by `stop`.
-fn tcp<T>(
-    rig: &Rig,
-    time: Nanos,
-    stop: Stop,
-    beside: impl FnOnce() -> Result<T, Error>,
-) -> Result<(u64, T), Error> {
+fn tcp<T>(rig: &Rig, time: Nanos, stop: Stop, beside: impl FnOnce() -> Result<T, Error>) -> Result<(u64, T), Error> {
     let listener = rig.server.enter(|| TcpListener::bind((SERVER, PORT)))??;
     let mut sender = rig.client.enter(|| TcpStream::connect((SERVER, PORT)))??;
     let (mut receiver, _) = listener.accept()?;
