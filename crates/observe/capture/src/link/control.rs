@@ -107,7 +107,8 @@ impl LinkControl {
             }
             match self.events.recv_timeout(deadline.saturating_sub(monotonic()).into()) {
                 Ok(event) => self.take(event)?,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(lost("nothing reads it any more")),
             }
         }
     }

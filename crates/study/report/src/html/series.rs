@@ -15,6 +15,9 @@ use crate::html::page::{caveats, escape, folded, verdict};
 use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
 use crate::html::table::Table;
 
+/// Causes of rejection that a page lists; longhaul itself has some ten.
+const CAUSES_MOST: usize = 50;
+
 /// What a page says first if each of its points is doubtful, or has no result.
 pub(crate) const NOTHING_TRUSTED: &str = "No result is reliable.";
 
@@ -324,9 +327,13 @@ impl<R: Run> Report<R> {
                 causes.entry((&why.code, &why.remedy)).or_default().push(why.about(&place).message);
             }
         }
-        for ((code, remedy), messages) in causes {
+        let more = causes.len().saturating_sub(CAUSES_MOST);
+        for ((code, remedy), messages) in causes.into_iter().take(CAUSES_MOST) {
             let line = format!("Rejected runs, {}: {}", code.replace('_', " "), messages.len());
             *body += &folded(&line, remedy, &messages);
+        }
+        if more > 0 {
+            let _ = writeln!(body, "<p class=\"quiet\">Runs were rejected for {more} more causes.</p>");
         }
     }
 

@@ -15,9 +15,11 @@ pub(crate) fn number(value: impl Into<Option<f64>>) -> String {
     value.into().filter(|value| value.is_finite()).map_or_else(String::new, |value| six_digits(value).to_string())
 }
 
-/// A cell as RFC 4180 has it.
+/// A cell as RFC 4180 has it. A name that a spreadsheet would take for a formula begins with an apostrophe.
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    let cell = if is_formula { format!("'{cell}") } else { cell.to_owned() };
+    if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
 #[cfg(test)]
@@ -34,6 +36,7 @@ mod tests {
         assert_eq!(svg, format!("<svg data-csv=\"{numbers}\" role=\"img\"><svg></svg></svg>"));
         let has_script = |body: &str| page("", body).contains("script-src 'sha256-");
         assert_eq!([has_script(&svg), has_script("<svg></svg>")], [stills().is_some(), false]);
+        assert_eq!(["=1+1", "-2.5", "-x", "a=b"].map(quoted), ["'=1+1", "-2.5", "'-x", "a=b"]);
         assert_eq!([1e12, f64::NAN, 0.0].map(number), ["1000000000000", "", "0"]);
     }
 }
