@@ -97,7 +97,7 @@ fn still_figures_are_drawn_fit_and_save_themselves() {
 
     if !missing("tcpdump") {
         let captures = ["client", "server"].map(|host| Capture::start(&lab, host, &folder));
-        succeeded(&client(&["tcp", "server", "-t", "1s", "-C", "reno", "-b", "20M"]).output().unwrap());
+        succeeded(&client(&["tcp", "server", "-4", "-t", "1s", "-C", "reno", "-b", "20M"]).output().unwrap());
         let [near, far] = captures.map(Capture::finish);
         succeeded(&longhaul(&["analyze", "--html", &file("analyze"), &near]));
         succeeded(&longhaul(&["compare", "--same-clock", "--html", &file("compare"), &near, &far]));
