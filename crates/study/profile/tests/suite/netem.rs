@@ -92,7 +92,7 @@ fn loss_and_what_is_left_out() {
     assert_eq!(option(&netem.script, "rate", 1), "1000000000000bit");
     let duplicates = option(&netem.script, "duplicate", 1).trim_end_matches('%').parse::<f64>().unwrap();
     assert!((0.8..1.2).contains(&duplicates), "{duplicates}");
-    for said in ["both ways", "over what time delays change", "how long bursts of loss last"] {
+    for said in ["both ways", "over which delays change", "how long bursts of loss last"] {
         assert!(
             netem.not_expressed.iter().any(|sentence| sentence.contains(said)),
             "{said}: {:?}",
