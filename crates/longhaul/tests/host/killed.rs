@@ -77,7 +77,7 @@ const CASES: &[Case] = &[
     Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms -R --softirq split -o OUT/udp")
         .leaves(&["udp", "udp/result.json"]),
     Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms --softirq same"),
-    Case::near("tcp 10.96.0.1 -p 7001 --key KEY -t 300ms --no-sack --no-timestamps -C scalable -o OUT/tcp").leaves(&[
+    Case::near("tcp 10.96.0.1 -p 7001 --key KEY -t 300ms -C scalable -o OUT/tcp").leaves(&[
         "tcp",
         "tcp/result.json",
         "tcp/samples.parquet",
