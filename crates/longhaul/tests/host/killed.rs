@@ -68,7 +68,7 @@ impl Case {
 const CASES: &[Case] = &[
     Case::far(
         "serve --bind 10.96.0.1 -p 7002 --key KEY",
-        "tcp 10.96.0.1 -p 7002 --key KEY -t 300ms --no-sack -C scalable",
+        "tcp 10.96.0.1 -p 7002 --key KEY -t 300ms -C scalable",
     ),
     Case::far(
         "serve --bind 10.96.0.1 -p 7002 --key KEY",
