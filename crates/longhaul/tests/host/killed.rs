@@ -66,10 +66,7 @@ impl Case {
 }
 
 const CASES: &[Case] = &[
-    Case::far(
-        "serve --bind 10.96.0.1 -p 7002 --key KEY",
-        "tcp 10.96.0.1 -p 7002 --key KEY -t 300ms -C scalable",
-    ),
+    Case::far("serve --bind 10.96.0.1 -p 7002 --key KEY", "tcp 10.96.0.1 -p 7002 --key KEY -t 300ms -C scalable"),
     Case::far(
         "serve --bind 10.96.0.1 -p 7002 --key KEY",
         "udp 10.96.0.1 -p 7002 --key KEY -b 10M -t 300ms --softirq same",

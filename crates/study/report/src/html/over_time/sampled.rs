@@ -143,7 +143,7 @@ impl<'a> Sampled<'a> {
                 "Marks show where TCP went into recovery or had a timeout. The receive window is drawn if it came near.",
             ),
             (round_trips, "As TCP smooths it (RFC 6298)."),
-            (again, "Packets sent once more. Spurious: the receiver had them already (RFC 2883)."),
+            (again, "Retransmitted packets. Spurious: the receiver had them already (RFC 2883)."),
         ]
     }
 
@@ -353,7 +353,7 @@ impl<'a> Sampled<'a> {
         sum
     }
 
-    /// Packets that were sent once more, those apart that were not needed.
+    /// Retransmitted packets; those that were not needed apart.
     fn retransmissions(&self) -> Stack<'static> {
         let all = self.sum(|sample| sample.info.value(fields::TOTAL_RETRANS));
         // A duplicate may be told of later than it was sent.

@@ -27,7 +27,7 @@ pub struct TcpOverTime {
     pub acked_bytes: Vec<u64>,
     /// The same of the flows that share their path; empty without any.
     pub beside_acked_bytes: Vec<u64>,
-    /// Packets that the measured flows sent once more in each window.
+    /// Packets that the measured flows retransmitted in each window.
     pub retransmitted_packets: Vec<u64>,
     /// What limited the measured flows in each window.
     pub limited_percent: LimitedOverTime,
@@ -233,7 +233,7 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
         (beside, ""),
         (windows, "Of the first flow of each test."),
         (round_trips, "Of the first flow of each test, as TCP smooths it (RFC 6298)."),
-        (again, "Packets sent once more, all flows of a test together."),
+        (again, "Retransmitted packets, all flows of a test together."),
     ];
     timeline(shared.into_iter().chain(limits))
 }

@@ -115,7 +115,7 @@ impl Report<Run> {
         *body += &table.finish();
         *body += "<p class=\"quiet\">Percent of the bytes of data that was sent in the whole test, retransmissions, headers and the \
                   omitted time included. An ACK has 52 bytes, a full packet of \
-                  data 1500. snd_tcploss is what the sender's TCP took for lost and sent once more.</p>\n";
+                  data 1500. snd_tcploss is what the sender's TCP took for lost and retransmitted.</p>\n";
     }
 }
 
