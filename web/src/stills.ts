@@ -26,7 +26,11 @@ function drawing(svg: SVGSVGElement, title: string): string {
     const copies = copy.querySelectorAll<SVGElement>("*");
     svg.querySelectorAll("*").forEach((element, n) => {
         const style = getComputedStyle(element);
-        for (const name of LOOK) copies[n]!.style.setProperty(name, style.getPropertyValue(name));
+        for (const name of LOOK) {
+            // An attribute may name a colour of the page.
+            copies[n]!.removeAttribute(name);
+            copies[n]!.style.setProperty(name, style.getPropertyValue(name));
+        }
     });
     const { width, height } = svg.viewBox.baseVal;
     for (const name of ["data-csv", "style", "class"]) copy.removeAttribute(name);

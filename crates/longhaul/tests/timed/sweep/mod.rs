@@ -74,7 +74,7 @@ fn a_sweep_finds_the_rate_of_the_path() {
 
     // What was saved reads as what was printed, and the page draws each point once a metric.
     let text = String::from_utf8(longhaul(&["show", &saved]).stdout).unwrap();
-    assert!(text.contains("with gro on") && text.contains("a limit of bits"), "{text}");
+    assert!(text.contains("with gro on") && text.contains("the limit is in bits per second"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     let page = fs::read_to_string(&html).unwrap();
     let (page, _) = page.split_once("<script>").unwrap_or((&page, ""));
