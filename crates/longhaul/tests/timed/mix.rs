@@ -215,7 +215,7 @@ fn a_target_by_ipv6_and_questions_for_the_target() {
     assert_eq!([moved(Reason::ArpForUs), moved(Reason::ArpForOthers)], [counts[0], counts[1]]);
     let refused = cable.mix(&[&["--target", "fd97::2", "--mix", four.to_str().unwrap(), "-k", "1"][..], &mac].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && text.contains("takes a target by IPv4"), "{text}");
+    assert!(refused.status.code() == Some(2) && text.contains("needs an IPv4 target"), "{text}");
     [six, four].iter().for_each(|file| std::fs::remove_file(file).unwrap());
 }
 
