@@ -149,13 +149,21 @@ impl LogLink {
         to.set_port(port);
         let datagrams = Datagrams::connect(to, keys, session, logging.datagram_bytes)
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
+        let mut link = Self::new(target.name.clone(), control, datagrams, meta.started_ns);
+        link.prove()?;
+        link.control.is_made = true;
+        Ok(link)
+    }
+
+    /// One over which nothing has gone yet.
+    fn new(name: String, control: LinkControl, datagrams: Datagrams, started_ns: i64) -> Self {
         let now = monotonic();
-        let mut link = Self {
-            name: target.name.clone(),
+        Self {
+            name,
             control,
             datagrams,
             numbers: LinkSender::default(),
-            started_ns: meta.started_ns,
+            started_ns,
             progress: LinkProgress::default(),
             said: now,
             heard: now,
@@ -163,10 +171,7 @@ impl LogLink {
             error: None,
             noticed: false,
             payload: Vec::new(),
-        };
-        link.prove()?;
-        link.control.is_made = true;
-        Ok(link)
+        }
     }
 
     /// Sends datagrams of several lengths until the other end reports the longest that arrives.
@@ -403,21 +408,8 @@ mod tests {
         far.write_all(&channel.poll_transmit().unwrap()).unwrap();
         let mut control = LinkControl::establish(near, None, None).unwrap();
         control.is_made = true;
-        let now = monotonic();
-        let link = LogLink {
-            name: "there".into(),
-            control,
-            datagrams: Datagrams::connect(address, DatagramKeys::plain(Default::default()), 1, None).unwrap(),
-            numbers: LinkSender::default(),
-            started_ns: 0,
-            progress: LinkProgress::default(),
-            said: now,
-            heard: now,
-            closed: None,
-            error: None,
-            noticed: false,
-            payload: Vec::new(),
-        };
+        let datagrams = Datagrams::connect(address, DatagramKeys::plain(Default::default()), 1, None).unwrap();
+        let link = LogLink::new("there".into(), control, datagrams, 0);
         (link, far, channel)
     }
 
