@@ -503,9 +503,9 @@ pub(crate) mod tests {
             "<li>spoiled, b</li>",
             ">2 (1 rejected)<",
             ">0 (1 rejected), doubtful<",
-            ">1.5 ± 6.4<",
+            ">1.5 ±\u{a0}6.4<",
             // The source has 1.0.
-            "<td data-label=\"paper\">1.0</td><td data-label=\"here - paper\" class=\"mean\">0.5 ± 6.4</td>",
+            "<td data-label=\"paper\">1.0</td><td data-label=\"here - paper\">0.5 ±\u{a0}6.4</td>",
             " Paper: size, where the text of the source has a number.",
             "Rejected runs, emulator late: 2",
             "whole, a, run 2: late by 3 ms",

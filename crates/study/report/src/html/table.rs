@@ -62,9 +62,9 @@ impl Table {
                     html += &format!("<tr data-row=\"{name}\"><th scope=\"row\">{name}</th>");
                     for (column, cell) in used.iter().filter_map(|column| Some((&others[*column], cells.get(*column)?)))
                     {
-                        // A mean and its interval stay on one line, as in `12.5 ± 0.1`.
-                        let class = if cell.contains('±') && !cell.contains(',') { " class=\"mean\"" } else { "" };
-                        html += &format!("<td data-label=\"{column}\"{class}>{}</td>", escape(cell));
+                        // A line may end before the interval, never inside it: tables with many columns need the room.
+                        let cell = escape(cell).replace("± ", "±\u{a0}");
+                        html += &format!("<td data-label=\"{column}\">{cell}</td>");
                     }
                     html += "</tr>\n";
                 }
@@ -88,6 +88,7 @@ mod tests {
         assert!(html.contains("<th scope=\"col\">test</th><th scope=\"col\">rate</th></tr>"), "{html}");
         assert!(html.contains("colspan=\"2\">a &lt;group&gt;</th>"), "{html}");
         assert!(html.contains("<th scope=\"row\">two</th><td data-label=\"rate\">–</td></tr>"), "{html}");
+        assert!(html.contains("<td data-label=\"rate\">1.0 ±\u{a0}0.1</td>"), "{html}");
         assert!(!html.contains("time") && !html.contains("note"), "{html}");
     }
 }

@@ -436,7 +436,9 @@ pub(crate) mod tests {
         report.about.interrupted = true;
         let html = report.to_html();
         // By hand: 620 with a standard deviation of 20, t of 2 degrees of freedom 4.303.
-        for said in ["620 ± 50", "1 (1 rejected)", "Rejected runs, cpu taken: 1", "was interrupted", "95 % interval"] {
+        for said in
+            ["620 ±\u{a0}50", "1 (1 rejected)", "Rejected runs, cpu taken: 1", "was interrupted", "95 % interval"]
+        {
             assert!(html.contains(said), "{said}: {html}");
         }
     }
