@@ -21,12 +21,14 @@ use crate::clock::monotonic;
 
 /// How often a call is tried again that an error of ICMP may have ended, and no message says so.
 pub(super) const TRIES_MOST: u32 = 10;
-/// The same while messages say so: each of so many tries, a few microseconds each, would have to meet one more. So it ends whatever comes.
-const TOLD_TRIES_MOST: u32 = 10_000;
+/// For how long it is tried again beyond that while messages say so: each try, a few microseconds long, would have to meet one more. So it ends
+/// whatever comes, and a paced sender is hardly late.
+const TOLD_FOR: Nanos = Nanos::from_millis(1);
 /// Messages that are taken out at once at most, so that it ends however many come.
 const DRAINED_MOST: usize = 4096;
 /// For how long a message explains an error. The kernel leaves the error at the socket after it has put the message into the queue, and leaves
-/// it there also where the queue has no room for the message.
+/// it there also where the queue has no room for the message. What the way out drops in this time may be sent twice
+/// ([`UdpSender::send_singly`](super::UdpSender::send_singly)).
 const EXPLAINS: Nanos = Nanos::from_millis(100);
 
 /// Whether an ICMP message about an earlier datagram can have caused `error`. This host has most of these errors for reasons of its own, too:
@@ -55,14 +57,19 @@ pub(super) struct Tries {
     all: u32,
     /// Those in a row that no message explains.
     unexplained: u32,
+    /// When the first one had ended, on `CLOCK_MONOTONIC`.
+    began: Option<Nanos>,
 }
 
 impl Tries {
-    /// Whether there may be one more, behind one whose error is `explained` by a message.
-    fn one_more(&mut self, explained: bool) -> bool {
+    /// Whether there may be one more, behind one that has ended `now` and whose error is `explained` by a message.
+    fn one_more(&mut self, now: Nanos, explained: bool) -> bool {
+        let began = *self.began.get_or_insert(now);
         self.all += 1;
         self.unexplained = if explained { 0 } else { self.unexplained + 1 };
-        self.all <= TOLD_TRIES_MOST && self.unexplained <= TRIES_MOST
+        // Some in any case: this thread may not have run meanwhile.
+        let in_time = self.all <= TRIES_MOST || now.saturating_sub(began) < TOLD_FOR;
+        in_time && self.unexplained <= TRIES_MOST
     }
 }
 
@@ -85,18 +92,22 @@ impl ErrorQueue {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out what the error queue of `socket` has. Whether it had anything. Waits for another thread that does the same: what is no longer
-    /// in the queue is counted then.
+    /// Takes out what the error queue of `socket` has. Whether it had anything. Behind this, what another thread has taken out is counted, too.
     pub(super) fn drain(&self, socket: BorrowedFd<'_>) -> bool {
+        (0..DRAINED_MOST).take_while(|_| self.take(socket)).count() > 0
+    }
+
+    /// Takes one message out. Whether there was one. The lock is held until it is counted and no longer: two threads that empty the queue wait for
+    /// one message of each other, not for thousands.
+    fn take(&self, socket: BorrowedFd<'_>) -> bool {
         let mut taken = self.lock();
         let mut buffer = [0_u8; 1];
-        let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
-        let count = (0..DRAINED_MOST).take_while(|_| recv(socket, &mut buffer[..], flags).is_ok()).count();
-        if count > 0 {
-            taken.messages += count as u64;
+        let is_there = recv(socket, &mut buffer[..], RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT).is_ok();
+        if is_there {
+            taken.messages += 1;
             taken.last = Some(monotonic());
         }
-        count > 0
+        is_there
     }
 
     /// Messages that were taken out so far, in all threads.
@@ -122,7 +133,7 @@ impl ErrorQueue {
         may_be_of_icmp(error)
             && (self.drain(socket) || !(is_super && is_too_long))
             // The kernel puts a message of its own into the queue with each datagram that is too long.
-            && tries.one_more(self.explains() && !is_too_long)
+            && tries.one_more(monotonic(), self.explains() && !is_too_long)
     }
 }
 
@@ -155,12 +166,14 @@ mod tests {
 
     #[test]
     fn messages_allow_more_tries_and_none_goes_on_for_ever() {
-        let count = |explained: bool| {
+        let count = |explained: bool, each_ns: u64| {
             let mut tries = Tries::default();
-            (0..100_000).take_while(|_| tries.one_more(explained)).count()
+            (0..100_000_u64).take_while(|n| tries.one_more(Nanos(n * each_ns), explained)).count()
         };
-        assert_eq!((count(false), count(true)), (TRIES_MOST as usize, TOLD_TRIES_MOST as usize));
+        let most = TRIES_MOST as usize;
+        assert_eq!((count(false, 1_000), count(true, 1_000)), (most, 1_000), "1 ms");
+        assert_eq!(count(true, 10_000_000), most, "of a thread that hardly runs");
         let mut tries = Tries::default();
-        assert!((0..1_000).all(|n| tries.one_more(n % 10 == 0)), "one of ten is explained");
+        assert!((0..1_000).all(|n| tries.one_more(Nanos(n), n % 10 == 0)), "one of ten is explained");
     }
 }

@@ -79,7 +79,8 @@ pub enum Unsent {
 
 /// A UDP socket connected to one peer, for sending.
 ///
-/// What ICMP says of earlier datagrams, which anybody can forge, keeps none from going: a send that such an error ends is tried again at once.
+/// What ICMP says of earlier datagrams, which anybody can forge, keeps none from going: a send that such an error ends is tried again at once, for
+/// about a millisecond at most.
 #[derive(Debug)]
 pub struct UdpSender {
     pub(super) fd: OwnedFd,
@@ -194,7 +195,9 @@ impl UdpSender {
     }
 
     /// Sends the datagrams `range` of `batch`, each a packet of its own; `wait` until the send buffer has room. One system
-    /// call, and more where ICMP says something of earlier datagrams.
+    /// call, and more where ICMP says something of earlier datagrams: a datagram that the way out drops within 100 ms of such a message is sent
+    /// once more, because the kernel does not say which of the two ended the call. If it passes then, it counts as sent, and as a drop in this
+    /// host's counters alone.
     pub fn send_singly(&self, batch: &mut SendBatch, range: Range<usize>, wait: bool) -> Sent {
         let messages = batch.messages(range);
         let (mut datagrams, mut tries) = (0, Tries::default());
