@@ -283,7 +283,7 @@ pub struct TcpFacts {
     /// Payload of each of several transfers over one connection; `null` if the test was one flow.
     #[serde(default)]
     pub transfer_bytes: Option<u64>,
-    /// How long each of them took to arrive, from its first byte to its last.
+    /// How long each of them took to arrive, from its first byte to its last; 0: not known, as the receiver read all of it at once.
     #[serde(default)]
     pub transfers_ns: Vec<u64>,
     /// What happened at the sender.

@@ -94,7 +94,8 @@ pub struct TcpStreamReport {
     /// What its thread used of its CPU; `null` if no data moved.
     #[serde(default)]
     pub cpu: Option<ThreadCpu>,
-    /// At the receiving end: how long each transfer took to arrive, from its first byte to its last; empty where the flow is one.
+    /// At the receiving end: how long each transfer took to arrive, from its first byte to its last (0: all of it was read at once); empty where the
+    /// flow is one.
     #[serde(default, deserialize_with = "bounded_list::<_, _, MOST_TRANSFERS>")]
     pub transfers_ns: Vec<u64>,
     /// Retransmissions, from the kernel's events; `null` without events.

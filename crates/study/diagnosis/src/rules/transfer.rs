@@ -54,9 +54,11 @@ fn doubling(known: &Known<'_>, segments: u64) -> Option<Line> {
 fn after_pauses(known: &Known<'_>) -> Option<Bound> {
     let run = known.tcp(Purpose::Intervals)?;
     let bytes = run.transfer_bytes?;
-    let rates: Vec<u64> = run.transfers_ns.iter().map(|ns| BitRate::of(bytes, Nanos(*ns)).0).collect();
-    let (first, later) = rates.split_first()?;
-    let mut later = later.to_vec();
+    // One that a late reader got at once has no time, and so no rate.
+    let rate = |ns: &u64| (*ns > 0).then(|| BitRate::of(bytes, Nanos(*ns)).0);
+    let (first, all_later) = run.transfers_ns.split_first()?;
+    let first = rate(first)?;
+    let mut later: Vec<u64> = all_later.iter().filter_map(rate).collect();
     later.sort_unstable();
     let median = *later.get(later.len() / 2).filter(|_| later.len() >= LEAST_LATER)?;
     let long = known.tcp(Purpose::Default)?;
@@ -66,13 +68,18 @@ fn after_pauses(known: &Known<'_>) -> Option<Bound> {
     let text = format!(
         "of transfers of {} over one connection the first arrived at {}, those after a pause at {}; a long flow carries {}",
         Bytes(bytes).rounded(),
-        about(*first),
+        about(first),
         about(median),
         about(long.steady_bps)
     );
     let mut evidence = vec![Line::new(text, ""), doubling(known, bytes / run.mss_bytes.max(1))?];
+    let untimed = all_later.len() - later.len();
+    if untimed > 0 {
+        let text = format!("left out: {untimed} that the receiver read at once, as it had not run while they arrived");
+        evidence.push(Line::new(text, ""));
+    }
     let key = "net.ipv4.tcp_slow_start_after_idle";
-    let begins_anew = (median as f64) < WORTH_NAMING * *first as f64;
+    let begins_anew = (median as f64) < WORTH_NAMING * first as f64;
     let remedies = match known.evidence.sender.number(key) {
         Some(1) if begins_anew => {
             let text = format!(

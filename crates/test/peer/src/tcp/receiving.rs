@@ -70,6 +70,7 @@ struct Arriving {
     /// When the first byte came of the one that is arriving.
     began: Option<Nanos>,
     before: u64,
+    /// 0 where the first byte and the last came by one call.
     times_ns: Vec<u64>,
 }
 
@@ -106,5 +107,8 @@ mod tests {
         }
         assert_eq!(arriving.times_ns, [20, 40, 50]);
         assert_eq!(arriving.began, Some(Nanos(950)));
+        arriving.take(Nanos(990), 400);
+        arriving.take(Nanos(2_000), 500);
+        assert_eq!(arriving.times_ns, [20, 40, 50, 40, 0], "the reader was late for the last one");
     }
 }

@@ -125,7 +125,8 @@ pub struct TcpStreamResult {
     /// Payload bits per second in the second half of its time; `null` if the receiver did not report it.
     #[serde(default)]
     pub steady_bps: Option<u64>,
-    /// How long each transfer took to arrive, from its first byte to its last; empty where the flow was one.
+    /// How long each transfer took to arrive, from its first byte to its last (0: not known, as the receiver read all of it at once); empty where
+    /// the flow was one.
     #[serde(default)]
     pub transfers_ns: Vec<u64>,
     /// What limited the flow, as its receiver saw it; `null` if it did not report it.

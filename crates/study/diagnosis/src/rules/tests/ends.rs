@@ -190,6 +190,27 @@ fn a_connection_that_forgets_its_window_in_a_pause() {
     assert_eq!(named(&evidence(95, "1")), []);
 }
 
+/// Its rate is not known. 0 bit/s would be slower than all others.
+#[test]
+fn a_transfer_without_a_time_is_left_out_and_counted() {
+    let evidence = |times_ms: &[u64]| {
+        let mut runs = clear_path();
+        runs.push(Run::Tcp(TcpFacts {
+            transfer_bytes: Some(2_000_000),
+            transfers_ns: times_ms.iter().map(|ms| ms * MS).collect(),
+            ..tcp(Purpose::Intervals, 3 * MBIT)
+        }));
+        with(tcp(Purpose::Default, 180 * MBIT), runs)
+    };
+    assert_eq!(named(&evidence(&[95, 95, 0, 95, 0, 0])), []);
+    let slow = first(&evidence(&[800, 800, 0, 800, 0, 0]));
+    assert_eq!((slow.code, slow.bound_bps), (Code::SlowStart, Interval::measured(20 * MBIT, 20 * MBIT)));
+    assert!(slow.evidence.iter().any(|line| line.text.starts_with("left out: 3 ")), "{slow:#?}");
+    // Too few are left, or the first has none.
+    assert_eq!(named(&evidence(&[800, 0, 0, 800])), []);
+    assert_eq!(named(&evidence(&[0, 800, 800, 800])), []);
+}
+
 #[test]
 fn a_plan_with_pauses_has_no_transfers_alone() {
     let asked = Asked { size_bytes: Some(2_000_000), every_ns: Some(5_000 * MS), ..ASKED };
