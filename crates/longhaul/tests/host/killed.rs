@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::alone;
 use crate::state::{Bpf, Counted, all_bpf, changes, state};
-use crate::world::{PATIENCE, Random, World, says_by};
+use crate::world::{PATIENCE, Random, World, said, says_by};
 use longhaul_bpf::support::has_bpf_fs;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::ended_child;
@@ -184,8 +184,7 @@ impl World {
         let due = began + moment;
         let mut other = None;
         if let Some(beside) = case.beside {
-            let said = child.stderr.take().unwrap();
-            if says_by(due, said, "Ctrl-C ends") {
+            if says_by(due, child.stderr.take().unwrap(), "Ctrl-C ends") {
                 other = Some(self.spawn("near", &self.words(beside, number)));
             }
         }
@@ -198,22 +197,18 @@ impl World {
         let ended = (status.signal() != Some(nix::libc::SIGKILL)).then_some(took);
         // One that fails changes nothing. 3 is an answer, too: of `verify`, that a path is another one.
         if ended.is_some() && !matches!(status.code(), Some(0 | 3)) {
-            let mut said = String::new();
-            let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+            let said = child.stderr.take().map(said).unwrap_or_default();
             panic!("longhaul {}: {status}: {said}", words.join(" "));
         }
         if let Some(mut other) = other {
-            // It ends by itself, well or with an error.
-            let _ = other.stderr.take().unwrap().read_to_string(&mut String::new());
+            // It ends by itself, well or with an error. What it says has room in its pipe.
             other.wait().unwrap();
         }
         let deadline = Instant::now() + PATIENCE;
         let mut seen_always: Option<BTreeSet<String>> = None;
         loop {
             if let Some(undo) = case.undo {
-                let mut undone = self.spawn(case.host, &self.words(undo, number));
-                let _ = undone.stderr.take().unwrap().read_to_string(&mut String::new());
-                undone.wait().unwrap();
+                self.spawn(case.host, &self.words(undo, number)).wait().unwrap();
             }
             self.take_products(case);
             // Adopted: what a killed command started and did not wait for.

@@ -10,7 +10,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::common::{alone, side_by_side};
-use crate::world::{Random, SERVER, World};
+use crate::world::{Random, SERVER, World, said};
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_peer::listening::CONNECTIONS_MOST;
@@ -221,8 +221,7 @@ fn good_clients_are_served_beside_hostile_ones() {
                     command.args(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
                 });
                 let output = client.as_mut().unwrap().wait().unwrap();
-                let mut said = String::new();
-                client.unwrap().stderr.unwrap().read_to_string(&mut said).unwrap();
+                let said = said(client.unwrap().stderr.unwrap());
                 assert!(output.success(), "after {tests} tests in {:?}: {}: {said}", began.elapsed(), words.join(" "));
                 longest = longest.max(start.elapsed());
                 tests += 1;

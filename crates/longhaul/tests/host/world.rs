@@ -1,7 +1,7 @@
 //! Two hosts on a cable, one of which serves tests.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{longhaul, root};
 use longhaul_kernel::namespace::NetNamespace;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// Time for what others have to do: a guard, the kernel.
@@ -121,6 +122,22 @@ impl Drop for World {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// What a program has said that has ended. Takes what is in its pipe and waits for no more: what it started may hold that open for ever.
+pub(crate) fn said(mut from: impl Read + AsFd) -> String {
+    fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut said = Vec::new();
+    let _ = from.read_to_end(&mut said);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[test]
+fn what_was_said_is_there_while_others_hold_the_pipe() {
+    let (from, mut into) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut into, b"why\n").unwrap();
+    assert_eq!(said(from), "why\n");
+    drop(into);
 }
 
 /// Whether a program says `words` before `due`.
