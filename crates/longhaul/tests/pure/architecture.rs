@@ -294,7 +294,10 @@ fn is_test(file: &Path) -> bool {
 
 /// The constants of tables of caveats that a program with this text mentions, other than to ask whether a caveat is of that kind.
 fn raised(text: &str) -> BTreeSet<String> {
-    let program = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mark = "\n#[cfg(test)]\n";
+    let is_tests = |rest: &str| rest.lines().next().is_some_and(|line| line.ends_with("mod tests {"));
+    let tests = text.match_indices(mark).find(|(at, _)| is_tests(&text[at + mark.len()..]));
+    let program = &text[..tests.map_or(text.len(), |at| at.0)];
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mentions =
         program.lines().map(code).flat_map(|line| line.match_indices("caveats::").map(move |at| (line, at.0)));
@@ -305,9 +308,12 @@ fn raised(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn a_caveat_that_tests_alone_know_is_not_raised() {
-    let text = "warn(caveats::A_B, 1);\n// caveats::C\nif one.is(longhaul_udp::caveats::D) {}\nlet x = peer::caveats::E;\n\
-                #[cfg(test)]\nmod tests {\n    warn(caveats::F);\n}\n";
-    assert_eq!(raised(text), ["A_B".to_owned(), "E".to_owned()].into());
+    let program = "warn(caveats::A_B, 1);\n// caveats::C\nif one.is(longhaul_udp::caveats::D) {}\n\
+                   #[cfg(test)]\nuse one;\nlet x = peer::caveats::E;\n";
+    for visible in ["", "pub(crate) "] {
+        let text = format!("{program}#[cfg(test)]\n{visible}mod tests {{\n    warn(caveats::F);\n}}\n");
+        assert_eq!(raised(&text), ["A_B".to_owned(), "E".to_owned()].into(), "{text}");
+    }
     assert!(is_test(Path::new("src/tests.rs")) && is_test(Path::new("src/tests/late.rs")));
     assert!(!is_test(Path::new("src/testing/mod.rs")));
 }
