@@ -57,5 +57,22 @@ pub(crate) fn six_digits(value: f64) -> f64 {
         return value;
     }
     let scale = 10_f64.powi(5 - value.abs().log10().floor() as i32);
+    if !scale.is_finite() {
+        // Below 1e-303 there is no such scale.
+        return 0.0;
+    }
     if scale >= 1.0 { (value * scale).round() / scale } else { value.round() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_digits_are_left_of_any_number() {
+        for (value, left) in [(0.123_456_789, 0.123_457), (-12.345_678_9, -12.345_7), (1_234_567.8, 1_234_568.0)] {
+            assert_eq!(six_digits(value), left);
+        }
+        assert_eq!((six_digits(f64::from_bits(1)), six_digits(1e-306), six_digits(3.0)), (0.0, 0.0, 3.0));
+    }
 }
