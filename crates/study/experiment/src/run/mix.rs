@@ -195,8 +195,9 @@ impl Sending<'_> {
     /// As fast as it goes, and what making the frames takes of that.
     fn most(self) -> Result<(Most, Vec<Caveat>), Error> {
         let each = |result: &MixResult| result.cpu_ns as f64 / result.sent_packets.max(1) as f64;
-        let amount = self.amount(None, self.series.time)?;
-        let made = Mixer::into_nothing(self.plan()?)?.run(&amount, Some(self.stop), None, |_| {})?;
+        let plan = self.plan()?;
+        let amount = amount(&plan, None, self.series.time);
+        let made = Mixer::into_nothing(plan)?.run(&amount, Some(self.stop), None, |_| {})?;
         let (sent, amount) = self.send(None, self.series.time)?;
         let most = Most {
             sent_packets_per_second: sent.packets_per_second,
@@ -219,21 +220,22 @@ impl Sending<'_> {
         Ok(Plan::new(self.series.mix.clone(), self.seed, Some(target))?)
     }
 
-    fn amount(self, rate: Option<BitRate>, time: Nanos) -> Result<MixAmount, Error> {
-        let bits = 8.0 * (self.plan()?.mean_bytes() + PREAMBLE_AND_GAP_BYTES);
-        let packets_per_second = rate.map(|rate| rate.0 as f64 / bits);
-        Ok(MixAmount { packets_per_second, time: Some(time), packets: None })
-    }
-
     /// What was sent, and what was asked for.
     fn send(self, rate: Option<BitRate>, time: Nanos) -> Result<(MixResult, MixAmount), Error> {
-        let (plan, amount) = (self.plan()?, self.amount(rate, time)?);
+        let plan = self.plan()?;
+        let amount = amount(&plan, rate, time);
         let ifindex = self.rig.client_index;
         let result = self.rig.client.enter(|| -> Result<MixResult, Error> {
             Ok(Mixer::open(ifindex, plan, None, &[])?.run(&amount, Some(self.stop), None, |_| {})?)
         })??;
         Ok((result, amount))
     }
+}
+
+/// So many frames of `plan` as have this rate on a wire.
+fn amount(plan: &Plan, rate: Option<BitRate>, time: Nanos) -> MixAmount {
+    let bits = 8.0 * (plan.mean_bytes() + PREAMBLE_AND_GAP_BYTES);
+    MixAmount { packets_per_second: rate.map(|rate| rate.0 as f64 / bits), time: Some(time), packets: None }
 }
 
 /// What speaks against trusting what was sent while so many CPUs were busy. What the receiver refuses is a result, and so is a rate that is too much for a
