@@ -170,9 +170,13 @@ fn a_moved_one_and_its_successor_are_told_apart() {
     let mut rename = Command::new("ip");
     rename.args(["link", "set", "lf0", "name", "lf7"]);
     assert!(other.enter(|| rename.status()).unwrap().unwrap().success());
-    succeeds(&other, &["filter", "attach", "lf7", "--pin"]);
-    let shown = status(&other, "lf7").unwrap()["result"].clone();
-    assert!(shown["kept"] == true && shown["addresses_current"] == true, "{shown:#}");
+    // The interface came up there a moment ago. What a filter is told before the kernel is sure of its IPv6 address is old then (RFC 4862 §5.4).
+    until("the filter to know the addresses", || {
+        succeeds(&other, &["filter", "attach", "lf7", "--pin"]);
+        let shown = status(&other, "lf7").unwrap()["result"].clone();
+        assert_eq!(shown["kept"], true, "{shown:#}");
+        shown["addresses_current"] == true
+    });
     succeeds(&other, &["filter", "detach", "lf7"]);
     assert!(status(&other, "lf7").is_none());
 }
