@@ -62,6 +62,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("nlr-batching", include_str!("../../../../../experiments/nlr-batching.toml")),
     ("nlr-batching-tcp", include_str!("../../../../../experiments/nlr-batching-tcp.toml")),
     ("teragrid", include_str!("../../../../../experiments/teragrid.toml")),
+    ("datatag-aimd", include_str!("../../../../../experiments/datatag-aimd.toml")),
     ("datatag-loss", include_str!("../../../../../experiments/datatag-loss.toml")),
     ("datatag-switch", include_str!("../../../../../experiments/datatag-switch.toml")),
     ("datatag-transfers", include_str!("../../../../../experiments/datatag-transfers.toml")),

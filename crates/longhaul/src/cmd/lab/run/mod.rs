@@ -61,9 +61,9 @@ use crate::output::{
 
 `longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-tcp-loss, nlr-batching, nlr-batching-tcp, teragrid, datatag-loss,
-    /// datatag-switch, datatag-transfers, datatag-fairness, datatag-one-against-n, datatag-end-systems, datatag-record, tapee,
-    /// emulation-matrix, emulators, emulators-tcp, nima), a file, or faults
+    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-tcp-loss, nlr-batching, nlr-batching-tcp, teragrid, datatag-aimd,
+    /// datatag-loss, datatag-switch, datatag-transfers, datatag-fairness, datatag-one-against-n, datatag-end-systems, datatag-record,
+    /// tapee, emulation-matrix, emulators, emulators-tcp, nima), a file, or faults
     experiment: String,
     /// Write result.json, report.html, runs.jsonl and losses into this folder
     #[arg(short, long, value_name = "FOLDER")]
