@@ -249,10 +249,7 @@ fn datatag_end_systems() {
     let cell = Cell {
         name: "datatag-end-systems",
         only: "MTU",
-        replace: &[
-            ("time = \"500ms\"", "time = \"300ms\""),
-            ("\"every 80us, 400 bytes\", ", ""),
-        ],
+        replace: &[("time = \"500ms\"", "time = \"300ms\""), ("\"every 80us, 400 bytes\", ", "")],
         reappear: &["Close together, larger frames carry more", "Jumbo frames carry as much"],
         turn: alone,
     };
