@@ -183,10 +183,10 @@ impl World {
         let began = Instant::now();
         let due = began + moment;
         let mut other = None;
-        if let Some(beside) = case.beside {
-            if says_by(due, child.stderr.take().unwrap(), "Ctrl-C ends") {
-                other = Some(self.spawn("near", &self.words(beside, number)));
-            }
+        if let Some(beside) = case.beside
+            && says_by(due, child.stderr.take().unwrap(), "Ctrl-C ends")
+        {
+            other = Some(self.spawn("near", &self.words(beside, number)));
         }
         while Instant::now() < due && child.try_wait().unwrap().is_none() {
             sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
