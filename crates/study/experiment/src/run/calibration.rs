@@ -96,7 +96,8 @@ impl Runner<'_> {
             let place = Place { path: &series.path, setting: &moment.setting, has_programs: false };
             let test = |lab: Result<Ground<'_>, Caveat>| self.run_udp_test(lab, &moment, &series.path, None, &mut None);
             let (why, run, whole) = self.in_lab(place, planned(CALIBRATING), test);
-            return judged(run.run.error, whole, why.as_ref(), &run.run.caveats);
+            let problems = run.run.problems;
+            return judged(problems.error, whole, why.as_ref(), &problems.caveats);
         }
         let Some((series, largest)) = largest_window(scaled) else { return Ok(Trial::Kept) };
         let mut moment = TcpTest { capture: false, beside: None, ..largest.clone() };
@@ -109,7 +110,7 @@ impl Runner<'_> {
         let test = |lab: Result<Ground<'_>, Caveat>| self.run_tcp_test(lab, &moment, &series.path, &mut None);
         let (why, run, whole) = self.in_lab(place, planned(time), test);
         // A flow takes what its hosts give: a full CPU is no failure.
-        judged(run.run.error, whole, why.as_ref(), &[])
+        judged(run.run.problems.error, whole, why.as_ref(), &[])
     }
 }
 

@@ -17,6 +17,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_mix::caveats::{FRAMES_REFUSED, RATE_NOT_ACHIEVED};
 use longhaul_mix::{MixAmount, MixResult, Mixer, Plan, StreamReceiver, Target};
 use longhaul_report::html::mix::{AtRate, Most, Run};
+use longhaul_report::html::points::Problems;
 use longhaul_report::html::series::{PaperReceived, Receiver, Series};
 use longhaul_result::Caveat;
 use longhaul_units::{BitRate, Nanos};
@@ -75,25 +76,20 @@ pub(super) fn empty(series: &MixSeries) -> Series<Run> {
 
 /// A point of `series` once, with the frames that follow from `seed`.
 pub(super) fn run(rig: Result<&Rig, Caveat>, series: &MixSeries, rate: Option<BitRate>, seed: u64, stop: Stop) -> Run {
-    let none = Run {
-        rate_bps: rate.map(|rate| rate.0),
-        time_ns: series.time.0,
-        at_rate: None,
-        most: None,
-        error: None,
-        caveats: Vec::new(),
-    };
+    let problems = Problems::default();
+    let none = Run { rate_bps: rate.map(|rate| rate.0), time_ns: series.time.0, at_rate: None, most: None, problems };
     let rig = match rig {
         Ok(rig) => rig,
-        Err(error) => return Run { error: Some(error), ..none },
+        Err(error) => return Run { problems: Problems::of_error(error), ..none },
     };
     let sending = Sending { rig, series, seed, stop };
+    let with = |caveats| Run { problems: Problems { error: None, caveats }, ..none.clone() };
     let done = match rate {
-        Some(rate) => sending.at_rate(rate).map(|(run, caveats)| Run { at_rate: Some(run), caveats, ..none.clone() }),
-        None => sending.most().map(|(run, caveats)| Run { most: Some(run), caveats, ..none.clone() }),
+        Some(rate) => sending.at_rate(rate).map(|(run, caveats)| Run { at_rate: Some(run), ..with(caveats) }),
+        None => sending.most().map(|(run, caveats)| Run { most: Some(run), ..with(caveats) }),
     };
     let failed = |error: Error| Caveat::new(caveats::NOT_MEASURED, error.to_string(), "run as root, if you do not");
-    done.unwrap_or_else(|error| Run { error: Some(failed(error)), ..none })
+    done.unwrap_or_else(|error| Run { problems: Problems::of_error(failed(error)), ..none })
 }
 
 /// A point of `series` for a moment. What goes wrong here goes wrong again in the runs, which say it.
@@ -343,8 +339,7 @@ mod tests {
                 time_ns: series.time.0,
                 at_rate: None,
                 most: rate.is_none().then_some(most),
-                error: None,
-                caveats: Vec::new(),
+                problems: Problems::default(),
             };
             let run = Repeat { repeat, seed: 1, began_at: String::new(), emulator: None, run };
             let made = MadeAt { series: planned.series, point: planned.point, rejected: None, run };

@@ -325,7 +325,8 @@ fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u3
     match (point, made.rejected) {
         (None, _) => {}
         (Some(point), None) => {
-            point.doubtful |= made.run.run.caveats().iter().any(|caveat| caveat.is(caveats::MORE_THAN_CARRIED));
+            let problems = made.run.run.problems();
+            point.doubtful |= problems.caveats.iter().any(|caveat| caveat.is(caveats::MORE_THAN_CARRIED));
             point.add(made.run);
         }
         (Some(point), Some(why)) => {
@@ -367,7 +368,7 @@ fn taken(machine: &Machine, has_programs: bool) -> Option<Caveat> {
 
 /// What of the test's own doubts spoils the run.
 fn spoiling<R: Run>(done: &R) -> Option<Caveat> {
-    done.caveats().iter().find(|caveat| SPOILING.iter().any(|code| caveat.is(*code))).cloned()
+    done.problems().caveats.iter().find(|caveat| SPOILING.iter().any(|code| caveat.is(*code))).cloned()
 }
 
 impl Runner<'_> {
@@ -502,7 +503,7 @@ impl Runner<'_> {
         let is_whole = self.stop.requested().is_none() && done.has_result();
         // The cause before what it does to the emulator.
         let why = taken.clone().or(late.first().cloned()).or(spoiling(done)).filter(|_| is_whole);
-        done.add_caveats(late.into_iter().chain(taken).collect());
+        done.problems_mut().caveats.extend(late.into_iter().chain(taken));
         why
     }
 

@@ -4,6 +4,7 @@ use longhaul_congestion::aimd::Model;
 use longhaul_lab::Lab;
 use longhaul_path::spec::{Direction, LossSpec, PathSpec};
 use longhaul_report::html::over_time::tcp_runs::TcpOverTime;
+use longhaul_report::html::points::Problems;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::tcp_goodput::{Flows, Run};
 use longhaul_result::Caveat;
@@ -54,8 +55,8 @@ impl Runner<'_> {
             (Ok(_), Some(program), Ground::Lab(lab)) => {
                 let run = self.failed(wanted, path, no_report());
                 return match self.run_program(lab, wanted, program) {
-                    Ok(program) => Run { program: Some(program), error: None, ..run },
-                    Err(error) => Run { error: Some(error), ..run },
+                    Ok(program) => Run { program: Some(program), problems: Problems::default(), ..run },
+                    Err(error) => Run { problems: Problems::of_error(error), ..run },
                 };
             }
             (Ok(prepared), ..) => prepared,
@@ -81,7 +82,7 @@ impl Runner<'_> {
             let beside = other.as_ref().and_then(|end| end.as_ref().ok()?.local.tcp.as_ref());
             TcpOverTime::of(end.local.tcp.as_ref()?, beside)
         });
-        let (mut error, mut caveats) = (None, Vec::new());
+        let mut problems = Problems::default();
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
             let mut done = self.without_result(flows, ipv6);
             match end {
@@ -89,20 +90,20 @@ impl Runner<'_> {
                     match kind::tcp::results(&end, false) {
                         Some((results, raised)) => {
                             done.result = Some(results.into_first());
-                            caveats.extend(raised);
+                            problems.caveats.extend(raised);
                         }
-                        None => error = Some(no_report()),
+                        None => problems.error = Some(no_report()),
                     }
                     done.parameters = end.parameters.tcp().cloned().unwrap_or(done.parameters);
                 }
-                Err(why) => error = Some(Caveat::of_error(&why.code, why.message, why.remedy)),
+                Err(why) => problems.error = Some(Caveat::of_error(&why.code, why.message, why.remedy)),
             }
             done
         };
         let flows = flows_of(&wanted.flows, own);
         let beside = wanted.beside.as_ref().zip(other).map(|(beside, end)| flows_of(beside, end));
         if matches!(ground, Ground::Lab(_)) {
-            caveats.extend(more_than_carried(path, &wanted.setting, &flows));
+            problems.caveats.extend(more_than_carried(path, &wanted.setting, &flows));
         }
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
@@ -110,12 +111,12 @@ impl Runner<'_> {
             None => None,
             Some(Ok(packets)) => Some(packets),
             Some(Err(why)) => {
-                caveats.push(why);
+                problems.caveats.push(why);
                 None
             }
         };
         let path_rtt_ns = path.round_trip().0;
-        Run { flows, program: None, packets, steps, over_time, beside, expected_bps, path_rtt_ns, error, caveats }
+        Run { flows, program: None, packets, steps, over_time, beside, expected_bps, path_rtt_ns, problems }
     }
 
     /// What has to be done on the hosts before a test: the CPU of the receiver, and captures.
@@ -136,8 +137,7 @@ impl Runner<'_> {
             beside: wanted.beside.as_ref().map(|beside| self.without_result(beside, wanted.setting.ipv6)),
             expected_bps: None,
             path_rtt_ns: path.round_trip().0,
-            error: Some(error),
-            caveats: Vec::new(),
+            problems: Problems::of_error(error),
         }
     }
 
@@ -228,7 +228,6 @@ mod tests {
             let flows = flows(100, 1448);
             Run {
                 flows,
-                caveats,
                 program: None,
                 packets: None,
                 steps: Vec::new(),
@@ -236,7 +235,7 @@ mod tests {
                 beside: None,
                 expected_bps: None,
                 path_rtt_ns: 0,
-                error: None,
+                problems: Problems { error: None, caveats },
             }
         };
         assert!(spoiling(&run(longhaul_tcp::caveats::IMPOSSIBLE_WINDOW)).is_some());

@@ -3,6 +3,7 @@
 use longhaul_path::spec::PathSpec;
 use longhaul_report::html::over_time::udp::Departures;
 use longhaul_report::html::over_time::udp_runs::UdpOverTime;
+use longhaul_report::html::points::Problems;
 use longhaul_report::html::series::Series;
 use longhaul_report::html::udp_loss::Run;
 use longhaul_result::Caveat;
@@ -50,26 +51,25 @@ impl Runner<'_> {
             command: (self.command)(&parameters.clone().into(), setting.ipv6),
             parameters: parameters.clone(),
             result: None,
-            error: None,
-            caveats: Vec::new(),
+            problems: Problems::default(),
             exactness: None,
             between: wanted.between.pair().cloned(),
             over_time: None,
         };
         let ground = match ground {
             Ok(ground) => ground,
-            Err(error) => return Run { error: Some(error), ..run },
+            Err(error) => return Run { problems: Problems::of_error(error), ..run },
         };
         let lab = if let Ground::Lab(lab) = ground { Some(lab).filter(|_| wanted.exact) } else { None };
         let before = match lab.map(|lab| Passed::of(lab, setting.emulator)).transpose() {
             Ok(before) => before,
-            Err(error) => return Run { error: Some(error), ..run },
+            Err(error) => return Run { problems: Problems::of_error(error), ..run },
         };
         match test(ground, wanted.between.hosts(), parameters.clone(), setting.ipv6, self.stop) {
             Ok(end) => {
                 match before.zip(lab).map(|(before, lab)| before.until_now(lab, path, setting.emulator, &end)) {
                     Some(Ok(exactness)) => run.exactness = Some(exactness),
-                    Some(Err(error)) => return Run { error: Some(error), ..run },
+                    Some(Err(error)) => return Run { problems: Problems::of_error(error), ..run },
                     None => {}
                 }
                 hosts.get_or_insert_with(|| Hosts::of(&end));
@@ -82,18 +82,18 @@ impl Runner<'_> {
                 let save = save.as_mut().map(|save| save as &mut kind::udp::SaveLosses<'_>);
                 match kind::udp::results(&end, save) {
                     Some((results, caveats)) => {
-                        (run.result, run.caveats) = (Some(results.into_first()), caveats);
+                        (run.result, run.problems.caveats) = (Some(results.into_first()), caveats);
                         // What the experiment asks for is no doubt about it.
                         let is_polled = setting.poll_interval.is_some() && setting.poll_at.hosts().contains(&"server");
                         let batches = is_polled || self.spec.wake_interval > Nanos::ZERO;
                         let asked = |caveat: &Caveat| batches && caveat.is(ARRIVALS_IN_BATCHES);
-                        run.caveats.retain(|caveat| !asked(caveat));
+                        run.problems.caveats.retain(|caveat| !asked(caveat));
                         run.parameters = end.parameters.udp().cloned().unwrap_or(run.parameters);
                     }
-                    None => run.error = Some(no_report()),
+                    None => run.problems.error = Some(no_report()),
                 }
             }
-            Err(error) => run.error = Some(Caveat::of_error(&error.code, error.message, error.remedy)),
+            Err(error) => run.problems.error = Some(Caveat::of_error(&error.code, error.message, error.remedy)),
         }
         run
     }

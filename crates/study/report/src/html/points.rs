@@ -79,6 +79,23 @@ pub struct Mean {
     pub half_width: Option<f64>,
 }
 
+/// What went wrong in a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Problems {
+    /// Why there is no result, or only a part of one, with what to do; `None` where there is a whole one.
+    pub error: Option<Caveat>,
+    /// Doubts about this run.
+    pub caveats: Vec<Caveat>,
+}
+
+impl Problems {
+    /// There is no result, and no caveat.
+    pub fn of_error(error: Caveat) -> Self {
+        Self { error: Some(error), caveats: Vec::new() }
+    }
+}
+
 /// What the points of an experiment are about.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -103,18 +120,11 @@ pub trait Run {
         true
     }
 
-    /// Why there is no result, or no whole one.
-    fn error(&self) -> Option<&Caveat> {
-        None
-    }
+    /// What went wrong.
+    fn problems(&self) -> &Problems;
 
-    /// What speaks against trusting it.
-    fn caveats(&self) -> &[Caveat] {
-        &[]
-    }
-
-    /// Adds what else speaks against trusting it.
-    fn add_caveats(&mut self, _more: Vec<Caveat>) {}
+    /// The same, to add to it.
+    fn problems_mut(&mut self) -> &mut Problems;
 
     /// What is averaged over runs: names with units, and values. Empty without a result.
     fn quantities(&self) -> Vec<(&'static str, f64)>;
@@ -286,7 +296,7 @@ impl<R: Run> Point<R> {
 
     /// The first error of a run.
     pub fn first_error(&self) -> Option<&Caveat> {
-        self.runs.iter().find_map(|run| run.run.error())
+        self.runs.iter().find_map(|run| run.run.problems().error.as_ref())
     }
 }
 
@@ -298,6 +308,8 @@ pub(crate) mod tests {
         Repeat { repeat, seed: 0, began_at: String::new(), emulator: None, run }
     }
 
+    pub(crate) static NO_PROBLEMS: Problems = Problems { error: None, caveats: Vec::new() };
+
     /// A run that has a size.
     #[derive(Clone)]
     pub(crate) struct Small(pub(crate) f64);
@@ -307,6 +319,14 @@ pub(crate) mod tests {
 
         fn quantities(&self) -> Vec<(&'static str, f64)> {
             vec![("size", self.0)]
+        }
+
+        fn problems(&self) -> &Problems {
+            &NO_PROBLEMS
+        }
+
+        fn problems_mut(&mut self) -> &mut Problems {
+            unreachable!("only an experiment that runs adds some")
         }
     }
 

@@ -90,7 +90,8 @@ impl<R: Run> Series<R> {
         self.points.iter().flat_map(move |point| {
             point.runs.iter().flat_map(move |run| {
                 let place = format!("{}, {}, run {}", self.name, point.label, run.repeat);
-                run.run.error().into_iter().chain(run.run.caveats()).map(move |caveat| caveat.about(&place))
+                let problems = run.run.problems();
+                problems.error.iter().chain(&problems.caveats).map(move |caveat| caveat.about(&place))
             })
         })
     }
@@ -355,7 +356,8 @@ impl<R: Run> Report<R> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::html::points::tests::{Small, repeat};
+    use crate::html::points::Problems;
+    use crate::html::points::tests::{NO_PROBLEMS, Small, repeat};
 
     /// A report with nothing to say about itself.
     pub(crate) fn report<R>(series: Vec<Series<R>>) -> Report<R> {
@@ -427,6 +429,14 @@ pub(crate) mod tests {
 
         fn quantities(&self) -> Vec<(&'static str, f64)> {
             vec![("size", 1.0)]
+        }
+
+        fn problems(&self) -> &Problems {
+            &NO_PROBLEMS
+        }
+
+        fn problems_mut(&mut self) -> &mut Problems {
+            unreachable!("only an experiment that runs adds some")
         }
 
         fn has_over_time(&self) -> bool {

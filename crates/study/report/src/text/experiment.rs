@@ -24,7 +24,7 @@ const COLUMNS: [(Location, &str); 3] = [
 /// What one run of a UDP test has, in a few words.
 pub fn udp_line(run: &udp_loss::Run) -> String {
     match &run.result {
-        None => not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+        None => not_measured(run.problems.error.as_ref().map(|error| error.message.as_str())),
         Some(result) => {
             format!("{:.3} % lost", result.lost_packets as f64 * 100.0 / result.sent_packets.max(1) as f64)
         }
@@ -39,14 +39,14 @@ pub fn tcp_line(run: &tcp_goodput::Run) -> String {
                 run.program.as_ref().map(|program| (program.goodput_bps as f64 / 1e6, Nanos(program.duration_ns)));
             program.map_or_else(String::new, |(mbit, time)| format!("{mbit:.1} Mb/s, {:.3} s", time.as_secs_f64()))
         }
-        None => return not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+        None => return not_measured(run.problems.error.as_ref().map(|error| error.message.as_str())),
         Some(result) => format!("{:.1} Mb/s", result.goodput_bps as f64 / 1e6),
     };
     if let Some(result) = run.beside.as_ref().and_then(|beside| beside.result.as_ref()) {
         // Writing to a string cannot fail.
         let _ = write!(line, ", beside it {:.1} Mb/s", result.goodput_bps as f64 / 1e6);
     }
-    if let Some(error) = &run.error {
+    if let Some(error) = &run.problems.error {
         let _ = write!(line, "; other flow: {}", error.message);
     }
     line
@@ -63,7 +63,7 @@ pub fn mix_line(run: &mix::Run) -> String {
         (None, Some(run)) => {
             format!("{:.0} frames/s, {:.0} a CPU second", run.sent_packets_per_second, run.packets_per_cpu_second())
         }
-        (None, None) => not_measured(run.error.as_ref().map(|error| error.message.as_str())),
+        (None, None) => not_measured(run.problems.error.as_ref().map(|error| error.message.as_str())),
     }
 }
 

@@ -4,11 +4,10 @@ mod plot;
 
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
 use serde::{Deserialize, Serialize};
 
 use crate::html::page::{escape, page};
-use crate::html::points::{self, Mean, Point, Quantity};
+use crate::html::points::{self, Mean, Point, Problems, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, PaperReceived, Report, Series};
 use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
@@ -64,10 +63,9 @@ pub struct Run {
     pub at_rate: Option<AtRate>,
     /// What came of sending as fast as it goes; `None` where nothing did.
     pub most: Option<Most>,
-    /// Why there is no result; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting this run.
-    pub caveats: Vec<Caveat>,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub problems: Problems,
 }
 
 /// Frames sent at a rate, alone and then beside a TCP flow.
@@ -135,16 +133,12 @@ impl points::Run for Run {
         self.at_rate.is_some() || self.most.is_some()
     }
 
-    fn error(&self) -> Option<&Caveat> {
-        self.error.as_ref()
+    fn problems(&self) -> &Problems {
+        &self.problems
     }
 
-    fn caveats(&self) -> &[Caveat] {
-        &self.caveats
-    }
-
-    fn add_caveats(&mut self, more: Vec<Caveat>) {
-        self.caveats.extend(more);
+    fn problems_mut(&mut self) -> &mut Problems {
+        &mut self.problems
     }
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
@@ -358,6 +352,8 @@ impl Report<Run> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use longhaul_result::Caveat;
+
     use super::*;
     use crate::html::points::tests::repeat;
     use crate::html::series::Receiver;
@@ -388,7 +384,8 @@ pub(crate) mod tests {
             sender_ns_per_packet: net_ns + 110.0,
             making_ns_per_packet: 110.0,
         };
-        Run { rate_bps: None, time_ns: 500_000_000, at_rate: None, most: Some(most), error: None, caveats: Vec::new() }
+        let problems = Problems::default();
+        Run { rate_bps: None, time_ns: 500_000_000, at_rate: None, most: Some(most), problems }
     }
 
     /// A receiver of which the paper's took `paper` frames a second; 0: it has none.

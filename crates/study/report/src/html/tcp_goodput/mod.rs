@@ -8,7 +8,6 @@ pub mod rates;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
 use longhaul_tcp::{TcpParameters, TcpResult, TcpStreamResult};
 use longhaul_terms::Amount;
 use longhaul_units::{Bytes, Nanos};
@@ -21,7 +20,7 @@ use crate::html::capture::heat_script;
 use crate::html::over_time::runs::Detail;
 use crate::html::over_time::tcp_runs::{TcpOverTime, figures};
 use crate::html::page::{charts, escape, number, page_with, with_numbers};
-use crate::html::points::{self, Mean, Point, Quantity};
+use crate::html::points::{self, Mean, Point, Problems, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
@@ -61,10 +60,9 @@ pub struct Run {
     pub expected_bps: Option<u64>,
     /// The round trip that the path's file asks for, without queues, nanoseconds.
     pub path_rtt_ns: u64,
-    /// Why there is no result, with what to do; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting this test.
-    pub caveats: Vec<Caveat>,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub problems: Problems,
 }
 
 /// A congestion control of a schedule.
@@ -186,16 +184,12 @@ impl points::Run for Run {
         self.flows.result.is_some() || self.program.is_some()
     }
 
-    fn error(&self) -> Option<&Caveat> {
-        self.error.as_ref()
+    fn problems(&self) -> &Problems {
+        &self.problems
     }
 
-    fn caveats(&self) -> &[Caveat] {
-        &self.caveats
-    }
-
-    fn add_caveats(&mut self, more: Vec<Caveat>) {
-        self.caveats.extend(more);
+    fn problems_mut(&mut self) -> &mut Problems {
+        &mut self.problems
     }
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
@@ -605,6 +599,8 @@ fn panel(series: &Series<Run>, highest: f64) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use longhaul_result::Caveat;
+
     use super::*;
     use crate::html::over_time::tcp_runs;
 
@@ -637,8 +633,7 @@ pub(super) mod tests {
             beside: None,
             expected_bps: None,
             path_rtt_ns: 40_000_000,
-            error: None,
-            caveats: Vec::new(),
+            problems: Problems::default(),
         }
     }
 
@@ -680,8 +675,8 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_not_measured_is_said_and_two_flows_have_two_bars() {
-        let error = Some(Caveat::of_error("refused", "nobody <there>", ""));
-        let failed = Run { error, ..run(None) };
+        let problems = Problems::of_error(Caveat::of_error("refused", "nobody <there>", ""));
+        let failed = Run { problems, ..run(None) };
         let shared = Run { beside: Some(flows(Some(20))), ..run(Some(70)) };
         let html = report(vec![("vegas", failed), ("reno", shared)]).to_html();
         for said in ["nobody &lt;there&gt;", "1 caveat applies", "the flows that share the path", ">20.0<"] {

@@ -6,7 +6,7 @@ mod spaced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
+use longhaul_result::{Granularity, Location, LocationMethod};
 use longhaul_terms::{Amount, SoftirqPlacement};
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
 use longhaul_units::{Bytes, Nanos};
@@ -19,7 +19,7 @@ use crate::html::colour::{fill, patterns};
 use crate::html::over_time::runs::Detail;
 use crate::html::over_time::udp_runs::{Named, UdpOverTime, figures};
 use crate::html::page::{charts, page_with};
-use crate::html::points::{self, Mean, Point, Quantity};
+use crate::html::points::{self, Mean, Point, Problems, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 
 pub use self::between::Pair;
@@ -79,10 +79,9 @@ pub struct Run {
     pub parameters: UdpParameters,
     /// What came of it; `None` where nothing did.
     pub result: Option<UdpResult>,
-    /// Why there is none, with what to do; `None` where there is.
-    pub error: Option<Caveat>,
-    /// What speaks against trusting this test.
-    pub caveats: Vec<Caveat>,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub problems: Problems,
     /// Delay and loss beside what the path asks for; `None` where the experiment does not ask for it.
     #[serde(default)]
     pub exactness: Option<Exactness>,
@@ -134,16 +133,12 @@ impl points::Run for Run {
         self.result.is_some()
     }
 
-    fn error(&self) -> Option<&Caveat> {
-        self.error.as_ref()
+    fn problems(&self) -> &Problems {
+        &self.problems
     }
 
-    fn caveats(&self) -> &[Caveat] {
-        &self.caveats
-    }
-
-    fn add_caveats(&mut self, more: Vec<Caveat>) {
-        self.caveats.extend(more);
+    fn problems_mut(&mut self) -> &mut Problems {
+        &mut self.problems
     }
 
     fn quantities(&self) -> Vec<(&'static str, f64)> {
@@ -428,6 +423,7 @@ const fn method_name(method: LocationMethod) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use longhaul_result::Caveat;
     use longhaul_udp::{UdpReceiverReport, UdpSenderReport};
 
     use super::*;
@@ -446,8 +442,7 @@ pub(crate) mod tests {
             command: format!("longhaul udp server -b {rate_mbit}M"),
             parameters: UdpParameters::default(),
             result: Some(result),
-            error: None,
-            caveats: Vec::new(),
+            problems: Problems::default(),
             exactness: None,
             between: None,
             over_time: None,
@@ -501,7 +496,7 @@ pub(crate) mod tests {
     fn what_was_not_measured_is_said() {
         let mut failed = run(400, &[]);
         failed.result = None;
-        failed.error = Some(Caveat::of_error("unreachable", "nobody <there>", "call"));
+        failed.problems = Problems::of_error(Caveat::of_error("unreachable", "nobody <there>", "call"));
         let none = series("none", Vec::new());
         let mut interrupted = report(vec![series("1 MiB", vec![("400", failed), ("800", run(800, &[]))]), none]);
         interrupted.about.interrupted = true;
