@@ -6,9 +6,17 @@ use std::process::Child;
 #[derive(Debug)]
 pub struct Program(pub Child);
 
-impl Drop for Program {
-    fn drop(&mut self) {
+impl Program {
+    /// Kills it, and waits until it has ended.
+    pub fn kill(&mut self) {
+        // One that has ended cannot be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
     }
 }

@@ -4,14 +4,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// After this, what is waited for does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits until `done` gives something; `what` says what for.
 ///
 /// # Panics
-/// Where it does not come within 30 s.
+/// Where it does not come within 60 s.
 pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Read;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use longhaul_captures::CaptureReader;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program;
 use serde_json::Value;
 
 use crate::common::{TestLab, longhaul, object};
@@ -176,7 +177,8 @@ impl Drop for Captures {
     }
 }
 
-pub(crate) struct Program(pub(crate) Child);
+/// A capture or a logging host that runs.
+pub(crate) struct Program(program::Program);
 
 impl Program {
     /// Starts it, and waits until it says that it goes on until Ctrl-C.
@@ -187,7 +189,7 @@ impl Program {
     /// The same; what it said where it ended instead.
     pub(crate) fn try_start(command: &mut Command) -> Result<Self, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut program = Self(command.spawn().unwrap());
+        let mut program = program::Program(command.spawn().unwrap());
         let mut stderr = program.0.stderr.take().unwrap();
         let mut said = String::new();
         let mut byte = [0];
@@ -199,7 +201,7 @@ impl Program {
         }
         // What it says later must not fill the pipe.
         std::thread::spawn(move || drop(std::io::copy(&mut stderr, &mut std::io::sink())));
-        Ok(program)
+        Ok(Self(program))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -207,14 +209,14 @@ impl Program {
     }
 
     pub(crate) fn process(&self) -> Process {
-        Process::open(self.0.id()).unwrap().expect("it runs")
+        Process::open(self.0.0.id()).unwrap().expect("it runs")
     }
 
     /// Waits for its end, and gives its result.
     pub(crate) fn wait(mut self) -> Value {
         let mut text = Vec::new();
-        self.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
-        self.0.wait().unwrap();
+        self.0.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
+        self.0.0.wait().unwrap();
         object(&text)
     }
 
@@ -225,15 +227,7 @@ impl Program {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.kill();
     }
 }
 

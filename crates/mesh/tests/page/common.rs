@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use longhaul_mesh::store::{
     Archive, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, TestResult,
 };
+use longhaul_testing::program::Program;
 use longhaul_units::utc;
 use serde_json::Value;
 
@@ -228,7 +229,7 @@ pub(crate) fn hub_of_all_kinds(
 
 /// A coordinator that runs, and where its page is.
 pub(crate) struct Coordinator {
-    child: Child,
+    program: Program,
     pub(crate) address: String,
     pub(crate) token: String,
     /// What it said until it listened.
@@ -251,10 +252,10 @@ impl Coordinator {
             .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
-        let mut started = Self { child, address: String::new(), token: String::new(), said: String::new() };
+        let program = Program(command.spawn().unwrap());
+        let mut started = Self { program, address: String::new(), token: String::new(), said: String::new() };
         let (sender, lines) = mpsc::channel();
-        let errors = BufReader::new(started.child.stderr.take().unwrap());
+        let errors = BufReader::new(started.program.0.stderr.take().unwrap());
         thread::spawn(move || errors.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
         loop {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not listen: {}", started.said));
@@ -301,13 +302,6 @@ impl Coordinator {
             assert!(begin.elapsed() < PATIENCE, "alarms are not judged");
             thread::sleep(Duration::from_millis(100));
         }
-    }
-}
-
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

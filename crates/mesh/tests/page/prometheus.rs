@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_mesh::store::{Measured, Measurement};
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::{Coordinator, Folder, PATIENCE, agent, hub_of_all_kinds, measurements, names, results};
@@ -42,7 +43,7 @@ fn alert_rules_fire_when_they_should() {
 }
 
 struct Prometheus {
-    child: Child,
+    program: Program,
     address: String,
 }
 
@@ -61,9 +62,9 @@ impl Prometheus {
         command.args(["--web.listen-address=127.0.0.1:0", "--log.format=logfmt"]);
         command.arg(format!("--config.file={}", folder.file("prometheus.yml").display()));
         command.arg(format!("--storage.tsdb.path={}", folder.file("tsdb").display()));
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut started = Self { child, address: String::new() };
-        let lines = BufReader::new(started.child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let program = Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut started = Self { program, address: String::new() };
+        let lines = BufReader::new(started.program.0.stderr.take().unwrap()).lines().map_while(Result::ok);
         let (sender, said) = std::sync::mpsc::channel();
         thread::spawn(move || lines.for_each(|line| drop(sender.send(line))));
         loop {
@@ -108,13 +109,6 @@ impl Prometheus {
             assert!(begin.elapsed() < PATIENCE, "{query} finds nothing; targets: {}", self.ask("targets", ""));
             thread::sleep(Duration::from_millis(200));
         }
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,12 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_mesh::store::{Address, Archive};
+use longhaul_testing::program::Program;
 
 pub(crate) const MESH: &str = env!("CARGO_BIN_EXE_longhaul-mesh");
 /// Some rounds of tests of a second, on a busy machine.
@@ -97,12 +98,12 @@ impl Lab {
         address.split('/').next().unwrap().to_owned()
     }
 
-    pub(crate) fn start(&self, host: &str, arguments: &[&str]) -> Running {
+    pub(crate) fn start(&self, host: &str, arguments: &[&str]) -> Program {
         let log = self.folder.join(format!("{host}-{}.log", arguments[2].replace('/', "-")));
         let log = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let errors = log.try_clone().unwrap();
         let child = self.on(host, arguments).stdin(Stdio::null()).stdout(log).stderr(errors).spawn().unwrap();
-        Running(child)
+        Program(child)
     }
 
     pub(crate) fn logs(&self) -> String {
@@ -143,22 +144,22 @@ impl Lab {
     }
 
     /// Starts the coordinator on `hub`, in the folder `hub`.
-    pub(crate) fn coordinator(&self, hub: &str) -> Running {
+    pub(crate) fn coordinator(&self, hub: &str) -> Program {
         self.coordinator_with(hub, &[])
     }
 
     /// The same with more options.
-    pub(crate) fn coordinator_with(&self, hub: &str, options: &[&str]) -> Running {
+    pub(crate) fn coordinator_with(&self, hub: &str, options: &[&str]) -> Program {
         self.start(hub, &[&["run", "--folder", "hub", "--coordinator"], options].concat())
     }
 
     /// Makes a mesh of these sites and tests, starts its coordinator on `hub` and lets each site join, in a folder with its name.
-    pub(crate) fn mesh(&self, hub: &str, hosts: &[&str], tests: &str) -> Running {
+    pub(crate) fn mesh(&self, hub: &str, hosts: &[&str], tests: &str) -> Program {
         self.mesh_with(hub, hosts, tests, &[])
     }
 
     /// The same with options of the coordinator.
-    pub(crate) fn mesh_with(&self, hub: &str, hosts: &[&str], tests: &str, options: &[&str]) -> Running {
+    pub(crate) fn mesh_with(&self, hub: &str, hosts: &[&str], tests: &str, options: &[&str]) -> Program {
         let site =
             |host: &&str| format!("[[site]]\nname = '{host}'\naddress = '{}'\nrate = '1Gbit'\n", self.address(host));
         let sites: String = hosts.iter().map(site).collect();
@@ -179,7 +180,7 @@ impl Lab {
     }
 
     /// Starts a site, in the folder with its name.
-    pub(crate) fn site(&self, host: &str, allow: &[&str]) -> Running {
+    pub(crate) fn site(&self, host: &str, allow: &[&str]) -> Program {
         let allow: Vec<&str> = allow.iter().flat_map(|allow| ["--allow", allow]).collect();
         self.start(host, &[&["run", "--folder", host, "--sync", "1s"][..], &allow].concat())
     }
@@ -215,20 +216,5 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let _ = Command::new(&self.longhaul).args(["lab", "down", "--name", &self.name]).output();
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-pub(crate) struct Running(pub Child);
-
-impl Running {
-    pub(crate) fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

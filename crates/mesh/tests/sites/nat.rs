@@ -5,9 +5,10 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use longhaul_mesh::store::Measured;
+use longhaul_testing::program::Program;
 
 use crate::PATH;
-use crate::common::{Lab, MESH, Running};
+use crate::common::{Lab, MESH};
 
 const TESTS: &str = "\
 [[site]]
@@ -28,12 +29,12 @@ time = '5s'
 ";
 
 /// A host behind `router`: a network namespace that lives as long as its program.
-struct Home(Running);
+struct Home(Program);
 
 impl Home {
     fn begin(lab: &Lab, router: &str) -> Self {
         let sleep = Command::new("unshare").args(["--net", "sleep", "600"]).stdin(Stdio::null()).spawn().unwrap();
-        let home = Self(Running(sleep));
+        let home = Self(Program(sleep));
         // It is there as soon as it is another one than ours.
         let own = fs::read_link("/proc/self/ns/net").unwrap();
         let namespace = format!("/proc/{}/ns/net", home.0.0.id());
@@ -91,7 +92,7 @@ fn a_site_behind_nat_tests_both_directions() {
     let _sites = ["geneva", "chicago"].map(|host| lab.site(host, &allow));
     let log = fs::File::create(lab.path("home.log")).unwrap();
     let run = ["run", "--folder", "home", "--sync", "1s", "--allow", "time=1s", "--allow", "busy=100%"];
-    let _home = Running(mesh(&run).stderr(log).spawn().unwrap());
+    let _home = Program(mesh(&run).stderr(log).spawn().unwrap());
     let mut archive = lab.archive();
     let all = lab.wait("home is not tested in both directions with both", || {
         let all = archive.since(0).unwrap();

@@ -24,7 +24,7 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Memory of a process and of its files in memory, KiB.
 fn memory_kib(process: &Process) -> u64 {
-    let files = fs::read_dir(format!("/proc/{}/fd", process.child.id())).unwrap().flatten().map(|file| file.path());
+    let files = fs::read_dir(format!("/proc/{}/fd", process.child.0.id())).unwrap().flatten().map(|file| file.path());
     let is_in_memory = |name: PathBuf| name.starts_with("/memfd:longhaul (deleted)");
     let in_memory = files.filter(|file| fs::read_link(file).is_ok_and(is_in_memory));
     // Of 512 bytes.

@@ -29,16 +29,14 @@ fn a_killed_peer_ends_the_test_at_the_other_end() {
         let (mut server, address) = serving_process(&lab, &[]);
         let mut client = testing_process_of(&lab, address, &asked);
         client.says("going on");
-        client.child.kill().unwrap();
-        client.child.wait().unwrap();
+        client.child.kill();
         assert_eq!(server.says("ended "), "control_lost");
         until("the server's threads to end", || at_rest(&server));
 
         let mut client = testing_process_of(&lab, address, &asked);
         client.says("going on");
         let began = Instant::now();
-        server.child.kill().unwrap();
-        server.child.wait().unwrap();
+        server.child.kill();
         assert!(client.says("outcome ").contains("control_lost"));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
@@ -65,8 +63,7 @@ fn a_test_that_is_cut_leaves_nothing_in_the_kernel() {
     if !on(&lab, "server", &rule) {
         return;
     }
-    client.child.kill().unwrap();
-    client.child.wait().unwrap();
+    client.child.kill();
     assert_eq!(server.says("ended "), "control_lost");
     until("the server's threads to end", || at_rest(&server));
     let data = format!("ss -Htan state connected exclude time-wait sport != :{}", address.port());

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ChildStdout, Command, Stdio};
 
 use longhaul_channel::Key;
 use longhaul_kernel::capability;
@@ -18,10 +17,10 @@ use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_result::{Caveat, Location};
 use longhaul_session::{SessionError, TestEnd, TestParameters};
 use longhaul_terms::Amount;
+use longhaul_testing::program::Program;
+pub(crate) use longhaul_testing::waiting::until;
+use longhaul_testing::waiting::wait_for;
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
-
-/// What has not happened within this time does not happen.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether labs can be made; prints why not.
 pub(crate) fn able() -> bool {
@@ -204,18 +203,9 @@ pub(crate) fn counter(lab: &Lab, host: &str, group: &str, name: &str) -> u64 {
     lines[1][column].parse().unwrap()
 }
 
-/// Waits until `done`.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// A server or client that is a process of its own; killed when dropped.
 pub(crate) struct Process {
-    pub(crate) child: Child,
+    pub(crate) child: Program,
     lines: Option<BufReader<ChildStdout>>,
 }
 
@@ -251,7 +241,7 @@ impl Process {
         };
         let mut child = namespace.enter(spawn).unwrap();
         let lines = child.stdout.take().map(BufReader::new);
-        Self { child, lines }
+        Self { child: Program(child), lines }
     }
 
     /// What follows `key` on the next line that has it; fails where the process ends without.
@@ -274,7 +264,7 @@ impl Process {
 
     /// Threads, open descriptors and resident memory in KiB now.
     pub(crate) fn holds(&self) -> (usize, usize, usize) {
-        let folder = format!("/proc/{}", self.child.id());
+        let folder = format!("/proc/{}", self.child.0.id());
         let count = |name: &str| std::fs::read_dir(format!("{folder}/{name}")).unwrap().count();
         let status = std::fs::read_to_string(format!("{folder}/status")).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -283,23 +273,13 @@ impl Process {
 
     /// The thread of that name, once there is one.
     pub(crate) fn thread(&self, name: &str) -> i32 {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let mut found = None;
-        until(name, || {
-            found = std::fs::read_dir(&tasks).unwrap().flatten().find_map(|task| {
+        let tasks = format!("/proc/{}/task", self.child.0.id());
+        wait_for(name, || {
+            std::fs::read_dir(&tasks).unwrap().flatten().find_map(|task| {
                 let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
                 (comm.trim() == name).then(|| task.file_name().to_str().unwrap().parse().unwrap())
-            });
-            found.is_some()
-        });
-        found.unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+            })
+        })
     }
 }
 
