@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 /// Where pages are. A page of a name that is in several folders is that of the first.
 const FOLDERS: [&str; 2] = ["reference", "how-to"];
 /// Pages that say nothing that `--help` does not say.
-const LEFT_OUT: [&str; 2] = ["index", "commands"];
+const LEFT_OUT: [&str; 3] = ["index", "commands", "mesh-commands"];
 
 fn main() {
     manual().unwrap_or_else(|error| panic!("docs: {error}"));

@@ -23,7 +23,7 @@ const PORT: u16 = 5212;
 #[derive(Debug, Parser)]
 #[command(name = "longhaul mesh", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Example:
-  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator: a token for each site
+  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator
   longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
   longhaul mesh join --folder site --token geneva coordinator.example     # at each site
   longhaul mesh run --folder site --allow udp=10M

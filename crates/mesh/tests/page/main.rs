@@ -1,8 +1,9 @@
-//! The coordinator's page, its interface for programs, its metrics and its alarms, over stores with known results.
+//! The coordinator's page, its interface for programs, its metrics and its alarms, over stores with known results; and the page of the commands.
 
 mod alarms;
 #[path = "../../../longhaul/tests/common/browser.rs"]
 mod browser;
+mod commands;
 mod common;
 mod encrypted;
 mod interface;
