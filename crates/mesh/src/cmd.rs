@@ -21,7 +21,8 @@ const PORT: u16 = 5212;
 
 /// Let sites test each other all the time, and say who loses packets
 #[derive(Debug, Parser)]
-#[command(name = "longhaul mesh", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "longhaul mesh", bin_name = "longhaul mesh", version)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Example:
   longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml            # at the coordinator
   longhaul mesh run --coordinator --folder /var/lib/longhaul-mesh
