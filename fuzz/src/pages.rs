@@ -76,7 +76,7 @@ fn measurements() -> Vec<Measurement> {
         limited_by: "congestion_window".to_owned(),
         limited_share: 0.5,
     };
-    let cause = Cause { code: "loss".to_owned(), place: String::new(), bound_bps: None, remedy: "mend it".to_owned() };
+    let cause = Cause { code: "loss".to_owned(), place: String::new(), bound_bps: None, remedy: "fix it".to_owned() };
     let diagnosis =
         Diagnosis { alarm: String::new(), target_bps: None, goodput_bps: Some(1), causes: vec![cause], failed: None };
     let all = [Measured::Rtt(trips), Measured::Tcp(flow), Measured::Diagnose(diagnosis)];

@@ -55,7 +55,7 @@ fn a_plan_needs_no_root() {
 }
 
 #[test]
-fn a_diagnosis_says_what_to_mend_and_other_files_are_refused() {
+fn a_diagnosis_says_what_to_fix_and_other_files_are_refused() {
     let folder = Folder::new("diagnosis");
     let file = folder.path("found.json");
     let plan = |result: serde_json::Value, more: &[&str]| {

@@ -83,9 +83,9 @@ fn a_fault_is_named_without_a_test() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// With a router behind the path: what its policer costs is seen, and mending it brings the path's rate back.
+/// With a router behind the path: what its policer costs is seen, and fixing it brings the path's rate back.
 #[test]
-fn mending_a_policer_brings_what_it_cost() {
+fn fixing_a_policer_brings_what_it_cost() {
     let _alone = alone();
     if !capability::is_root_in_namespace() {
         longhaul_testing::no_judge!("faults are made as root: firewalls, queues, settings of a host");
@@ -94,7 +94,7 @@ fn mending_a_policer_brings_what_it_cost() {
     let result = faults(&["--measure", "--only", "policer-network", "--rtt", "10ms", "--seeds", "1", "--time", "3s"]);
     let price = &result["result"]["prices"][0];
     let bps = |key: &str| price[key][0].as_u64().unwrap_or_else(|| panic!("{price:#}"));
-    let (faulty, mended) = (bps("faulty_bps"), bps("mended_bps"));
+    let (faulty, fixed) = (bps("faulty_bps"), bps("fixed_bps"));
     // The policer passes 20 Mb/s and what its bucket holds: the tokens of a second (`nft_limit.c`).
-    assert!((4_000_000..35_000_000).contains(&faulty) && mended > 60_000_000, "{price:#}");
+    assert!((4_000_000..35_000_000).contains(&faulty) && fixed > 60_000_000, "{price:#}");
 }

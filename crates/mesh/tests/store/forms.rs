@@ -87,8 +87,8 @@ fn what_cannot_be_read_in_an_outbox_keeps_nothing_else() {
     outbox.confirmed(&[result(3).id, result(4).id]).unwrap();
     outbox.file_confirmed(&result(4).id).unwrap();
     assert_eq!((outbox.all().unwrap(), outbox.file_after(0, None).unwrap()), (vec![], None));
-    let mended = serde_json::to_string(&Kept::Udp(result(1))).unwrap();
-    change(&path, &format!("UPDATE outbox SET result = '{mended}' WHERE number = 1"));
+    let fixed = serde_json::to_string(&Kept::Udp(result(1))).unwrap();
+    change(&path, &format!("UPDATE outbox SET result = '{fixed}' WHERE number = 1"));
     assert_eq!(outbox.all().unwrap(), [Kept::Udp(result(1))]);
 }
 

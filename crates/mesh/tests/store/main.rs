@@ -288,7 +288,7 @@ fn measurements() -> Vec<Measurement> {
         limited_by: "pacing".into(),
         limited_share: 0.1,
     };
-    let cause = Cause { code: "loss".into(), place: "path".into(), bound_bps: Some(9), remedy: "mend it".into() };
+    let cause = Cause { code: "loss".into(), place: "path".into(), bound_bps: Some(9), remedy: "fix it".into() };
     let diagnosis =
         Diagnosis { alarm: "a1".into(), target_bps: None, goodput_bps: Some(8), causes: vec![cause], failed: None };
     vec![

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnosis::{Code, Diagnosis, Interval, about};
 
-/// A promise counts as kept from this part of the promised rate on: of the goodput of then and the lower end of what mending adds. It is chosen,
+/// A promise counts as kept from this part of the promised rate on: of the goodput of then and the lower end of what fixing adds. It is chosen,
 /// not measured.
 pub const KEPT: f64 = 0.8;
-/// From this change on the goodput is another: what is worth mending raises it by as much.
+/// From this change on the goodput is another: what is worth fixing raises it by as much.
 const CHANGED: f64 = 1.3;
 
 /// An earlier diagnosis of the same direction beside this one.
@@ -43,7 +43,7 @@ pub enum Outcome {
     /// The goodput is at least 1.3 times that of before, and below what was promised.
     Partly,
     /// The promise is not kept, and the goodput is as it was.
-    NotMended,
+    NotFixed,
     /// There was no cause then, and the goodput is as it was.
     Unchanged,
     /// The goodput is 1.3 times lower than before, or less.
@@ -66,7 +66,7 @@ impl Before {
                     Some(promised) if came >= KEPT * (then + promised.least as f64) => Outcome::Kept,
                     _ if came * CHANGED <= then => Outcome::Worse,
                     Some(_) if came >= CHANGED * then => Outcome::Partly,
-                    Some(_) => Outcome::NotMended,
+                    Some(_) => Outcome::NotFixed,
                     None => Outcome::Unchanged,
                 }
             }
@@ -97,7 +97,7 @@ impl Before {
         let outcome = match self.outcome {
             Outcome::Kept => "the promise was kept",
             Outcome::Partly => "the promise was kept in part",
-            Outcome::NotMended => "no faster now",
+            Outcome::NotFixed => "no faster now",
             Outcome::Unchanged => "no change",
             Outcome::Worse => "slower now",
             Outcome::Unknown => "the result is not known",

@@ -4,7 +4,7 @@ use longhaul_result::Location;
 use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
-/// Mending a cause must raise the goodput by this factor, or it is not named: what a user notices, and well beyond what
+/// Fixing a cause must raise the goodput by this factor, or it is not named: what a user notices, and well beyond what
 /// two runs over one path differ by.
 pub(crate) const WORTH_NAMING: f64 = 1.3;
 
@@ -282,7 +282,7 @@ pub struct Cause {
     /// The limit.
     #[serde(flatten)]
     pub bound: Bound,
-    /// What mending this cause and all before it adds, up to the next limit.
+    /// What fixing this cause and all before it adds, up to the next limit.
     pub worth_bps: Interval,
     /// Whether `worth_bps` is an upper end only: too few losses were seen to know the rate at which they come.
     pub worth_is_upper_end: bool,

@@ -1,7 +1,7 @@
 //! What limits a flow, what each limit costs, and what to do.
 //!
 //! [`Evidence`] in, [`Diagnosis`] out: [`diagnose`]. Each possible limit is a *bound*, an interval in payload bits per second with its
-//! evidence. Bounds below the target are causes, the lowest first; the next bound says what mending one is worth. [`plan::next`] says
+//! evidence. Bounds below the target are causes, the lowest first; the next bound says what fixing one is worth. [`plan::next`] says
 //! which test would tell more.
 //!
 //! Sources: DataTAG's method for end systems; NLR Rings, figure 6 (loss by place); RFC 6349 (TCP throughput testing); RFC 8337

@@ -74,7 +74,7 @@ pub struct Plan {
     pub kept: Vec<Kept>,
     /// What a person should do.
     pub by_hand: Vec<ByHand>,
-    /// Causes that no setting of this host mends, and what does.
+    /// Causes that no setting of this host fixes, and what does.
     pub elsewhere: Vec<String>,
     /// Why tuning this host raises nothing; `None` where it may.
     pub network_is_the_bound: Option<String>,
@@ -220,7 +220,7 @@ impl Draft<'_> {
         self.plan.caveats.push(Caveat::new(code, message, remedy));
     }
 
-    /// Says of the causes that no setting mends what does.
+    /// Says of the causes that no setting fixes what does.
     fn elsewhere(&mut self) {
         for cause in self.target.causes.iter().flatten() {
             let code = cause.code.as_str();

@@ -181,7 +181,7 @@ fn loss_in_the_network_takes_a_control_that_bears_it() {
     let plan = Plan::make(&host(), &asked);
     assert!(plan.network_is_the_bound.as_ref().unwrap().contains("loss (at least 1"), "{plan:#?}");
     assert!(plan.by_hand.iter().any(|one| one.command.starts_with("longhaul cc use bbr3")), "{plan:#?}");
-    assert!(!plan.changes.iter().any(|change| change.memory_bytes.is_some()), "buffers mend no loss: {plan:#?}");
+    assert!(!plan.changes.iter().any(|change| change.memory_bytes.is_some()), "buffers fix no loss: {plan:#?}");
     let mut with_bbr = host();
     with_bbr.loadable_controls.insert("bbr".into());
     assert!(changes(&with_bbr, &asked).contains(&"net.ipv4.tcp_congestion_control bbr".into()));

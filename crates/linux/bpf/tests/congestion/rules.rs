@@ -135,7 +135,7 @@ fn a_round_trip_at_most_doubles_the_window() {
 
 /// The kernel may have set the window without the control: a loss then leaves no more than what is in flight.
 #[test]
-fn a_loss_mends_a_window_that_no_receiver_grants() {
+fn a_loss_fixes_a_window_that_no_receiver_grants() {
     for settings in all() {
         let mut flow = flow(&settings);
         let usual = flow.ssthresh();
@@ -143,12 +143,12 @@ fn a_loss_mends_a_window_that_no_receiver_grants() {
         flow.socket.cwnd = 1_560_564_376;
         flow.socket.packets_out = 1010;
         flow.socket.sacked_out = 10;
-        let mended = flow.ssthresh();
-        assert!((2..=1000).contains(&mended), "{}: {mended}", settings.name());
+        let fixed = flow.ssthresh();
+        assert!((2..=1000).contains(&fixed), "{}: {fixed}", settings.name());
         // Also where the loss was none.
         flow.socket.prior_cwnd = flow.socket.cwnd;
-        flow.socket.cwnd = mended;
-        assert_eq!(flow.undo(), mended, "{}", settings.name());
+        flow.socket.cwnd = fixed;
+        assert_eq!(flow.undo(), fixed, "{}", settings.name());
     }
 }
 

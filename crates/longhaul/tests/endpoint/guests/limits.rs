@@ -87,13 +87,13 @@ fn too_little_memory_for_tcp_is_told() {
         [&cause["evidence"][0]["text"], &cause["remedies"][0]["command"]].map(|said| said.as_str().unwrap());
     assert!(text.contains("was short of memory for"), "{text}");
     assert_eq!(remedy, "sysctl -w net.ipv4.tcp_mem=\"1200 1400 1600\"");
-    // It is the one that mends it.
-    let mended = diagnosis(&exits[6]);
+    // It is the one that fixes it.
+    let fixed = diagnosis(&exits[6]);
     let goodput = |result: &Value| result["goodput_bps"].as_f64().unwrap();
-    println!("{:.1} and {:.1} Mbit/s", goodput(&result) / 1e6, goodput(&mended) / 1e6);
+    println!("{:.1} and {:.1} Mbit/s", goodput(&result) / 1e6, goodput(&fixed) / 1e6);
     assert!(
-        mended["causes"].as_array().unwrap().is_empty() && goodput(&mended) > 2.0 * goodput(&result),
+        fixed["causes"].as_array().unwrap().is_empty() && goodput(&fixed) > 2.0 * goodput(&result),
         "{}",
-        mended["causes"]
+        fixed["causes"]
     );
 }

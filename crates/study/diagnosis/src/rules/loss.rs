@@ -90,7 +90,7 @@ fn reordering(known: &Known<'_>, run: &TcpFacts, passed: Option<u64>) -> Bound {
     }
 }
 
-/// What mends reordering.
+/// What fixes reordering.
 pub(super) fn one_link() -> Remedy {
     let text = "find the parallel links or queues that one flow is spread over, and keep a flow on one of them";
     Remedy::new(None, text, "")
@@ -366,7 +366,7 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         let text = format!("{} packets came with a wrong checksum: bits change on the way", run.checksum_errors);
         evidence.push(Line::new(text, "nstat -az TcpInCsumErrors UdpInCsumErrors"));
     }
-    let mend = match place {
+    let fix = match place {
         Location::Network => "find the lossy link: error counters of each device, light levels, cables",
         Location::ReceiverStack => "find the device that changes bits: memory, cables, checksum offload",
         _ => "fix the cause of the loss at this host",
@@ -378,7 +378,7 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         bound_bps: measured(run),
         evidence,
         remedies: vec![
-            Remedy::new(place_host(place), mend, "ethtool -S IF; ip -s -s link; nft list ruleset"),
+            Remedy::new(place_host(place), fix, "ethtool -S IF; ip -s -s link; nft list ruleset"),
             other_control(known, run),
         ],
     }

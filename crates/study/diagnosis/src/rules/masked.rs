@@ -31,7 +31,7 @@ pub(crate) fn is_hidden(known: &Known<'_>) -> bool {
     known.flow().is_some() && !known.tcp_runs().any(|run| counts(run) && tells(run))
 }
 
-/// What loss would leave once the other limit is mended.
+/// What loss would leave once the other limit is fixed.
 pub(super) fn loss(known: &Known<'_>) -> Option<Bound> {
     let kind = known.capacity.as_ref()?.kind;
     if !is_hidden(known) || matches!(kind, Kind::Policer | Kind::Competing) || uneven_streams(known).is_some() {

@@ -111,7 +111,7 @@ impl<'a> Known<'a> {
         self.target_payload_bps.into_iter().chain(capacity).min()
     }
 
-    /// Whether a rate is so far below the target that mending it is worth naming.
+    /// Whether a rate is so far below the target that fixing it is worth naming.
     pub(crate) fn is_below_target(&self, bps: u64) -> bool {
         self.target_payload_bps.is_some_and(|target| bps as f64 * WORTH_NAMING <= target as f64)
     }

@@ -205,9 +205,9 @@ fn a_small_buffer_behind_a_smaller_one_is_named_beside_several_flows() {
     assert_eq!(named(&evidence), expected);
 }
 
-/// What is said to be done mends it: more memory, where memory is short, and nothing else that is not the limit.
+/// What is said to be done fixes it: more memory, where memory is short, and nothing else that is not the limit.
 #[test]
-fn a_receive_window_is_mended_where_it_is_bounded() {
+fn a_receive_window_is_fixed_where_it_is_bounded() {
     let mut run = tcp(Purpose::Default, 16 * MBIT);
     run.limited_by = LimitedBy { receive_window: 0.9, congestion_window: 0.1, ..LimitedBy::default() };
     let command = |sysctls: &[(&str, &str)]| {
@@ -325,7 +325,7 @@ fn what_was_promised_and_what_came() {
     let (slow, fast) = (diagnosed(30, 0.9), diagnosed(180, 0.0));
     for (earlier, now, expected) in [
         (&slow, &fast, Outcome::Kept),
-        (&slow, &slow, Outcome::NotMended),
+        (&slow, &slow, Outcome::NotFixed),
         (&slow, &diagnosed(60, 0.9), Outcome::Partly),
         // 30 and the 155 that were promised at least to come to it are 185; 80 % are 148.
         (&slow, &diagnosed(130, 0.9), Outcome::Partly),

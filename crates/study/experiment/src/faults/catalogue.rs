@@ -147,16 +147,16 @@ mod tests {
         assert!(single >= 40 && pairs >= 10, "{single} faults, {pairs} pairs");
     }
 
-    /// The changes of each fault fit its path, and mending it leaves none of them.
+    /// The changes of each fault fit its path, and fixing it leaves none of them.
     #[test]
     fn every_path_can_be_made() {
         for fault in all().unwrap() {
             for rtt in fault.round_trips.clone() {
                 let spec = &LabSpec::default();
                 let made = |faulty| path(&Doing { fault: &fault, rtt, seed: 1, faulty, spec }).unwrap();
-                let (faulty, mended) = (made(true), made(false));
-                assert_eq!(mended.round_trip(), rtt, "{}", fault.name);
-                assert_eq!(faulty == mended, fault.making.change.is_empty(), "{}", fault.name);
+                let (faulty, fixed) = (made(true), made(false));
+                assert_eq!(fixed.round_trip(), rtt, "{}", fault.name);
+                assert_eq!(faulty == fixed, fault.making.change.is_empty(), "{}", fault.name);
             }
         }
     }

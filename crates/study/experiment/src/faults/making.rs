@@ -85,7 +85,7 @@ pub struct Doing<'a> {
     pub rtt: Nanos,
     /// Seed of the path's random numbers.
     pub seed: u64,
-    /// With the fault, or mended.
+    /// With the fault, or fixed.
     pub faulty: bool,
     /// How the emulator runs; name, seed and segmentation are the fault's.
     pub spec: &'a LabSpec,

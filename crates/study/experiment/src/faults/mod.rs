@@ -1,7 +1,7 @@
 //! A catalogue of faults: labs in which one thing is wrong that is known, to see whether `longhaul diagnose` names it.
 //!
 //! `experiments/faults/` has a file for each ([`spec`] is their text form, `catalogue` the list). `making` raises the lab of a
-//! fault, with the fault or mended. [`run`] has every fault diagnosed, `observing` by the forms that make no test, and [`score`] compares what
+//! fault, with the fault or fixed. [`run`] has every fault diagnosed, `observing` by the forms that make no test, and [`score`] compares what
 //! was named with what is known.
 //!
 //! What is not here: the rules of a diagnosis (`longhaul-diagnosis`), and the measurements that it makes.

@@ -40,7 +40,7 @@ pub enum Event<'a> {
 /// Keeps the JSON of a diagnosis under a name; says why it could not.
 pub type Keep<'a> = dyn Fn(&str, &str) -> Result<(), String> + 'a;
 
-/// What a fault costs, measured by mending it.
+/// What a fault costs, measured by fixing it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Price {
@@ -50,8 +50,8 @@ pub struct Price {
     pub rtt_ns: u64,
     /// Payload that TCP carried with it, bits per second, with each seed.
     pub faulty_bps: Vec<u64>,
-    /// The same, mended.
-    pub mended_bps: Vec<u64>,
+    /// The same, fixed.
+    pub fixed_bps: Vec<u64>,
     /// Tests that were made anew, as the machine spoiled them.
     pub void_runs: usize,
     /// Why a test is missing; empty if none is.
@@ -70,7 +70,7 @@ pub struct Runner<'a> {
     pub time: Nanos,
     /// The seeds of the paths' random numbers: one lab each.
     pub seeds: std::ops::RangeInclusive<u64>,
-    /// Where a cause is at a host, have `longhaul tune` mend it by the diagnosis, and see what comes of it.
+    /// Where a cause is at a host, have `longhaul tune` fix it by the diagnosis, and see what comes of it.
     pub tune: bool,
     /// Keeps the evidence; `None`: nowhere.
     pub keep: Option<&'a Keep<'a>>,
@@ -114,22 +114,22 @@ impl Runner<'_> {
     /// Measures what each of `faults` costs, by tests with it and without it, or those before a stop.
     pub fn measure(&self, faults: &[(Fault, Nanos)]) -> Vec<Price> {
         let mut prices = Vec::new();
-        // Faults of one path and one control are one path once they are mended.
-        let mut mended: Vec<(Healthy<'_>, u64)> = Vec::new();
+        // Faults of one path and one control are one path once they are fixed.
+        let mut fixed: Vec<(Healthy<'_>, u64)> = Vec::new();
         for (fault, rtt) in faults {
             (self.tell)(Event::Begins(fault, *rtt));
             let mut price = Price {
                 fault: fault.name.clone(),
                 rtt_ns: rtt.0,
                 faulty_bps: Vec::new(),
-                mended_bps: Vec::new(),
+                fixed_bps: Vec::new(),
                 void_runs: 0,
                 error: String::new(),
             };
             for (seed, faulty) in self.seeds.clone().flat_map(|seed| [(seed, true), (seed, false)]) {
                 let doing = Doing { fault, rtt: *rtt, seed, faulty, spec: self.spec };
                 let healthy = Healthy::of(&doing);
-                let before = mended.iter().find(|(known, _)| !faulty && *known == healthy).map(|(_, bps)| *bps);
+                let before = fixed.iter().find(|(known, _)| !faulty && *known == healthy).map(|(_, bps)| *bps);
                 let tested = before.map_or_else(
                     || {
                         let Asked { answer, void_runs } = self.goodput(&doing);
@@ -142,11 +142,11 @@ impl Runner<'_> {
                     return prices;
                 }
                 if let (false, None, Ok(bps)) = (faulty, before, &tested) {
-                    mended.push((healthy, *bps));
+                    fixed.push((healthy, *bps));
                 }
                 match tested {
                     Ok(bps) if faulty => price.faulty_bps.push(bps),
-                    Ok(bps) => price.mended_bps.push(bps),
+                    Ok(bps) => price.fixed_bps.push(bps),
                     Err(why) => price.error = why,
                 }
             }
@@ -273,7 +273,7 @@ pub(super) struct Asked<T> {
     pub(super) void_runs: usize,
 }
 
-/// What sets mended paths apart.
+/// What sets fixed paths apart.
 #[derive(Debug, PartialEq)]
 struct Healthy<'a> {
     rate: BitRate,
@@ -350,6 +350,6 @@ impl Price {
     /// The means, where both were measured.
     pub fn means(&self) -> Option<Measured> {
         let mean = |all: &[u64]| (!all.is_empty()).then(|| BitRate(all.iter().sum::<u64>() / all.len() as u64));
-        Some(Measured { rtt: Nanos(self.rtt_ns), faulty: mean(&self.faulty_bps)?, mended: mean(&self.mended_bps)? })
+        Some(Measured { rtt: Nanos(self.rtt_ns), faulty: mean(&self.faulty_bps)?, fixed: mean(&self.fixed_bps)? })
     }
 }

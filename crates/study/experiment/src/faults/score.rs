@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::{ExpectedCause, Fault, Form, Measured, SCORED_RATIO};
 
-/// A price is right within this factor of what mending brought.
+/// A price is right within this factor of what fixing brought.
 pub const PRICE_FACTOR: f64 = 1.5;
 
 /// A fault at a round trip, diagnosed once.
@@ -38,7 +38,7 @@ pub struct Cell {
     pub findings: Vec<String>,
     /// Payload that TCP carried in the diagnosis, bits per second.
     pub goodput_bps: Option<u64>,
-    /// Payload that TCP carries with the fault, and mended, bits per second, as it was measured apart; `null` where it was not.
+    /// Payload that TCP carries with the fault, and fixed, bits per second, as it was measured apart; `null` where it was not.
     pub measured_bps: Option<[u64; 2]>,
     /// Whether what had to be named was: the first cause is the fault, the first two are the pair, there is no cause on a healthy path. Of
     /// a fault that costs too little: no other cause is named.
@@ -47,7 +47,7 @@ pub struct Cell {
     pub place_right: Option<bool>,
     /// The same of the host.
     pub host_right: Option<bool>,
-    /// Whether the price is within 1.5 times what mending brought; `null` where the code is wrong, or the price is no interval.
+    /// Whether the price is within 1.5 times what fixing brought; `null` where the code is wrong, or the price is no interval.
     pub price_right: Option<bool>,
     /// What tuning the hosts by the diagnosis brought; `null` where that was not asked, or its first cause is at no host.
     pub tuned: Option<Tuned>,
@@ -68,11 +68,11 @@ pub struct Cell {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Its first cause is the fault: mending it raises goodput 1.3 times or more.
+    /// Its first cause is the fault: fixing it raises goodput 1.3 times or more.
     Single,
     /// Its first two causes are the two faults.
     Pair,
-    /// It names no other cause: mending the fault raises goodput less.
+    /// It names no other cause: fixing the fault raises goodput less.
     Finding,
     /// It names no cause.
     Healthy,
@@ -102,7 +102,7 @@ pub struct Named {
     pub host: Option<Role>,
     /// The rate that it allows: least and most, payload bits per second.
     pub bound_bps: (u64, Option<u64>),
-    /// What mending this cause and all before it adds: least and most, payload bits per second.
+    /// What fixing this cause and all before it adds: least and most, payload bits per second.
     pub worth_bps: (u64, Option<u64>),
     /// Whether the worth is an upper end only.
     pub worth_is_upper_end: bool,
@@ -121,7 +121,7 @@ impl Named {
         }
     }
 
-    /// Whether the worth agrees with `brought`, what mending brought; `None` where it says too little to tell.
+    /// Whether the worth agrees with `brought`, what fixing brought; `None` where it says too little to tell.
     fn price_is_right(&self, brought: u64) -> Option<bool> {
         let (least, most) = self.worth_bps;
         let brought = brought as f64;
@@ -150,7 +150,7 @@ pub struct Tuned {
     pub came_bps: u64,
     /// Whether at least 80 % of the promised rate came.
     pub kept: bool,
-    /// Whether a setting mends the cause. A rule of a firewall or a queueing discipline that somebody set up, a program, a CPU, a disk are their
+    /// Whether a setting fixes the cause. A rule of a firewall or a queueing discipline that somebody set up, a program, a CPU, a disk are their
     /// owners': `longhaul tune` leaves them, and it is not scored.
     pub is_a_setting: bool,
 }
@@ -179,7 +179,7 @@ impl Cell {
             named: Vec::new(),
             findings: Vec::new(),
             goodput_bps: None,
-            measured_bps: measured.map(|row| [row.faulty.0, row.mended.0]),
+            measured_bps: measured.map(|row| [row.faulty.0, row.fixed.0]),
             right: false,
             place_right: None,
             host_right: None,
@@ -241,23 +241,23 @@ impl Cell {
         let host = |(one, cause): &(&Expected, &Named)| one.host.map(|host| cause.host == Some(host));
         self.place_right = all(pairs.iter().filter_map(place).collect());
         self.host_right = all(pairs.iter().filter_map(host).collect());
-        // Mending a pair is mending both, and the second cause's worth has the first one's in it.
+        // Fixing a pair is fixing both, and the second cause's worth has the first one's in it.
         let last = self.named.get(self.expected.len() - 1);
-        self.price_right = self.measured_bps.zip(last).and_then(|([faulty, mended], cause)| {
-            let brought = mended.saturating_sub(faulty);
+        self.price_right = self.measured_bps.zip(last).and_then(|([faulty, fixed], cause)| {
+            let brought = fixed.saturating_sub(faulty);
             cause.price_is_right(brought)
         });
         self
     }
 
-    /// Whether the test's own goodput leaves little to mend: its flow did not meet the fault; or over this round trip, over which nothing was
+    /// Whether the test's own goodput leaves little to fix: its flow did not meet the fault; or over this round trip, over which nothing was
     /// measured, the path carries its rate all the same.
     fn costs_too_little(&self) -> bool {
-        let mended = match self.measured_bps {
-            Some([_, mended]) => self.some_flows.then_some(mended),
+        let fixed = match self.measured_bps {
+            Some([_, fixed]) => self.some_flows.then_some(fixed),
             None => Some(self.rate_bps),
         };
-        self.goodput_bps.zip(mended).is_some_and(|(goodput, mended)| goodput as f64 * SCORED_RATIO > mended as f64)
+        self.goodput_bps.zip(fixed).is_some_and(|(goodput, fixed)| goodput as f64 * SCORED_RATIO > fixed as f64)
     }
 
     /// The code that stands for what is wrong: the first of a pair.
@@ -292,9 +292,9 @@ pub struct Summary {
     pub healthy: Share,
     /// Of faults that cost too little: no other cause is named.
     pub finding: Share,
-    /// Of right causes: the price is within 1.5 times what mending brought.
+    /// Of right causes: the price is within 1.5 times what fixing brought.
     pub price: Share,
-    /// Of right first causes at a host that a setting mends: 80 % of the promised rate came after `longhaul tune`.
+    /// Of right first causes at a host that a setting fixes: 80 % of the promised rate came after `longhaul tune`.
     pub tuned: Share,
     /// Right first causes at a host that are a rule, a program, a CPU or a disk: `longhaul tune` leaves them.
     pub left_to_owners: usize,
@@ -398,13 +398,13 @@ mod tests {
         }
     }
 
-    fn judged(fault: &str, mended: u64, causes: Vec<Cause>) -> Cell {
+    fn judged(fault: &str, fixed: u64, causes: Vec<Cause>) -> Cell {
         let rtt = Nanos::from_millis(80);
-        let measured = Measured { rtt, faulty: BitRate(15 * MBIT), mended: BitRate(mended * MBIT) };
+        let measured = Measured { rtt, faulty: BitRate(15 * MBIT), fixed: BitRate(fixed * MBIT) };
         Cell::new(&find(fault).unwrap(), rtt, 1, Some(measured)).judged(&diagnosis(causes))
     }
 
-    /// A window of 15 of 90 Mb/s: mending it brings 75.
+    /// A window of 15 of 90 Mb/s: fixing it brings 75.
     #[test]
     fn a_single_fault_is_the_first_cause_with_host_and_price() {
         let window = |host, worth| cause(Code::ReceiveWindow, Some(host), worth);
@@ -432,7 +432,7 @@ mod tests {
     fn a_flow_that_does_not_meet_its_fault_needs_no_cause() {
         let carried = |mbit: u64| {
             let rtt = Nanos::from_millis(80);
-            let measured = Measured { rtt, faulty: BitRate(MBIT), mended: BitRate(90 * MBIT) };
+            let measured = Measured { rtt, faulty: BitRate(MBIT), fixed: BitRate(90 * MBIT) };
             let cell = Cell::new(&find("ecmp-member").unwrap(), rtt, 1, Some(measured));
             cell.judged(&Diagnosis { goodput_bps: Some(mbit * MBIT), ..diagnosis(Vec::new()) })
         };

@@ -8,10 +8,10 @@
 //! [[measured]]
 //! rtt = "80ms"
 //! faulty = "15.8M"
-//! mended = "90.8M"
+//! fixed = "90.8M"
 //! ```
 //!
-//! A fault is mended by leaving out everything that makes it. What mending is worth was measured with `longhaul tcp`; it is the truth
+//! A fault is fixed by leaving out everything that makes it. What fixing is worth was measured with `longhaul tcp`; it is the truth
 //! that a diagnosis is compared with, and decides whether the fault is a cause or deserves a finding alone.
 
 use longhaul_diagnosis::{Code, Role};
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{ExperimentError, check_name, read_toml};
 
-/// Mending a fault must multiply the goodput by this before a diagnosis has to name it as a cause: below it, the spread of TCP tests over
+/// Fixing a fault must multiply the goodput by this before a diagnosis has to name it as a cause: below it, the spread of TCP tests over
 /// one path is no smaller than what the fault costs.
 pub const SCORED_RATIO: f64 = 1.3;
 /// Commands, programs and round trips of a fault at most.
@@ -157,14 +157,14 @@ pub struct Measured {
     pub rtt: Nanos,
     /// With the fault.
     pub faulty: BitRate,
-    /// Mended.
-    pub mended: BitRate,
+    /// Fixed.
+    pub fixed: BitRate,
 }
 
 impl Measured {
-    /// How many times as much TCP carries once it is mended.
+    /// How many times as much TCP carries once it is fixed.
     pub fn ratio(&self) -> f64 {
-        self.mended.0 as f64 / self.faulty.0.max(1) as f64
+        self.fixed.0 as f64 / self.faulty.0.max(1) as f64
     }
 
     /// Whether it costs enough to be a cause.
@@ -227,7 +227,7 @@ struct Text {
 struct MeasuredText {
     rtt: Nanos,
     faulty: BitRate,
-    mended: BitRate,
+    fixed: BitRate,
 }
 
 fn rate() -> BitRate {
@@ -286,7 +286,7 @@ impl Fault {
         };
         making.check()?;
         let of = |code| ExpectedCause { code, place: written.place, host: written.host };
-        let measured = |row: MeasuredText| Measured { rtt: row.rtt, faulty: row.faulty, mended: row.mended };
+        let measured = |row: MeasuredText| Measured { rtt: row.rtt, faulty: row.faulty, fixed: row.fixed };
         Ok(Self {
             name: name.to_owned(),
             title: written.title,
@@ -406,7 +406,7 @@ run = "iperf3 -c $SERVER"
 [[measured]]
 rtt = "80ms"
 faulty = "15M"
-mended = "90M"
+fixed = "90M"
 "#;
 
     #[test]

@@ -19,7 +19,7 @@ const PATIENCE: Nanos = Nanos::from_secs(20);
 const TEST_PATIENCE: Nanos = Nanos::from_secs(90);
 
 impl Runner<'_> {
-    /// Tunes both hosts by the diagnosis that was `said`; `None` where its first cause is at no host, or no setting mends it.
+    /// Tunes both hosts by the diagnosis that was `said`; `None` where its first cause is at no host, or no setting fixes it.
     pub(super) fn tuned(&self, lab: &FaultLab, doing: &Doing<'_>, said: &str) -> Result<Option<Tuned>, String> {
         let diagnosis: Diagnosis = diagnosis_of(Form::Test, said)?;
         let Some(cause) = diagnosis.causes.first().filter(|cause| cause.bound.host.is_some()) else { return Ok(None) };
@@ -75,7 +75,7 @@ impl Runner<'_> {
     }
 }
 
-/// Whether a setting of the host mends a cause.
+/// Whether a setting of the host fixes a cause.
 fn is_a_setting(bound: &Bound) -> bool {
     match bound.code {
         Code::ReceiveWindow

@@ -268,7 +268,7 @@ impl Locator {
         let first = (hour + 1).saturating_sub(QUIET_HOURS);
         let is_over = |suspect: &Suspect, Open { alarm, found, .. }: &Open| {
             let tests: Vec<Judged> = self.tests_of(*suspect, first).into_iter().flatten().collect();
-            // A site that was away has not mended.
+            // A site that was away has not recovered.
             let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
             let sent: f64 = tests.iter().map(|test| f64::from(test.sample.sent)).sum();
             let usual: f64 = if alarm.since.is_some() {

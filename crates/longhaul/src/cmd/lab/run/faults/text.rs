@@ -8,11 +8,11 @@ use longhaul_experiment::faults::spec::Form;
 use longhaul_units::{BitRate, Nanos};
 
 pub(super) const HEADING: &str = "\
-fault                               RTT    seed  goodput  mending brings            promised  right  first causes
+fault                               RTT    seed  goodput   fixing brings            promised  right  first causes
                                                     Mb/s            Mb/s                Mb/s";
 
 pub(super) const PRICE_HEADING: &str = "\
-fault                               RTT     faulty    mended   ratio";
+fault                               RTT     faulty     fixed   ratio";
 
 /// Causes of a line.
 const CAUSES_SHOWN: usize = 3;
@@ -28,7 +28,7 @@ pub(super) fn row(cell: &Cell) -> String {
     if !cell.error.is_empty() {
         return format!("{head}  not diagnosed: {}{void}", cell.error);
     }
-    let brings = cell.measured_bps.map_or_else(|| "?".into(), |[faulty, mended]| mbit(mended.saturating_sub(faulty)));
+    let brings = cell.measured_bps.map_or_else(|| "?".into(), |[faulty, fixed]| mbit(fixed.saturating_sub(faulty)));
     let last = cell.named.get(cell.expected.len().max(1) - 1);
     let promised = last.map_or_else(String::new, |cause| interval(cause.worth_bps));
     let wrong: Vec<&str> = [
@@ -59,7 +59,7 @@ pub(super) fn row(cell: &Cell) -> String {
     format!("{head} {goodput:>8} {brings:>15} {promised:>19}  {right}  {causes}{}{void}", tuned.unwrap_or_default())
 }
 
-/// What mending a fault brings.
+/// What fixing a fault brings.
 pub(super) fn price(price: &Price) -> String {
     let head = format!("{:<35} {:<6}", price.fault, Nanos(price.rtt_ns).to_string());
     let mut error = if price.error.is_empty() { String::new() } else { format!("  {}", price.error) };
@@ -68,8 +68,8 @@ pub(super) fn price(price: &Price) -> String {
     }
     match price.means() {
         Some(row) => {
-            let (faulty, mended) = (mbit(row.faulty.0), mbit(row.mended.0));
-            format!("{head} {faulty:>8} {mended:>9} {:>7.2}{error}", row.ratio())
+            let (faulty, fixed) = (mbit(row.faulty.0), mbit(row.fixed.0));
+            format!("{head} {faulty:>8} {fixed:>9} {:>7.2}{error}", row.ratio())
         }
         None => format!("{head}  not measured: {}", price.error),
     }
@@ -91,7 +91,7 @@ pub(super) fn summary(summary: &Summary) -> String {
         ("of right causes: the place", summary.place),
         ("of right causes: the host", summary.host),
         ("of right causes: the price, within 1.5 times", summary.price),
-        ("of those that a setting mends: 80 % of the promise, tuned", summary.tuned),
+        ("of those that a setting fixes: 80 % of the promise, tuned", summary.tuned),
     ] {
         if share.of > 0 {
             let Share { right, of } = share;
