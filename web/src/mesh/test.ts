@@ -74,7 +74,7 @@ function places({ sent_packets, lost_packets, lost_at_sender_packets, lost_at_re
 function ofRoundTrips({ min_ns, p50_ns, p90_ns, p99_ns, max_ns, gaps_ns }: RoundTrips): Node[] {
     const rows = ([["least", min_ns], ["50 % within", p50_ns], ["90 % within", p90_ns], ["99 % within", p99_ns], ["greatest", max_ns]] as [string, number | null][])
         .map(([name, ns]) => [name, duration(ns)]);
-    const gaps = gaps_ns > 0 ? [element("p", "quiet", `For ${duration(gaps_ns)} the probes told nothing of the path, such as while a host was suspended. It is no loss.`)] : [];
+    const gaps = gaps_ns > 0 ? [element("p", "quiet", `For ${duration(gaps_ns)} the probes gave no information about the path, for example while a host was suspended. This is not loss.`)] : [];
     return [element("h2", "", "Round trips"), table(["Share", "Round trip"], rows, "Round trips"), ...gaps];
 }
 

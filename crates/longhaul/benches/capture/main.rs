@@ -216,11 +216,11 @@ fn to_disk(cable: &Cable, folder: &Path) {
     let ours = &runs[1].1;
     for (name, other) in &runs[2..] {
         let ratio = ours.packets_per_cpu_s() / other.packets_per_cpu_s();
-        target(&format!("packets a CPU second: longhaul / {name}"), ratio, 2.0, false);
+        target(&format!("packets per CPU second: longhaul / {name}"), ratio, 2.0, false);
         target(&format!("share lost, less that of {name}"), ours.lost() - other.lost(), 0.0, true);
     }
     target("bytes: header log / pcap", converted.log_bytes / converted.pcap_bytes, 0.5, true);
     let converted_a_second = converted.packets as f64 / converted.cpu_s / 1e6;
-    target("spool to header log, million packets a CPU second", converted_a_second, 2.0, false);
+    target("spool to header log, million packets per CPU second", converted_a_second, 2.0, false);
     target("header log to packets, million a second", converted.packets as f64 / converted.read_s / 1e6, 5.0, false);
 }

@@ -63,11 +63,11 @@ fn a_way_that_changed_is_told_and_its_step_is_in_the_path() {
     let copy = folder.file("copy.toml");
     let made = longhaul(&["profile", &log, "-o", &copy]);
     let (said, file) = (String::from_utf8(made.stdout).unwrap(), std::fs::read_to_string(&copy).unwrap());
-    assert!(said.contains("way         changed at 20.0 s, this host's route: eth0 → eth1: round trip +3.0"), "{said}");
-    assert!(said.contains("way         changed at 40.0 s, answers came with TTL 60 → 59"), "{said}");
-    assert!(said.contains("the way changed once without a step of the round trip that shows"), "{said}");
+    assert!(said.contains("route       changed at 20.0 s, this host's route: eth0 → eth1: round trip +3.0"), "{said}");
+    assert!(said.contains("route       changed at 40.0 s, answers came with TTL 60 → 59"), "{said}");
+    assert!(said.contains("the route changed once without a step of the round trip that shows"), "{said}");
     assert!(file.contains("delay-steps = [{ at = \"20") || file.contains("delay-steps = [{ at = \"19.9"), "{file}");
-    assert!(file.contains("# The way changed at 20.0 s, this host's route: eth0 → eth1: round trip +3.0"), "{file}");
+    assert!(file.contains("# The route changed at 20.0 s, this host's route: eth0 → eth1: round trip +3.0"), "{file}");
     let result = &json(&["profile", &log, "--json"])["result"];
     let changes = result["way_changes"].as_array().unwrap();
     assert_eq!((changes.len(), changes[1]["rtt_ns"].is_null()), (2, true), "{changes:?}");

@@ -105,7 +105,7 @@ impl Code {
             Self::Cpu => "the CPU",
             Self::MtuBlackHole => "an MTU black hole: large packets vanish",
             Self::Mtu => "the size of packets",
-            Self::MiddleboxOptions => "something that takes out TCP's options",
+            Self::MiddleboxOptions => "a middlebox that removes TCP options",
             Self::Reordering => "reordered packets",
             Self::Queue => "a queue that is too short for bursts",
             Self::CompetingTraffic => "other traffic on the path",
@@ -308,7 +308,7 @@ pub struct Finding {
 pub struct Unknown {
     /// What is not known.
     pub what: String,
-    /// The test that would tell.
+    /// The test that would decide it.
     pub test: String,
 }
 

@@ -382,10 +382,10 @@ impl Handshake {
     pub(crate) fn taken_out(&self, offered: fn(&SynFacts) -> bool) -> &'static str {
         match self.syn {
             Some(syn) if offered(&syn) => {
-                "the SYN arrived with the option at the server: something took it out of the server's answer"
+                "the SYN arrived with the option at the server: something on the path removed it from the server's answer"
             }
-            Some(_) => "the SYN arrived without the option at the server: something took it out on the way there",
-            None => "something took the option out of the handshake",
+            Some(_) => "the SYN arrived without the option at the server: something on the path removed it",
+            None => "something on the path removed the option",
         }
     }
 }

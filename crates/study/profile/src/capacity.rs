@@ -67,7 +67,7 @@ pub(crate) fn of_trains(way: &[Passage]) -> Result<(SlowestQueue, Vec<f64>), Str
         let arrived = passage.sent_ns.abs_diff(origin) as f64 + delay.max(0.0);
         recorder.record(sequence, Nanos(arrived as u64), train);
     }
-    let none = |why: &str| Err(format!("packets that left together do not tell ({why})"));
+    let none = |why: &str| Err(format!("packets that were sent together do not show it ({why})"));
     let Some(trains) = recorder.trains() else { return none("there are none") };
     let departure = within.get(within.len() / 2).copied();
     let found = Capacity::of(trains, bytes, departure);

@@ -337,16 +337,16 @@ impl Profile {
         match self.split {
             Split::OneClock => {}
             Split::ShortestHalved => said.push(
-                "how the shortest delay is split into two ways: half is taken (a constant difference of both ways cannot be told from \
+                "how the shortest delay is split between the directions: half each (a constant difference cannot be distinguished from \
                  the clocks' offset)"
                     .into(),
             ),
             Split::RoundTrips => said.push(
-                "how delay and jitter are split into two ways: half of the delay each, all jitter to the way to the server".into(),
+                "how delay and jitter are split between the directions: half of the delay each, all jitter forward".into(),
             ),
         }
         if self.backward_loss.is_none() && self.loss.lost_packets + self.duplicate_packets > 0 {
-            said.push("which way lost or duplicated: the way to the server is taken".into());
+            said.push("which direction lost or duplicated packets: forward is assumed".into());
         }
         if probes.ways.is_some() {
             if queues.iter().any(Result::is_err) {

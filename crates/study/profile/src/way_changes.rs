@@ -55,9 +55,9 @@ impl WayChange {
 /// The lines of a path file.
 pub(crate) fn comments(changes: &[WayChange]) -> Vec<String> {
     let mut lines: Vec<String> =
-        changes.iter().take(LISTED_MOST).map(|change| format!("The way changed {}.", change.told())).collect();
+        changes.iter().take(LISTED_MOST).map(|change| format!("The route changed {}.", change.told())).collect();
     if changes.len() > LISTED_MOST {
-        lines.push(format!("The way changed {} times more.", changes.len() - LISTED_MOST));
+        lines.push(format!("The route changed {} times more.", changes.len() - LISTED_MOST));
     }
     lines
 }
@@ -75,6 +75,6 @@ pub(crate) fn not_known(changes: &[WayChange], delay_wanders: bool) -> Option<St
         "without a step of the round trip that shows"
     };
     Some(format!(
-        "how the ways differ that the probes took: the way changed {times} {why}; delay, jitter and loss are of all of these ways together"
+        "how the routes of the probes differ: the route changed {times} {why}; delay, jitter and loss are of all these routes together"
     ))
 }

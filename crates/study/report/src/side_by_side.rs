@@ -410,10 +410,10 @@ mod tests {
         assert_eq!((beside.points.len(), beside.points[0].label.as_str()), (1, mix::AS_FAST));
         assert!(beside.verdict().starts_with("1 of 1 points differs from before"), "{}", beside.verdict());
         let (_, one) = named("before", [500.0, 501.0, 502.0]);
-        assert!(one.text().contains("frames a CPU second") && one.to_html().contains("The highest rate"));
+        assert!(one.text().contains("frames per CPU second") && one.to_html().contains("The highest rate"));
         let udp = ("udp".to_owned(), saved([1, 2, 3]));
         let refused = SideBySide::of(&[named("mix", [1.0, 2.0, 3.0]), udp]).unwrap_err();
-        assert_eq!(refused, "udp is not about frames a CPU second");
+        assert_eq!(refused, "udp is not about frames per CPU second");
     }
 
     /// A result reads back as it was, and its page is the same.

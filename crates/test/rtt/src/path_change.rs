@@ -66,7 +66,7 @@ impl std::fmt::Display for PathChange {
         match &self.way {
             ChangedWay::OwnRoute { from, to } => write!(f, "this host's route: {from} → {to}"),
             ChangedWay::HopsBack { from_ttl, to_ttl } => {
-                write!(f, "answers came with TTL {from_ttl} → {to_ttl}: another way back")
+                write!(f, "answers came with TTL {from_ttl} → {to_ttl}: the route back changed")
             }
         }
     }

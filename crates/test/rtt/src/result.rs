@@ -266,7 +266,7 @@ pub fn caveats_of_path_changes(result: &RttResult) -> Option<Caveat> {
     (result.path_change_count > 0).then(|| {
         let lost: u64 = result.path_changes.iter().map(|change| change.lost).max().unwrap_or(0);
         let message = format!(
-            "the way to the host or back changed {} times while probes were sent; up to {lost} probes were lost as it changed",
+            "the route to the host or back changed {} times while probes were sent; up to {lost} probes were lost during the change",
             result.path_change_count
         );
         Caveat::new(caveats::PATH_CHANGED, message, "look at `path_changes`: round trips before and after are those of two ways")

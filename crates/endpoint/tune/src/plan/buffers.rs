@@ -73,7 +73,7 @@ fn window_options(draft: &mut Draft<'_>) {
         ),
         (
             "net.ipv4.tcp_timestamps",
-            "without time stamps old segments cannot be told from new ones once sequence numbers wrap, at 10 Gb/s each 3.4 s, and the \
+            "without time stamps old segments cannot be distinguished from new ones once sequence numbers wrap, at 10 Gb/s each 3.4 s, and the \
              round trip is measured less often",
             "RFC 7323 §3 and §5; Documentation/networking/ip-sysctl.rst, tcp_timestamps",
         ),

@@ -313,7 +313,7 @@ fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let untold: u64 = tcp.map(|tcp| tcp.late_packets_judged_without_rtt).sum();
     if untold > 0 {
         let message = format!(
-            "no round trip of the whole path was captured: whether {untold} packets were retransmitted, reordered or copied on the way is not sure"
+            "no round trip of the whole path was captured: whether {untold} packets were retransmitted, reordered or copied on the path is not sure"
         );
         let remedy = "capture both directions from the handshake on, or longer snippets: 94 bytes hold all options of IPv4, 114 of IPv6";
         warn(caveats::NO_PATH_RTT, message, remedy);

@@ -202,7 +202,7 @@ pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
     let packets: u64 = runs.iter().map(|(passed, lost)| passed.saturating_add(*lost)).fold(0, u64::saturating_add);
     if runs.iter().any(|(_, lost)| *lost > 0) {
         notes.push(
-            "when packets were lost: they are taken as evenly apart, as TCP's numbers tell the order alone".into(),
+            "when packets were lost: they are assumed evenly spaced, as TCP's numbers show only the order".into(),
         );
     }
     let lasted = found.last_ns.abs_diff(found.first_ns.unwrap_or(found.last_ns));

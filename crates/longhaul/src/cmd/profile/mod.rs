@@ -42,7 +42,7 @@ Example:
   longhaul lab exec --name far client -- COMMAND          # your program over it
   longhaul verify far.toml --against far.txt              # how alike the two are
 
-The path file has the evidence of each value as a comment, and says what the measurement does not tell.";
+The path file has the evidence of each value as a comment, and says what the measurement does not show.";
 
 /// Create a path file from a measurement
 #[derive(Debug, clap::Args)]
@@ -209,18 +209,18 @@ fn text(profile: &Profile) -> String {
     let split = match profile.split {
         Split::OneClock => "each way by one clock",
         Split::ShortestHalved => "the shortest delay is halved: a guess",
-        Split::RoundTrips => "halved, all jitter to the way to the server: guesses",
+        Split::RoundTrips => "halved, all jitter in the forward direction: guesses",
     };
     let _ = writeln!(text, "\ndelay       {split}");
     for shift in &profile.delay_shifts {
         let _ = writeln!(text, "shift       {:+.3} ms at {:.2} s", shift.rtt_ns / 1e6, shift.at_ns as f64 / 1e9);
     }
     for change in profile.way_changes.iter().take(WAYS_MOST) {
-        let _ = writeln!(text, "way         changed {}", change.told());
+        let _ = writeln!(text, "route       changed {}", change.told());
     }
     let more = profile.way_changes.len().saturating_sub(WAYS_MOST);
     if more > 0 {
-        let _ = writeln!(text, "way         changed {more} times more");
+        let _ = writeln!(text, "route       changed {more} times more");
     }
     for (fit, way) in profile.losses().into_iter().zip(["", " on the way back"]) {
         let _ = writeln!(text, "loss        {} of {}{way}: {}", fit.lost_packets, fit.sent_packets, loss(&fit.law));

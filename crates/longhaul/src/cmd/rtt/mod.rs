@@ -56,7 +56,7 @@ const TCP_INTERVAL_LEAST: Nanos = Nanos::from_millis(10);
 const EXAMPLES: &str = "\
 Example:
   longhaul rtt server -t 1h -o monday             # probes every 10 ms; a log with each
-  longhaul rtt server -t 1d --resume monday       # goes on; the pause is no loss
+  longhaul rtt server -t 1d --resume monday       # continues; the pause does not count as loss
   longhaul rtt server --poisson -i 20ms -l 1472
   longhaul rtt server --sizes 64-1472 -t 1m       # what each byte of a message adds
   longhaul rtt server -t 1h --html page.html      # over time, and their distribution

@@ -98,7 +98,7 @@ pub(super) fn put_back(all: &[PutBack]) -> String {
             Outcome::WasBefore => writeln!(text, "{what}: was {before} already"),
             Outcome::Left if is_gone(now) => writeln!(text, "{what}: {now}: there is nothing to put back"),
             Outcome::Left => {
-                writeln!(text, "{what}: left at {now}, as somebody else changed it meanwhile (before: {before})")
+                writeln!(text, "{what}: left at {now}, as somebody else has changed it since (before: {before})")
             }
             Outcome::Failed => {
                 writeln!(text, "{what}: cannot be put back to {before}: {}", one.why.as_deref().unwrap_or_default())
@@ -163,7 +163,7 @@ mod tests {
             is_held: false,
         };
         let by_another = put_back(&[left("500")]);
-        assert!(by_another.contains(": left at 500, as somebody else changed it meanwhile"), "{by_another}");
+        assert!(by_another.contains(": left at 500, as somebody else has changed it since"), "{by_another}");
         let gone = put_back(&[left("no such interface")]);
         assert!(gone.ends_with(": no such interface: there is nothing to put back\n"), "{gone}");
     }

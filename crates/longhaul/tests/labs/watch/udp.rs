@@ -116,7 +116,7 @@ fn each_datagram_of_a_program_is_accounted_for_as_kernel_filter_and_path_count_t
     assert_eq!(socket["received_packets"].as_u64(), Some(read), "{received:#}");
     assert_eq!(socket["read_packets"].as_u64(), Some(read), "{received:#}");
     assert_eq!(socket["unread_packets"].as_u64(), Some(0), "{received:#}");
-    assert!(text.contains("receiver_socket_buffer, on their way in: SOCKET_RCVBUFF"), "{text}");
+    assert!(text.contains("receiver_socket_buffer, received by this host: SOCKET_RCVBUFF"), "{text}");
 
     // Both: the rest was lost in the network, as the lab itself counts it.
     let both = object(&longhaul(&["compare", "-J", &near, &far]).stdout);

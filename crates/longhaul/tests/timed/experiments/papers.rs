@@ -503,7 +503,7 @@ fn nima_with_an_own_mix() {
     }
     let again = folder.0.join("again.html");
     let shown = longhaul(&["report", output.to_str().unwrap(), "--html", again.to_str().unwrap()]);
-    assert!(shown.status.success() && String::from_utf8(shown.stdout).unwrap().contains("frames a CPU second"));
+    assert!(shown.status.success() && String::from_utf8(shown.stdout).unwrap().contains("frames per CPU second"));
     let pages = [&output.join("report.html"), &again].map(|page| fs::read_to_string(page).unwrap());
     assert!(pages[0] == pages[1], "of the result comes the same page");
     let foreign = longhaul(&["lab", "run", "nlr-tcp", "--mix", mix_file]);

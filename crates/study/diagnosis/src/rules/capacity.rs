@@ -217,7 +217,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
             (Code::Queue, vec![Remedy::new(host, text, command)])
         }
         Kind::Competing => {
-            let text = "find who sends, by a capture on the way or by the router's counters: the queue gives more to whom sends more";
+            let text = "find who sends, by a capture on the path or by the router's counters: the queue gives more to whom sends more";
             let command = "longhaul capture IF -o DIR";
             (Code::CompetingTraffic, vec![Remedy::new(host, text, command)])
         }

@@ -39,7 +39,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
             );
         }
         if run.checksum_errors > 0 && !named(Code::Loss) {
-            let text = format!("{} packets came with a wrong checksum: bits change on the way", run.checksum_errors);
+            let text = format!("{} packets came with a wrong checksum: bits change on the path", run.checksum_errors);
             push("checksum", Some(Role::Receiver), text, "find the device that changes bits");
         }
         let mtu = [&known.evidence.sender, &known.evidence.receiver]

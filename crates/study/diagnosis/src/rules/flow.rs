@@ -262,7 +262,7 @@ fn unscaled(known: &Known<'_>, run: &TcpFacts, mut evidence: Vec<Line>) -> Bound
         None => (
             Code::ReceiveWindow,
             "windows are not scaled (RFC 7323 §2): at most 64 KiB are in flight. A host has it off whose settings were not seen, or something on \
-             the way took the option out"
+             the path removed the option"
                 .to_owned(),
             Remedy::new(None, "look at both hosts; if both have it on, compare the SYNs there", format!("sysctl {key}; tcpdump -ni IF -v 'tcp[13] & 2 != 0'")),
         ),

@@ -116,7 +116,7 @@ fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         place: Some(Location::Network),
         host: None,
         bound_bps: measured(run),
-        evidence: vec![Line::new(text, "longhaul udp HOST -R shows what the way back carries")],
+        evidence: vec![Line::new(text, "longhaul udp HOST -R shows what the reverse direction carries")],
         remedies: vec![Remedy::new(
             None,
             "find the slow queue in the other direction, and let acknowledgments pass before other packets",
@@ -174,7 +174,7 @@ fn others(run: &TcpFacts, evidence: Vec<Line>) -> Bound {
         evidence,
         remedies: vec![Remedy::new(
             None,
-            "find who sends, by a capture on the way or by the router's counters: each flow gets its share of the queue",
+            "find who sends, by a capture on the path or by the router's counters: each flow gets its share of the queue",
             "longhaul capture IF -o DIR",
         )],
     }
@@ -363,7 +363,7 @@ pub(super) fn random(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
         ));
     }
     if run.checksum_errors > 0 {
-        let text = format!("{} packets came with a wrong checksum: bits change on the way", run.checksum_errors);
+        let text = format!("{} packets came with a wrong checksum: bits change on the path", run.checksum_errors);
         evidence.push(Line::new(text, "nstat -az TcpInCsumErrors UdpInCsumErrors"));
     }
     let fix = match place {
@@ -411,7 +411,7 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         ),
         None => (
             Code::Loss,
-            "a host has them off whose settings were not seen, or something on the way took the option out".to_owned(),
+            "a host has them off whose settings were not seen, or something on the path removed the option".to_owned(),
             Remedy::new(
                 None,
                 "look at both hosts; if both have them on, compare the SYNs there",

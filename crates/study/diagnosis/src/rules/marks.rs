@@ -71,7 +71,7 @@ fn in_udp(known: &Known<'_>, run: &UdpFacts) -> Vec<Finding> {
         ));
     } else if marked > 0 {
         let text = format!(
-            "{marked} of {arrived} packets with ECN arrived with a mark of congestion: a queue on the way marks, without load of this test"
+            "{marked} of {arrived} packets with ECN arrived with a mark of congestion: a queue on the path marks, without load from this test"
         );
         found.push(finding(ECN_CODE, text, ""));
     }

@@ -175,7 +175,7 @@ fn own_shaper(run: &TcpFacts, qdisc: &ShapingQdisc) -> Bound {
 fn find_bottleneck() -> Remedy {
     Remedy::new(
         None,
-        "find the slowest link or shaper on the path, and who else uses it: where the other end runs longhaul serve, a test tells which",
+        "find the slowest link or shaper on the path, and who else uses it: where the other end runs longhaul serve, a test shows which",
         "longhaul diagnose HOST",
     )
 }
@@ -204,7 +204,7 @@ fn lossy(known: &Known<'_>, run: &TcpFacts, lost: u64) -> Bound {
     let mut bound = loss::random(known, run, lost);
     bound.evidence.push(Line::new(
         "the round trip did not grow with it: no long queue overflows; random loss, a policer and a short queue look alike here",
-        "longhaul diagnose HOST, with longhaul serve there, tells them apart",
+        "longhaul diagnose HOST, with longhaul serve there, shows which",
     ));
     bound
 }

@@ -64,7 +64,7 @@ pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
         return None;
     }
     let text = format!(
-        "of packets of {} nothing arrived, and packets of {} arrived: the path's MTU lies between, and nobody says so",
+        "packets of {} were all lost, packets of {} arrived: the path's MTU is between the two, and no ICMP message reports it",
         Bytes(lost.payload_bytes.saturating_add(known.evidence.udp_headers())),
         Bytes(passed.payload_bytes.saturating_add(known.evidence.udp_headers()))
     );

@@ -175,9 +175,9 @@ fn a_window_without_scaling_is_a_hosts_or_a_middleboxs() {
 #[test]
 fn the_syn_that_arrived_tells_on_which_way_an_option_went() {
     for (arrived, expected) in [
-        (Some(false), "took it out on the way there"),
-        (Some(true), "took it out of the server's answer"),
-        (None, "something took the option out of the handshake"),
+        (Some(false), "on the path removed it"),
+        (Some(true), "removed it from the server's answer"),
+        (None, "something on the path removed the option"),
     ] {
         let mut run = tcp(Purpose::Default, 6 * MBIT);
         run.handshake.timestamps = Some(false);

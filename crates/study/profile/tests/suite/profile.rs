@@ -81,7 +81,7 @@ fn round_trips_alone_say_that_the_split_is_a_guess() {
     assert!((copy.path.forward[0].duplicate.0 - 0.01).abs() < 0.003);
     assert_eq!(copy.path.forward[0].jitter.as_ref().unwrap().order, Order::Free);
     assert!(copy.reordered_packets > 1_000);
-    for (word, count) in [("all jitter to the way to the server", 1), ("which way lost", 1), ("rate and queue", 1)] {
+    for (word, count) in [("all jitter forward", 1), ("which direction lost", 1), ("rate and queue", 1)] {
         assert_eq!(copy.path_file.matches(word).count(), count, "{word}\n{}", &copy.path_file[..2_000]);
     }
 }

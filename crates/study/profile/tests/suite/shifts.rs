@@ -168,9 +168,9 @@ fn ways_are_never_mixed_silently() {
     let DelaySteps::At(steps) = &copy.path.backward[0].delay_steps else { panic!("{:?}", copy.path.backward) };
     assert!(matches!(&steps[..], [step] if step.at.0.abs_diff(30_000_000_000) <= 50_000_000), "{steps:?}");
     for said in [
-        "# The way changed at 30.0 s, answers came with TTL 60 → 59: another way back: round trip +2.0",
-        "# The way changed at 45.0 s, answers came with TTL 60 → 60: another way back: no step of the round trip shows with it.",
-        "# Not known: how the ways differ that the probes took: the way changed once without a step of the round trip that shows",
+        "# The route changed at 30.0 s, answers came with TTL 60 → 59: the route back changed: round trip +2.0",
+        "# The route changed at 45.0 s, answers came with TTL 60 → 60: the route back changed: no step of the round trip shows with it.",
+        "# Not known: how the routes of the probes differ: the route changed once without a step of the round trip that shows",
         "# level shifts of the round trip: +",
     ] {
         assert!(copy.path_file.contains(said), "{said}: {}", copy.path_file);
@@ -188,7 +188,7 @@ fn changes_of_a_hostile_log_stay_comments() {
         |nth: i64| PathChange { at_ns: nth * 1_000_000, within_ns: u64::MAX, way: way.clone(), lost: u64::MAX };
     measured.way_changes = (0..1_000).map(change).chain([PathChange { at_ns: i64::MAX, ..change(0) }]).collect();
     let copy = profile(&measured);
-    assert!(copy.path_file.contains("# The way changed 991 times more."), "{}", copy.path_file);
+    assert!(copy.path_file.contains("# The route changed 991 times more."), "{}", copy.path_file);
     assert!(!copy.path_file.contains('\u{1b}') && copy.path_file.len() < 10_000, "{}", copy.path_file.len());
     assert_eq!(PathSpec::parse(&copy.path_file, &no_files).unwrap(), copy.path);
 }

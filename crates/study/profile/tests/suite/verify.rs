@@ -134,7 +134,7 @@ fn captures_at_both_ends_tell_each_way() {
         panic!("{:?}", profile.backward_loss)
     };
     assert!((lasting_ns / 60e6 - 1.0).abs() < 0.4, "{lasting_ns}");
-    assert!(!profile.not_known.iter().any(|said| said.contains("which way lost")), "{:?}", profile.not_known);
+    assert!(!profile.not_known.iter().any(|said| said.contains("which direction lost")), "{:?}", profile.not_known);
     // The file says both.
     let (there, back) = profile.path_file.split_once("[[backward]]").unwrap();
     assert!(there.contains("random") && back.contains("bursts"), "{}", profile.path_file);

@@ -210,7 +210,7 @@ mod tests {
         };
         let html = report.html();
         let top = "<p class=\"verdict\"><strong>A to B:</strong> None was lost.</p>\n<p class=\"certainty\">One clock.</p>\n\
-                   <p class=\"quiet\">Nothing is known that speaks against";
+                   <p class=\"quiet\">No known problem affects";
         assert!(html.contains(top), "{html}");
         assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");

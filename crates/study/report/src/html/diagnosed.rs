@@ -98,9 +98,8 @@ fn certainty(diagnosis: &Diagnosis, evidence: &Evidence) -> String {
     }
     match diagnosis.unknown.len() {
         0 => {}
-        1 => sentences.push("One thing is not known: it is listed below, with the test that would tell.".into()),
-        many => sentences
-            .push(format!("{many} things are not known: they are listed below, with the tests that would tell.")),
+        1 => sentences.push("One thing is not known: it is listed below, with the test to run.".into()),
+        many => sentences.push(format!("{many} things are not known: they are listed below, with the tests to run.")),
     }
     sentences.join(" ")
 }
@@ -135,7 +134,7 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Optio
         *body += &table.finish();
     }
     if !diagnosis.unknown.is_empty() {
-        let mut table = Table::new("Not known", "facts", &["what", "the test that would tell"]);
+        let mut table = Table::new("Not known", "facts", &["what", "the test to run"]);
         for unknown in &diagnosis.unknown {
             table.row(&unknown.what, [unknown.test.clone()]);
         }
@@ -266,7 +265,7 @@ mod tests {
         let html = report(vec![("forward", &diagnosed)]);
         let top = "<p class=\"verdict\">TCP carries 8Mbit/s: no cause was found.</p>\n\
                    <p class=\"certainty\">It rests on 0 tests; 1 more did not come to their end. \
-                   One thing is not known: it is listed below, with the test that would tell.</p>\n\
+                   One thing is not known: it is listed below, with the test to run.</p>\n\
                    <details class=\"caveats\"><summary>1 caveat applies: interrupted</summary>";
         assert!(html.contains(top), "{html}");
         let both = report(vec![("forward", &diagnosed), ("backward", &diagnosed)]);

@@ -234,7 +234,7 @@ fn tests(text: &mut String, verdict: &Behaviour) {
         let [a, b] = test.samples;
         let [worth_a, worth_b] = test.effective_samples;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{} ({a} and {b}, worth {worth_a} and {worth_b} independent ones)", named(&test.of));
+        let _ = writeln!(text, "{} ({a} and {b}, effective sample sizes {worth_a} and {worth_b})", named(&test.of));
         for quantity in &test.quantities {
             *text += &Cells::of(quantity).row(&format!("  {}", quantity.name.name()));
         }

@@ -61,7 +61,7 @@ pub fn mix_line(run: &mix::Run) -> String {
             run.tcp_goodput_bps as f64 / 1e9
         ),
         (None, Some(run)) => {
-            format!("{:.0} frames/s, {:.0} a CPU second", run.sent_packets_per_second, run.packets_per_cpu_second())
+            format!("{:.0} frames/s, {:.0} per CPU second", run.sent_packets_per_second, run.packets_per_cpu_second())
         }
         (None, None) => not_measured(run.problems.error.as_ref().map(|error| error.message.as_str())),
     }

@@ -42,7 +42,7 @@ pub fn report(result: &HopsResult) -> String {
         }
     }
     if result.unattributed > 0 {
-        text += &format!("{} answers quote too little to tell their probe: try --icmp\n", result.unattributed);
+        text += &format!("{} answers quote too little to identify their probe: try --icmp\n", result.unattributed);
     }
     text + "routers limit their answers, so a missing answer is not a loss; the time of an answer is part\nof its round trip, so a router that answers slowly does not delay traffic through it\n"
 }

@@ -31,7 +31,7 @@ pub fn report(path: &str, against: &str, found: &Verification) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{} {packets}, worth {} independent ones; {} over the path, {how}.{}",
+            "{} {packets} (effective sample size {}); {} over the path, {how}.{}",
             way.packets,
             way.effective_samples,
             way.path_packets,

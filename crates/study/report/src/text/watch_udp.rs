@@ -85,7 +85,7 @@ fn socket(text: &mut String, one: &WatchedUdpSocket) {
 }
 
 fn dropped(drop: &UdpSocketDrop) -> String {
-    let way = if drop.sent { "on their way out" } else { "on their way in" };
+    let way = if drop.sent { "sent by this host" } else { "received by this host" };
     format!("  {:>8} {}, {way}: {}", drop.packets, drop.location, drop.reason)
 }
 

@@ -85,7 +85,7 @@ fn not_connected(error: TcpOpenError) -> SessionError {
     let remedy = match error {
         TcpOpenError::NoMultipath => "test with plain TCP",
         TcpOpenError::NotBound { .. } => "use an address of this host, and ports that are free",
-        _ => "open the server's TCP ports in the firewalls on the way",
+        _ => "open the server's TCP ports in the firewalls on the path",
     };
     SessionError::new("data_socket", error.to_string(), remedy)
 }

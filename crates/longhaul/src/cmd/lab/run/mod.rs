@@ -54,7 +54,7 @@ use crate::output::{
   longhaul lab run nlr-udp-loss -o results && xdg-open results/report.html
   longhaul lab run nlr-udp-loss --plan              # what would be run, and how long it takes
   longhaul lab run nlr-tcp --server far --key my.key -o real   # the same tests between real hosts
-  longhaul lab run nlr-udp-loss -o results --resume # go on after an end
+  longhaul lab run nlr-udp-loss -o results --resume # continue an interrupted run
   longhaul lab run datatag-loss                     # one packet in 30,000 is lost
   longhaul lab run nima --mix ours.toml             # under the traffic of your own network
   longhaul lab run faults --only receive-buffer     # does `longhaul diagnose` name what is wrong?

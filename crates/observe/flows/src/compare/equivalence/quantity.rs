@@ -163,7 +163,7 @@ pub enum Verdict {
     Within,
     /// It is outside (99 % interval).
     Outside,
-    /// Neither can be said: more packets would tell.
+    /// Neither can be said: more packets are needed.
     TooLittleData,
 }
 

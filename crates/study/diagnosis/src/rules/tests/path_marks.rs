@@ -74,7 +74,7 @@ fn ecn_that_is_taken_out_of_the_handshake_or_of_packets() {
     assert_eq!(with_ecn(run(false, false, Some(false)), ["2", "2"]), [""; 0]);
     assert_eq!(with_ecn(run(false, false, Some(true)), ["1", "0"]), [""; 0]);
     let gone = with_ecn(run(false, false, Some(false)), ["1", "2"]);
-    assert!(gone.len() == 1 && gone[0].contains("took it out on the way there"), "{gone:?}");
+    assert!(gone.len() == 1 && gone[0].contains("on the path removed it"), "{gone:?}");
     assert_eq!(with_ecn(run(true, true, Some(true)), ["1", "2"]), [""; 0]);
     let bleached = with_ecn(run(true, false, Some(true)), ["1", "2"]);
     assert!(bleached.len() == 1 && bleached[0].contains("a router clears the bits"), "{bleached:?}");

@@ -40,7 +40,7 @@ pub(crate) const COLUMNS: [(&str, &str, f64, usize); 10] = [
     ("stream received, %", STREAM, 1.0, 2),
     ("ns a frame", SENDER, 1.0, 0),
     ("receiver's part, ns", NET, 1.0, 0),
-    ("frames a CPU second", FRAMES, 1.0, 0),
+    ("frames per CPU second", FRAMES, 1.0, 0),
     ("CPUs in softirq", SOFTIRQ, 1.0, 2),
     ("CPUs busy", BUSY, 1.0, 2),
     ("TCP, Gb/s", TCP, 1e-9, 2),
@@ -127,7 +127,7 @@ impl Most {
 }
 
 impl points::Run for Run {
-    const MAIN: Quantity = Quantity { name: FRAMES, title: "frames a CPU second", unit: 1.0, decimals: 0 };
+    const MAIN: Quantity = Quantity { name: FRAMES, title: "frames per CPU second", unit: 1.0, decimals: 0 };
 
     fn has_result(&self) -> bool {
         self.at_rate.is_some() || self.most.is_some()

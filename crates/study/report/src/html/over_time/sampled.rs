@@ -26,7 +26,7 @@ pub(super) const COLOURS: [&str; FLOWS] =
     ["--blue", "--orange", "--green", "--purple", "--amber", "--pale", "--lost", "--quiet"];
 
 /// What is said of drops.
-const DROPPED: &str = "Packets with data that drop events told of by the end of each interval (-i), from the first byte's arrival on. The table \
+const DROPPED: &str = "Packets with data that drop events reported by the end of each interval (-i), from the first byte's arrival on. The table \
                        below has all losses by location.";
 
 /// `packets` of a flow in bytes.
@@ -178,7 +178,7 @@ impl<'a> Sampled<'a> {
         };
         vec![
             (rate, "Bytes that arrived in order."),
-            (window, "Before Linux 6.2 the kernel does not tell it."),
+            (window, "Kernels before Linux 6.2 do not report it."),
             (round_trips, "From window to window, or by time stamps."),
             (out_of_order, "Reordered, or behind one that was lost."),
         ]

@@ -39,7 +39,7 @@ pub(crate) fn caveats<C: Borrow<Caveat>>(caveats: impl IntoIterator<Item = C>) -
         }
     }
     if all == 0 {
-        return "<p class=\"quiet\">Nothing is known that speaks against these figures.</p>\n".into();
+        return "<p class=\"quiet\">No known problem affects these figures.</p>\n".into();
     }
     let names: Vec<String> = kinds.keys().map(|code| code.replace('_', " ")).collect();
     let count = match all {

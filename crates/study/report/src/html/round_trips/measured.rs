@@ -109,7 +109,7 @@ fn over_time<'a>(over_time: &OverTime, gaps: &'a [(f64, f64)]) -> Panel<'a> {
         marks: ("lost", timed().filter(|(stretch, _)| stretch.lost() > 0).map(|(_, at)| at).collect()),
         since: "the first probe",
         gaps,
-        gaps_are: "probes tell nothing",
+        gaps_are: "no information from probes",
         ..Panel::default()
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         let drawn = over_time(&measured, &seconds_of(&[away], measured.began_ns)).svg().unwrap();
         // Half of four seconds, and a quarter of them wide: from 66 to 508.
         assert!(drawn.contains("<rect class=\"gap\" x=\"287.0\" y=\"32\" width=\"110.5\""), "{drawn}");
-        assert!(drawn.contains("probes tell nothing"), "{drawn}");
-        assert!(!over_time(&measured, &[]).svg().unwrap().contains("probes tell nothing"));
+        assert!(drawn.contains("no information from probes"), "{drawn}");
+        assert!(!over_time(&measured, &[]).svg().unwrap().contains("no information from probes"));
     }
 }

@@ -58,7 +58,7 @@ impl Report<'_> {
             write_way(&mut body, way, how);
         }
         body += "<p class=\"quiet\">p99 and p99.9 are above the median. Within: the whole interval lies within the margin. Outside: it lies beyond. \
-                 Too little data: it reaches over the margin's edge, and more packets would tell.</p>\n";
+                 Too little data: it crosses the margin's edge, and more packets are needed.</p>\n";
         page(&title, &body)
     }
 }
@@ -67,7 +67,7 @@ fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         body,
-        "<p class=\"quiet\">{} {} measured, worth {} independent ones; {} sent over the path, {how}.</p>",
+        "<p class=\"quiet\">{} {} measured (effective sample size {}); {} sent over the path, {how}.</p>",
         way.packets,
         if way.of == WayName::RoundTrip { "probes" } else { "packets" },
         way.effective_samples,
@@ -113,7 +113,7 @@ fn certainty(found: &Verification) -> String {
     let worth = found.ways.iter().map(|way| way.effective_samples).min().unwrap_or(0);
     let or_more = if found.ways.len() > 1 { " or more" } else { "" };
     let mut text = format!(
-        "Each quantity is judged by confidence intervals of its difference. The packets count as {worth} independent ones{or_more}."
+        "Each quantity is judged by confidence intervals of its difference. The effective sample size is {worth}{or_more}."
     );
     if let Some(Lateness { p50_ns, p99_ns }) = found.lateness {
         text += &format!(
