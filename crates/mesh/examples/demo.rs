@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,7 @@ use longhaul_mesh::store::{Archive, TestResult};
 use longhaul_mesh_model::SiteId;
 use longhaul_mesh_model::file::Mesh;
 use longhaul_mesh_model::schedule::Schedule;
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 type Done<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -144,11 +145,11 @@ impl Lab {
         Ok(Mesh::parse(&text)?)
     }
 
-    fn serve(&self) -> Done<Vec<Server>> {
+    fn serve(&self) -> Done<Vec<Program>> {
         let longhaul = self.longhaul.to_string_lossy();
         let start = |site: &&str| {
             let mut command = self.command(site, &[&longhaul, "serve", "--no-auth", "--bind", "0.0.0.0"]);
-            Ok(Server(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+            Ok(Program(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
         };
         SITES.iter().map(start).collect()
     }
@@ -253,16 +254,6 @@ impl Drop for Lab {
     fn drop(&mut self) {
         // What is left of it the next lab of this name clears.
         let _ = Command::new(&self.longhaul).args(["lab", "down", "--name", &self.name]).output();
-    }
-}
-
-/// Ends with this value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

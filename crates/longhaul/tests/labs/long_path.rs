@@ -1,12 +1,13 @@
 //! `longhaul diagnose --rtt`: a short path that stands for a long one.
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
 use crate::common::{TestLab, longhaul, object};
 use crate::watch::on;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -17,8 +18,8 @@ const LONG: [&str; 4] = ["--rate", "20M", "--rtt", "100ms"];
 
 /// Two hosts on a short path, with a server on one.
 struct Near {
+    _server: Program,
     lab: TestLab,
-    server: Child,
 }
 
 impl Near {
@@ -29,7 +30,7 @@ impl Near {
         fs::remove_file(&file).unwrap();
         let lab = lab?;
         let server = on(&lab, "server", &[LONGHAUL, "serve"]).stderr(Stdio::null()).spawn().unwrap();
-        Some(Self { lab, server })
+        Some(Self { _server: Program(server), lab })
     }
 
     fn set(&self, change: &str) {
@@ -49,13 +50,6 @@ impl Near {
             thread::sleep(Duration::from_millis(100));
         }
         panic!("{:?}", on(&self.lab, "client", &command).output().unwrap());
-    }
-}
-
-impl Drop for Near {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 

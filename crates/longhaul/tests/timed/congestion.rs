@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_congestion::aimd::Model;
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::program::Program;
 use longhaul_units::Nanos;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -39,7 +40,7 @@ impl Drop for Folder {
 
 /// A lab whose server answers tests, two at a time.
 struct Tested {
-    server: Child,
+    _server: Program,
     lab: TestLab,
     folder: Folder,
 }
@@ -58,7 +59,7 @@ impl Tested {
         let mut server = exec(&lab, "server", &serve).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        Some(Self { server, lab, folder })
+        Some(Self { _server: Program(server), lab, folder })
     }
 
     /// `longhaul tcp server` on `host`, started.
@@ -69,13 +70,6 @@ impl Tested {
 
     fn tcp(&self, options: &[&str]) -> Flow {
         Flow::of(self.start("client", options))
-    }
-}
-
-impl Drop for Tested {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 

@@ -3,18 +3,19 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 
 /// A lab whose server answers tests.
 struct Tested {
-    server: Child,
+    _server: Program,
     lab: TestLab,
 }
 
@@ -32,7 +33,7 @@ impl Tested {
         errors.read_line(&mut line).unwrap();
         assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Some(Self { server, lab })
+        Some(Self { _server: Program(server), lab })
     }
 
     fn tcp(&self, arguments: &[&str]) -> Command {
@@ -42,13 +43,6 @@ impl Tested {
 
     fn run(&self, arguments: &[&str]) -> Output {
         self.tcp(arguments).output().unwrap()
-    }
-}
-
-impl Drop for Tested {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 

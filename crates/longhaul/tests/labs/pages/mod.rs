@@ -3,8 +3,9 @@
 mod stills;
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use longhaul_testing::program::Program;
 use serde_json::{Value, json};
 
 use crate::common::browser::{Browser, axe};
@@ -12,28 +13,17 @@ use crate::common::captures::Folder;
 use crate::common::page::fits;
 use crate::common::{TestLab, longhaul, object};
 
-/// Ends with the test.
-struct Serving(Child);
-
-impl Serving {
-    fn on(lab: &TestLab) -> Self {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-            .args(["lab", "exec", "--name", &lab.name, "server", env!("CARGO_BIN_EXE_longhaul"), "serve", "--no-auth"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It says when it listens.
-        let said = server.stderr.take().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut String::new()).unwrap();
-        Self(server)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A server that listens.
+fn serving(lab: &TestLab) -> Program {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "exec", "--name", &lab.name, "server", env!("CARGO_BIN_EXE_longhaul"), "serve", "--no-auth"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says when it listens.
+    let said = server.stderr.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut String::new()).unwrap();
+    Program(server)
 }
 
 /// The figures of a page as they are there for its script, by title.
@@ -196,7 +186,7 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
 fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let Some(lab) = TestLab::up("pages", "lan") else { return };
     assert!(longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(200)"]).status.success());
-    let _server = Serving::on(&lab);
+    let _server = serving(&lab);
     let folder = Folder::new("pages");
     let made = |kind: &str, options: &[&str]| {
         let file = folder.file(&format!("{kind}.html"));

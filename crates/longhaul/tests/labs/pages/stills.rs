@@ -6,7 +6,7 @@ use std::process::Output;
 use longhaul_kernel::capability;
 use serde_json::{Value, json};
 
-use super::{Serving, saved};
+use super::{saved, serving};
 use crate::common::browser::{Browser, axe};
 use crate::common::captures::{Capture, Folder, missing, on};
 use crate::common::page::fits;
@@ -88,7 +88,7 @@ fn saves(browser: &mut Browser, file: &str) {
 fn still_figures_are_drawn_fit_and_save_themselves() {
     let Some(lab) = TestLab::up("stills", "lan") else { return };
     succeeded(&longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(200)"]));
-    let _server = Serving::on(&lab);
+    let _server = serving(&lab);
     let folder = Folder::new("stills");
     let file = |name: &str| folder.file(&format!("{name}.html"));
     let client = |command: &[&str]| on(&lab, "client", &[&[env!("CARGO_BIN_EXE_longhaul")], command].concat());

@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::panic::catch_unwind;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::forwarder::*;
@@ -102,28 +103,17 @@ fn truth(log: &Log, direction: Direction, cookie: u32) -> Truth {
     truth
 }
 
-/// The server of a test; it ends with this value.
-struct Serving(Child);
-
-impl Serving {
-    fn on(forwarder: &Forwarder) -> Self {
-        let mut serve = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-        serve.args(["serve", "--bind", "::", "--no-auth"]).stderr(Stdio::piped());
-        let mut server = forwarder.spawn(Host::Server, &mut serve);
-        let mut line = String::new();
-        let mut errors = BufReader::new(server.stderr.take().unwrap());
-        errors.read_line(&mut line).unwrap();
-        assert!(line.contains("listening"), "{line}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Self(server)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The server of a test.
+fn serving(forwarder: &Forwarder) -> Program {
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    serve.args(["serve", "--bind", "::", "--no-auth"]).stderr(Stdio::piped());
+    let mut server = forwarder.spawn(Host::Server, &mut serve);
+    let mut line = String::new();
+    let mut errors = BufReader::new(server.stderr.take().unwrap());
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+    Program(server)
 }
 
 /// Runs a round and returns packets lost and packets `unexplained`; `None` where this user may not.
@@ -135,7 +125,7 @@ fn judge(seed: u64) -> Option<(Round, u64, u64)> {
         true => Plan { backward: round.chances, seed, gro: round.gro, ..Plan::default() },
     };
     let forwarder = Forwarder::up(plan)?;
-    let serving = Serving::on(&forwarder);
+    let serving = serving(&forwarder);
     let server = if round.ipv6 { Host::Server.ipv6() } else { Host::Server.ipv4() };
     let mut udp = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     udp.args(["udp", &server.to_string(), "--no-auth", "--json", "-k", &PACKETS.to_string()]);
