@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longhaul_terms::Amount;
+use longhaul_testing::program::Program;
 use longhaul_udp::UdpParameters;
 use serde_json::{Value, json};
 
@@ -92,16 +93,6 @@ impl Iperf {
     }
 }
 
-/// Ends it when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// `iperf3` with `flows` of TCP from client to server. The value is the goodput at the receiver in Gb/s.
 pub(crate) fn iperf3_tcp(cable: &Cable, flows: u8, seconds: f64) -> Result<Sample> {
     let result = iperf3_json(cable, &["-P", &flows.to_string()], seconds)?;
@@ -135,7 +126,7 @@ fn iperf3_json(cable: &Cable, options: &[&str], seconds: f64) -> Result<Value> {
         Command::new("iperf3").args(["--server", "--one-off", "--forceflush"]).stdout(Stdio::piped()).spawn()
     })??;
     let output = server.stdout.take().expect("piped");
-    let _server = Server(server);
+    let _server = Program(server);
     let mut lines = BufReader::new(output).lines();
     lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening"))).ok_or("iperf3 does not listen")??;
     let (to, time) = (SERVER.to_string(), seconds.to_string());
