@@ -221,7 +221,17 @@ fn tcp_has_its_table_and_its_page() {
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
     let own = ["Goodput", "Congestion window", "Round trip", "Retransmissions", "What limits reno (rejected)"];
     let beside = ["Goodput of the flows beside"];
-    let titles = [&own[..], &own[..1], &beside, &own[1..], &["What limits cubic (rejected)"]].concat();
+    // What the hosts dropped, if they did, is drawn as the result has it.
+    let dropped = |series: usize, points: &[&'static str]| -> Vec<&'static str> {
+        let runs = only_runs(&result["result"]["tcp"][series]);
+        let some = runs.iter().zip(points).filter(|(run, _)| !run["over_time"]["dropped_packets"].is_null());
+        some.map(|(_, title)| *title).collect()
+    };
+    let at_hosts =
+        ["Dropped by the hosts, by place: reno (rejected)", "Dropped by the hosts, by place: cubic (rejected)"];
+    let (first, second) = (dropped(0, &at_hosts), dropped(1, &at_hosts));
+    let limits = ["What limits cubic (rejected)"];
+    let titles = [&own[..], &first[..], &own[..1], &beside[..], &own[1..], &limits[..], &second[..]].concat();
     for (width, mobile) in [(1280, false), (400, true)] {
         browser.open(&report, width, mobile);
         over_time::are_drawn(&mut browser, &page, &titles);

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::over_time;
 use crate::common::turns::Turn;
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
@@ -161,7 +162,20 @@ fn nlr_tcp_loss() {
         ],
         turn: alone,
     };
-    let Some((_, page)) = cell.run() else { return };
+    let Some((result, page)) = cell.run() else { return };
+    let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let points = all(&result["result"]["tcp"]).into_iter().flat_map(|series| all(&series["points"]));
+    let runs = points.flat_map(|point| [all(&point["runs"]), all(&point["rejected"])].concat());
+    // Packets with data that were dropped over time are lost bytes of their place.
+    let dropped: Vec<Value> = runs.filter(|run| !run["over_time"]["dropped_packets"].is_null()).collect();
+    assert!(!dropped.is_empty() && page.contains("data-figure=\"Dropped by the hosts, by place: "), "{result:#}");
+    for run in &dropped {
+        let lost = &run["flows"]["result"]["loss_bytes_by_location"];
+        for place in ["snd_txloss", "rcv_rxloss", "tcp_pruning"] {
+            let packets = over_time::sum(&run["over_time"]["dropped_packets"][place]);
+            assert!(lost[place].as_u64() >= Some(packets), "{place}, {packets}: {lost:#}");
+        }
+    }
     for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
         assert!(page.contains(seen), "{seen}: {page}");
     }

@@ -26,7 +26,7 @@ use longhaul_lab::{Lab, LabSpec};
 use longhaul_mix::caveats::RATE_NOT_ACHIEVED;
 use longhaul_path::spec::PathSpec;
 use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED};
-use longhaul_peer::client::{self, Target};
+use longhaul_peer::client::{self, Live, Target};
 use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_report::html::findings::Finding;
 use longhaul_report::html::points::{Point, Rejected, Repeat, Run};
@@ -572,9 +572,9 @@ impl Runner<'_> {
         };
         // What goes wrong here goes wrong again in the runs, which say it.
         if let Some(target) = self.server {
-            let _ = test(Ground::Real(target), hosts, parameters, false, self.stop);
+            let _ = test(Ground::Real(target), hosts, parameters, false, self.stop, |_| {});
         } else if let Ok(lab) = self.raise(place, self.spec.seed) {
-            let _ = test(Ground::Lab(&lab), hosts, parameters, place.setting.ipv6, self.stop);
+            let _ = test(Ground::Lab(&lab), hosts, parameters, place.setting.ipv6, self.stop, |_| {});
             self.end(lab, place.setting.emulator);
         }
     }
@@ -585,17 +585,18 @@ fn lab_failed(error: &dyn fmt::Display) -> Caveat {
     Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
 }
 
-/// One test from `client` to `server`; between real hosts from this one.
+/// One test from `client` to `server`; between real hosts from this one. Calls `live` at the end of each interval, where the test has any.
 fn test(
     ground: Ground<'_>,
     (client, server): (&str, &str),
     parameters: impl Into<TestParameters> + Send,
     ipv6: bool,
     stop: Stop,
+    live: impl FnMut(&Live) + Send,
 ) -> Result<TestEnd, SessionError> {
     let lab = match ground {
         Ground::Lab(lab) => lab,
-        Ground::Real(target) => return client::run(target, parameters, Some(stop), |_| {}),
+        Ground::Real(target) => return client::run(target, parameters, Some(stop), live),
     };
     let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
     let server = lab.host(server).map_err(|error| failed(&error))?;
@@ -624,7 +625,7 @@ fn test(
         .namespace
         .enter(|| {
             lab.spec().keep_off_the_emulator();
-            client::run(&target, parameters, Some(stop), |_| {})
+            client::run(&target, parameters, Some(stop), live)
         })
         .map_err(|error| failed(&error))??;
     // Where the client failed it may wait for another for ever; it ends with this process.

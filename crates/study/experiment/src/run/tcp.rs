@@ -3,6 +3,7 @@
 use longhaul_congestion::aimd::Model;
 use longhaul_lab::Lab;
 use longhaul_path::spec::{Direction, LossSpec, PathSpec};
+use longhaul_report::html::over_time::dropped::DroppedOverTime;
 use longhaul_report::html::over_time::tcp_runs::TcpOverTime;
 use longhaul_report::html::points::Problems;
 use longhaul_report::html::series::Series;
@@ -62,14 +63,22 @@ impl Runner<'_> {
             (Ok(prepared), ..) => prepared,
         };
         let (stop, ipv6) = (self.stop, wanted.setting.ipv6);
-        let one = |flows: &TcpFlows| {
+        let one = |flows: &TcpFlows, dropped: &mut DroppedOverTime| {
             let mut parameters = flows.parameters.clone();
             parameters.affinity.receiver_cpus.extend(receiver);
-            test(ground, (&flows.host, "server"), parameters, ipv6, stop)
+            test(ground, (&flows.host, "server"), parameters, ipv6, stop, |live| {
+                let left = live.sender.map_or(0, |now| now.dropped_data.snd_txloss);
+                let there = live.progress.dropped_data;
+                dropped.push(live.progress.elapsed_ns, [left, there.rcv_rxloss, there.tcp_pruning]);
+            })
         };
+        let mut dropped = DroppedOverTime::default();
         let (own, other) = std::thread::scope(|scope| {
-            let other = wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside)));
-            let own = one(&wanted.flows);
+            let other = wanted
+                .beside
+                .as_ref()
+                .map(|beside| scope.spawn(|| one(beside, &mut DroppedOverTime::default())));
+            let own = one(&wanted.flows, &mut dropped);
             let failed = || Err(SessionError::new("lab", "the other test ended early", ""));
             (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
         });
@@ -80,7 +89,7 @@ impl Runner<'_> {
         let steps = own.as_ref().map_or_else(|_| Vec::new(), |end| steps::of(end, omit));
         let over_time = own.as_ref().ok().and_then(|end| {
             let beside = other.as_ref().and_then(|end| end.as_ref().ok()?.local.tcp.as_ref());
-            TcpOverTime::of(end.local.tcp.as_ref()?, beside)
+            TcpOverTime::of(end.local.tcp.as_ref()?, beside, &dropped)
         });
         let mut problems = Problems::default();
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {

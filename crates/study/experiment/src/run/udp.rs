@@ -65,7 +65,7 @@ impl Runner<'_> {
             Ok(before) => before,
             Err(error) => return Run { problems: Problems::of_error(error), ..run },
         };
-        match test(ground, wanted.between.hosts(), parameters.clone(), setting.ipv6, self.stop) {
+        match test(ground, wanted.between.hosts(), parameters.clone(), setting.ipv6, self.stop, |_| {}) {
             Ok(end) => {
                 match before.zip(lab).map(|(before, lab)| before.until_now(lab, path, setting.emulator, &end)) {
                     Some(Ok(exactness)) => run.exactness = Some(exactness),

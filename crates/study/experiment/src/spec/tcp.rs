@@ -218,7 +218,8 @@ impl TcpSeries {
         let common = TcpParameters {
             omit_ns: written.omit.0,
             pace_bps: written.pace.map(|rate| rate.0),
-            interval_ns: None,
+            // The receiver says five times a second what its host dropped.
+            interval_ns: Some(200_000_000),
             // What a page draws over time is in the samples, and what each step of a schedule got.
             keep_samples: true,
             ..TcpParameters::default()

@@ -144,7 +144,7 @@ pub trait Run {
         false
     }
 
-    /// Forgets what it did over time: of each point one run keeps it.
+    /// Forgets what it did over time: of each point the first run that counted keeps it, and one that was rejected before.
     fn forget_over_time(&mut self) {}
 
     /// The figures over time of some runs, each with the label of its point; empty where there is nothing to draw.

@@ -1,9 +1,14 @@
 //! What both hosts of a TCP test dropped over time, by location, as far as the kernels' drop events tell while it runs.
 
+use serde::{Deserialize, Serialize};
+
 use crate::html::lines::{Panel, Part, Stack};
+use crate::html::over_time::runs::Windows;
+use crate::html::over_time::sampled::PACKETS;
 
 /// Intervals that are kept: of a longer test each second one goes, now and then.
 const MOST: usize = 800;
+pub(super) const TITLE: &str = "Dropped by the hosts, by place";
 /// Locations of `longhaul_tcp::LossBytes` in the order in which data travels, with colours that differ without colour vision, as `tcp_goodput/lost.rs`
 /// has them.
 const PLACES: [(&str, &str); 3] = [
@@ -17,6 +22,21 @@ const PLACES: [(&str, &str); 3] = [
 pub struct DroppedOverTime {
     /// Time since the first byte arrived, and what was dropped by then at each of [`PLACES`].
     until: Vec<(u64, [u64; 3])>,
+}
+
+/// The same in windows of equal length, the first of which begins when the first byte arrived. Each interval counts in the window of its middle.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DroppedPackets {
+    /// How long each window is.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub window_ns: u64,
+    /// Dropped at the sender, between TCP and the wire.
+    pub snd_txloss: Vec<u64>,
+    /// Dropped at the receiver, before its TCP.
+    pub rcv_rxloss: Vec<u64>,
+    /// Dropped in the receiver's TCP, for lack of memory.
+    pub tcp_pruning: Vec<u64>,
 }
 
 impl DroppedOverTime {
@@ -35,37 +55,46 @@ impl DroppedOverTime {
         }
     }
 
-    /// The figure; `None` where no drop is known.
-    pub(super) fn panel(&self, since: &'static str) -> Option<Panel<'static>> {
+    /// In at most `most` windows of equal length; `None` where no drop is known.
+    pub(super) fn in_windows(&self, most: usize) -> Option<DroppedPackets> {
         let (end_ns, _) = self.until.last().filter(|(_, all)| all.iter().any(|packets| *packets > 0))?;
         let begins = || std::iter::once(&(0, [0; 3])).chain(&self.until);
-        let longest = begins().zip(&self.until).map(|((before, _), (at, _))| at - before).max()?.max(1);
-        let mut values = vec![[0.0; 3]; usize::try_from(end_ns.div_ceil(longest)).unwrap_or(MOST).clamp(1, MOST)];
-        let last = values.len() - 1;
+        let longest = begins().zip(&self.until).map(|((before, _), (at, _))| at - before).max()?;
+        let window_ns = longest.max(end_ns.div_ceil(most.max(1) as u64)).max(1);
+        let count = usize::try_from(end_ns.div_ceil(window_ns)).unwrap_or(most).max(1);
+        let mut places = PLACES.map(|_| vec![0_u64; count]);
         for ((before_ns, before), (at_ns, by_then)) in begins().zip(&self.until) {
-            let middle = before_ns.midpoint(*at_ns) / longest;
-            let window = &mut values[usize::try_from(middle).unwrap_or(last).min(last)];
-            for (sum, (now, then)) in window.iter_mut().zip(by_then.iter().zip(before)) {
-                *sum += now.saturating_sub(*then) as f64;
+            let middle = before_ns.midpoint(*at_ns) / window_ns;
+            let window = usize::try_from(middle).unwrap_or(count).min(count - 1);
+            for ((packets, now), then) in places.iter_mut().zip(by_then).zip(before) {
+                packets[window] = packets[window].saturating_add(now.saturating_sub(*then));
             }
         }
-        let part = |(place, (name, colour)): (usize, (&'static str, &'static str))| Part {
+        let [snd_txloss, rcv_rxloss, tcp_pruning] = places;
+        Some(DroppedPackets { window_ns, snd_txloss, rcv_rxloss, tcp_pruning })
+    }
+
+    /// The figure; `None` where no drop is known.
+    pub(super) fn panel(&self, since: &'static str) -> Option<Panel<'static>> {
+        Some(Panel { since, ..self.in_windows(MOST)?.panel(TITLE, MOST) })
+    }
+}
+
+impl DroppedPackets {
+    /// The figure, in at most `most` windows.
+    pub(super) fn panel<'a>(&self, title: &'a str, most: usize) -> Panel<'a> {
+        let places = [&self.snd_txloss, &self.rcv_rxloss, &self.tcp_pruning];
+        // Their ends matter to rates alone.
+        let windows = Windows::of(self.window_ns, 0, places.map(Vec::len), most);
+        let part = |((name, colour), packets): ((&'static str, &'static str), &Vec<u64>)| Part {
             name,
             colour: colour.into(),
-            values: values.iter().map(|window| window[place]).collect(),
+            values: windows.sums(packets),
             ..Part::default()
         };
-        let stack =
-            Some(Stack { step_s: longest as f64 / 1e9, parts: PLACES.into_iter().enumerate().map(part).collect() });
-        let end_s = *end_ns as f64 / 1e9;
-        Some(Panel {
-            title: "Dropped by the hosts, by place",
-            units: &[(1.0, "packets")],
-            stack,
-            end_s,
-            since,
-            ..Panel::default()
-        })
+        let parts = PLACES.into_iter().zip(places).map(part).collect();
+        let stack = Some(Stack { step_s: windows.step_s, parts });
+        Panel { title, units: &PACKETS, stack, ..Panel::default() }
     }
 }
 
@@ -85,6 +114,9 @@ mod tests {
             dropped.push(at_ms * 1_000_000, by_then);
         }
         assert_eq!(parts(&dropped), [[0.0, 0.0, 5.0], [2.0, 0.0, 7.0], [0.0, 0.0, 1.0]]);
+        // In two windows of 1501 ms: the middle of the second interval is in the second.
+        let kept = dropped.in_windows(2).unwrap();
+        assert_eq!((kept.window_ns, kept.rcv_rxloss, kept.snd_txloss), (1_501_000_000, vec![2, 7], vec![0, 5]));
         // A time that goes back says nothing.
         dropped.push(7, [100; 3]);
         assert_eq!(parts(&dropped).len(), 3);

@@ -1,4 +1,4 @@
-//! Runs of an experiment side by side over time: how much a result keeps of one run of each point, and how much of it a page draws.
+//! Runs of an experiment side by side over time: how much a result keeps of a run, and how much of it a page draws.
 //!
 //! A page is drawn in less and less detail until its figures are short enough, however many points an experiment has, and whatever a result that
 //! others made says.

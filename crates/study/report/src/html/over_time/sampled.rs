@@ -4,7 +4,6 @@ use longhaul_tcp::{FlowSummary, LimitedBy, LimitedTimes, Sample, fields};
 
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Line, Panel, Part, Stack};
-use crate::html::over_time::dropped::DroppedOverTime;
 use crate::html::over_time::tested::{rate, short, window};
 use crate::html::over_time::timeline;
 use crate::html::page::escape;
@@ -103,9 +102,9 @@ impl<'a> Sampled<'a> {
         (self.end_s - window as f64 * self.window_s).clamp(1e-3, self.window_s)
     }
 
-    /// The figures of flows that send, what both hosts `dropped` of their data, and what the figures are.
-    pub(super) fn figures(&self, dropped: &DroppedOverTime) -> String {
-        let dropped = dropped.panel(SINCE).map(|panel| (panel, DROPPED));
+    /// The figures of flows that send, that of what both hosts `dropped` of their data, and what the figures are.
+    pub(super) fn figures(&self, dropped: Option<Panel<'static>>) -> String {
+        let dropped = dropped.map(|panel| (panel, DROPPED));
         timeline(self.sending().into_iter().chain(dropped)) + &self.note("Rates, limits and retransmissions")
     }
 

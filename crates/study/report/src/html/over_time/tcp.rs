@@ -5,7 +5,7 @@ use longhaul_terms::Directions;
 use longhaul_units::Bytes;
 
 use crate::html::over_time::dropped::DroppedOverTime;
-use crate::html::over_time::sampled::Sampled;
+use crate::html::over_time::sampled::{SINCE, Sampled};
 use crate::html::over_time::tested::{BACKWARD, FORWARD, Found, ONE_TEST, Tested, located, rate, short, tiles};
 use crate::html::table::Table;
 use crate::parquet::{End, FlowSamples};
@@ -55,7 +55,7 @@ impl Report<'_> {
         let names = flows.iter().map(|flow| format!("flow {}", flow.stream)).collect();
         let sampled = Sampled::of(&flows, names);
         match &sampled {
-            Some(sampled) => body += &sampled.figures(&self.dropped[usize::from(!forward)]),
+            Some(sampled) => body += &sampled.figures(self.dropped[usize::from(!forward)].panel(SINCE)),
             None => body += "<p class=\"quiet\">The sender reported no samples: nothing to draw over time.</p>\n",
         }
         body += &flow_table(result);

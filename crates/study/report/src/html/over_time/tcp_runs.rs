@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Line, Panel, Part, Stack};
+use crate::html::over_time::dropped::{DroppedOverTime, DroppedPackets, TITLE};
 use crate::html::over_time::runs::{Detail, KEPT, Windows, percent};
 use crate::html::over_time::sampled::{COLOURS, SHARE, SINCE, SIZES, Sampled, cwnd, rtt, span};
 use crate::html::over_time::thin::thin;
@@ -13,6 +14,9 @@ use crate::html::over_time::timeline;
 use crate::parquet::{End, FlowSamples};
 
 const PACKETS_A_SECOND: [(f64, &str); 1] = [(1.0, "packets/s")];
+/// What is said of drops.
+const DROPPED: &str = "Packets with data that drop events told of by the end of each interval, from the first byte's arrival on. What the path \
+                       itself lost stands in the tables alone.";
 
 /// What a TCP run did over time, by its senders' samples, in at most 200 windows and 200 points of a curve. Time counts from the first sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -37,6 +41,10 @@ pub struct TcpOverTime {
     pub rtt_ns: Curve,
     /// When the first flow changed its congestion control.
     pub switches: Vec<SwitchedAt>,
+    /// Packets with data of the measured flows that the hosts dropped, as far as drop events told of them by the end of the last interval; `None`
+    /// where they told of none.
+    #[serde(default)]
+    pub dropped_packets: Option<DroppedPackets>,
 }
 
 /// Percent of the time of each window that something was the limit.
@@ -92,8 +100,9 @@ impl Curve {
 }
 
 impl TcpOverTime {
-    /// Of the flows that `own` sends, and of those that share their path. `None` without two samples of a flow.
-    pub fn of(own: &TcpEndReport, beside: Option<&TcpEndReport>) -> Option<Self> {
+    /// Of the flows that `own` sends, of those that share their path, and of what the hosts `dropped` of the first. `None` without two samples
+    /// of a flow.
+    pub fn of(own: &TcpEndReport, beside: Option<&TcpEndReport>, dropped: &DroppedOverTime) -> Option<Self> {
         fn sent<'a>(end: &'a End<'a>) -> Vec<&'a FlowSamples<'a>> {
             let mut flows: Vec<_> = end.flows.iter().filter(|flow| flow.end == "sender").collect();
             flows.sort_by_key(|flow| flow.stream);
@@ -107,7 +116,8 @@ impl TcpOverTime {
         };
         let own = sent(&own);
         let span = span(&[&own[..], &others].concat())?;
-        Some(Self::kept(Sampled::within(&own, Vec::new(), span)?, &own, &others))
+        let kept = Self::kept(Sampled::within(&own, Vec::new(), span)?, &own, &others);
+        Some(Self { dropped_packets: dropped.in_windows(KEPT), ..kept })
     }
 
     /// Of the flows `own`, sampled as `sampled` has them, and of `others`, on the same axis.
@@ -147,6 +157,7 @@ impl TcpOverTime {
             cwnd_bytes: first(cwnd),
             rtt_ns: first(rtt),
             switches: sampled.switches().into_iter().map(switched).collect(),
+            dropped_packets: None,
         }
     }
 
@@ -228,6 +239,11 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
         let events = run.drawn_switches().map(|(at, control)| (at, control.to_owned())).collect();
         (Panel { stack: Some(run.limits(most)), events, ..panel(title, "time, ", &SHARE) }, "")
     });
+    let dropped_titles: Vec<String> = runs.iter().map(|(name, _)| format!("{TITLE}: {name}")).collect();
+    let dropped = runs.iter().zip(&dropped_titles).filter(|_| detail.has_own).filter_map(|((_, run), title)| {
+        let drawn = run.dropped_packets.as_ref()?.panel(title, most);
+        Some((Panel { end_s, since: SINCE, ..drawn }, DROPPED))
+    });
     let shared = [
         (goodput, "What the receivers acknowledged, by the senders' samples, all flows of a test together."),
         (beside, ""),
@@ -235,7 +251,7 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
         (round_trips, "Of the first flow of each test, as TCP smooths it (RFC 6298)."),
         (again, "Retransmitted packets, all flows of a test together."),
     ];
-    timeline(shared.into_iter().chain(limits))
+    timeline(shared.into_iter().chain(limits).chain(dropped))
 }
 
 #[cfg(test)]
@@ -271,9 +287,16 @@ pub(crate) mod tests {
         TcpEndReport { streams: vec![stream], ..TcpEndReport::default() }
     }
 
+    /// Three packets at the receiver in each of 300 intervals of 200 ms.
+    pub(crate) fn dropped() -> DroppedOverTime {
+        let mut dropped = DroppedOverTime::default();
+        (1..=300).for_each(|number| dropped.push(number * 200_000_000, [0, number * 3, 0]));
+        dropped
+    }
+
     #[test]
     fn what_is_kept_has_every_byte_and_the_extremes() {
-        let kept = TcpOverTime::of(&report(6_001), Some(&report(3_001))).unwrap();
+        let kept = TcpOverTime::of(&report(6_001), Some(&report(3_001)), &dropped()).unwrap();
         assert_eq!((kept.window_ns, kept.end_ns), (500_000_000, 60_000_000_000), "120 windows of a minute");
         assert_eq!((kept.acked_bytes.len(), kept.acked_bytes.iter().sum::<u64>()), (120, 6_000 * 1_250));
         assert_eq!(kept.beside_acked_bytes.iter().sum::<u64>(), 3_000 * 1_250);
@@ -282,16 +305,24 @@ pub(crate) mod tests {
         assert!(kept.rtt_ns.values.iter().all(|rtt| *rtt == 40_000_000));
         assert_eq!(kept.limited_percent.congestion_window, [100.0; 120]);
         assert_eq!(kept.switches, [SwitchedAt { at_us: 2_000_000, control: "scalable".into() }]);
+        let drops = kept.dropped_packets.as_ref().unwrap();
+        assert_eq!((drops.rcv_rxloss.len(), drops.rcv_rxloss.iter().sum::<u64>()), (200, 900));
         // As a result has it.
         let text = serde_json::to_string(&kept).unwrap();
         assert!(text.len() < 20_000, "{}", text.len());
         assert_eq!(serde_json::from_str::<TcpOverTime>(&text).unwrap(), kept);
-        assert_eq!(TcpOverTime::of(&report(1), None), None);
+        assert_eq!(TcpOverTime::of(&report(1), None, &dropped()), None);
+        // One that was written before drops were kept.
+        let mut older = serde_json::to_value(&kept).unwrap();
+        older.as_object_mut().unwrap().remove("dropped_packets");
+        let older: TcpOverTime = serde_json::from_value(older).unwrap();
+        assert_eq!(older, TcpOverTime { dropped_packets: None, ..kept });
     }
 
     #[test]
     fn runs_are_lines_of_one_figure_and_each_has_its_limits() {
-        let [short, long] = [1_001, 2_001].map(|samples| TcpOverTime::of(&report(samples), None).unwrap());
+        let of = |samples, dropped| TcpOverTime::of(&report(samples), None, dropped).unwrap();
+        let (short, long) = (of(1_001, &dropped()), of(2_001, &DroppedOverTime::default()));
         let html = figures(&[("reno <1>", &short), ("cubic", &long)], Detail::ALL[0]);
         for title in ["Goodput", "Congestion window", "Round trip", "Retransmissions", "What limits reno &lt;1&gt;"] {
             assert!(html.contains(&format!("data-figure=\"{title}\"")), "{title}: {html}");
@@ -303,6 +334,13 @@ pub(crate) mod tests {
         assert_eq!(goodput["lines"][0]["values"][0], 1e6);
         assert_eq!(goodput["marks"]["at"], serde_json::json!([2.0, 2.0]));
         assert!(!figures(&[("reno", &short)], Detail::ALL[3]).contains("What limits"));
+        // The drops of the one that had some are drawn, each as it is kept.
+        assert_eq!(html.matches("data-figure=\"Dropped by the hosts").count(), 1);
+        let (_, drawn) = html.split_once("data-figure=\"Dropped by the hosts, by place: reno &lt;1&gt;\"").unwrap();
+        let data = drawn.split_once("application/json\">").unwrap().1.split_once("</script>").unwrap().0;
+        let drawn: serde_json::Value = serde_json::from_str(data).unwrap();
+        let kept: Vec<f64> = short.dropped_packets.unwrap().rcv_rxloss.iter().map(|packets| *packets as f64).collect();
+        assert_eq!(drawn["stack"]["parts"][1]["values"], serde_json::json!(kept));
     }
 
     /// Lists of a result that others made have any length and order.
@@ -322,8 +360,10 @@ pub(crate) mod tests {
             cwnd_bytes: curve(),
             rtt_ns: curve(),
             switches: vec![switch(); MANY],
+            dropped_packets: Some(DroppedPackets { rcv_rxloss: vec![u64::MAX; MANY], ..DroppedPackets::default() }),
         };
         let html = figures(&[("x", &hostile)], Detail::ALL[0]);
-        assert!(html.contains("flows beside") && html.len() < 300_000, "{}", html.len());
+        assert!(html.contains("flows beside") && html.contains("Dropped by the hosts"), "{html}");
+        assert!(html.len() < 300_000, "{}", html.len());
     }
 }

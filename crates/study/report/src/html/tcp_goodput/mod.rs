@@ -51,7 +51,8 @@ pub struct Run {
     /// What the first flow got with each control of a schedule; empty where it had one.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// What it did over time, which one run of each point keeps; `None` for the others, and without samples.
+    /// What it did over time. Of each point the first run that counted keeps it, and the first that was rejected if that was before; `None` for the
+    /// others, and without samples.
     #[serde(default)]
     pub over_time: Option<TcpOverTime>,
     /// Those at the same time; `None` for none.
@@ -659,7 +660,11 @@ pub(super) mod tests {
     /// As many points as `nlr-tcp` has, each with as much as a result keeps of a run.
     #[test]
     fn a_page_of_many_points_over_time_has_less_than_two_megabytes() {
-        let kept = TcpOverTime::of(&tcp_runs::tests::report(2_001), Some(&tcp_runs::tests::report(2_001)));
+        let kept = TcpOverTime::of(
+            &tcp_runs::tests::report(2_001),
+            Some(&tcp_runs::tests::report(2_001)),
+            &tcp_runs::tests::dropped(),
+        );
         let one = |number: u32| {
             let runs = (0..22).map(|_| ("some", Run { over_time: kept.clone(), ..run(Some(70)) })).collect();
             crate::html::series::tests::series(&format!("series {number}"), runs)

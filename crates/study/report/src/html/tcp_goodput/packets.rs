@@ -36,7 +36,7 @@ pub struct Packets {
     /// The same where they reach the sender.
     #[serde(default)]
     pub surface_at_sender: Surface,
-    /// The rate of the payload over time, which one run of each point keeps.
+    /// The rate of the payload over time. Of each point the first run that counted keeps it, and the first that was rejected if that was before.
     #[serde(default)]
     pub rates: RatesOverTime,
     /// Packets that the two captures lost themselves.

@@ -88,7 +88,8 @@ pub struct Run {
     /// Who sent to whom, where the experiment names hosts; `None`: the client to the server.
     #[serde(default)]
     pub between: Option<Pair>,
-    /// What it did over time, which one run of each point keeps; `None` for the others, and where the sender did not report when packets left.
+    /// What it did over time. Of each point the first run that counted keeps it, and the first that was rejected if that was before; `None` for the
+    /// others, and where the sender did not report when packets left.
     #[serde(default)]
     pub over_time: Option<UdpOverTime>,
 }
