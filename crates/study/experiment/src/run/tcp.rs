@@ -74,10 +74,8 @@ impl Runner<'_> {
         };
         let mut dropped = DroppedOverTime::default();
         let (own, other) = std::thread::scope(|scope| {
-            let other = wanted
-                .beside
-                .as_ref()
-                .map(|beside| scope.spawn(|| one(beside, &mut DroppedOverTime::default())));
+            let other =
+                wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside, &mut DroppedOverTime::default())));
             let own = one(&wanted.flows, &mut dropped);
             let failed = || Err(SessionError::new("lab", "the other test ended early", ""));
             (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
