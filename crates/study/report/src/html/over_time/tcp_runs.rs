@@ -360,7 +360,12 @@ pub(crate) mod tests {
             cwnd_bytes: curve(),
             rtt_ns: curve(),
             switches: vec![switch(); MANY],
-            dropped_packets: Some(DroppedPackets { rcv_rxloss: vec![u64::MAX; MANY], ..DroppedPackets::default() }),
+            dropped_packets: Some(DroppedPackets {
+                window_ns: 0,
+                snd_txloss: vec![0; MANY],
+                rcv_rxloss: vec![u64::MAX; MANY],
+                tcp_pruning: vec![1; MANY],
+            }),
         };
         let html = figures(&[("x", &hostile)], Detail::ALL[0]);
         assert!(html.contains("flows beside") && html.contains("Dropped by the hosts"), "{html}");
