@@ -283,7 +283,8 @@ fn datatag_aimd() {
     };
     let Some((result, page)) = cell.run() else { return };
     let rtt = mean(&result, "tcp", "One packet lost in 18,519", "reno", "mean_rtt_ns");
-    assert!((1e7..1.3e7).contains(&rtt), "{rtt}");
+    // That of the path, not the 200 ms of the talk, whatever else the machine does.
+    assert!((1e7..5e7).contains(&rtt), "{rtt}");
     assert!(page.contains("One packet lost in 1,852"), "{page}");
 }
 
