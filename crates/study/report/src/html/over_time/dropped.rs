@@ -24,7 +24,8 @@ pub struct DroppedOverTime {
     until: Vec<(u64, [u64; 3])>,
 }
 
-/// The same in windows of equal length, the first of which begins when the first byte arrived. Each interval counts in the window of its middle.
+/// Packets with data that the hosts dropped, in windows of equal length, the first of which begins when the first byte arrived. Each interval
+/// counts in the window of its middle.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DroppedPackets {

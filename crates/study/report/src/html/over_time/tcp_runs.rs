@@ -15,8 +15,8 @@ use crate::parquet::{End, FlowSamples};
 
 const PACKETS_A_SECOND: [(f64, &str); 1] = [(1.0, "packets/s")];
 /// What is said of drops.
-const DROPPED: &str = "Packets with data that drop events told of by the end of each interval, from the first byte's arrival on. What the path \
-                       itself lost stands in the tables alone.";
+const DROPPED: &str = "Packets with data that drop events reported by the end of each interval, from the first byte's arrival on. What the path \
+                       itself lost is in the tables alone.";
 
 /// What a TCP run did over time, by its senders' samples, in at most 200 windows and 200 points of a curve. Time counts from the first sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -41,8 +41,8 @@ pub struct TcpOverTime {
     pub rtt_ns: Curve,
     /// When the first flow changed its congestion control.
     pub switches: Vec<SwitchedAt>,
-    /// Packets with data of the measured flows that the hosts dropped, as far as drop events told of them by the end of the last interval; `None`
-    /// where they told of none.
+    /// Packets with data of the measured flows that the hosts dropped, as far as drop events reported them by the end of the last interval; `None`
+    /// where they reported none.
     #[serde(default)]
     pub dropped_packets: Option<DroppedPackets>,
 }
