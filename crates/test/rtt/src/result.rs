@@ -261,7 +261,7 @@ pub fn caveats_of_gaps(result: &RttResult) -> Option<Caveat> {
     Some(Caveat::new(caveats::MEASUREMENT_HAS_GAPS, message, remedy))
 }
 
-/// A doubt where the way changed: round trips are those of several ways.
+/// A doubt where the route changed: round trips are those of several routes.
 pub fn caveats_of_path_changes(result: &RttResult) -> Option<Caveat> {
     (result.path_change_count > 0).then(|| {
         let lost: u64 = result.path_changes.iter().map(|change| change.lost).max().unwrap_or(0);
@@ -269,6 +269,6 @@ pub fn caveats_of_path_changes(result: &RttResult) -> Option<Caveat> {
             "the route to the host or back changed {} times while probes were sent; up to {lost} probes were lost during the change",
             result.path_change_count
         );
-        Caveat::new(caveats::PATH_CHANGED, message, "look at `path_changes`: round trips before and after are those of two ways")
+        Caveat::new(caveats::PATH_CHANGED, message, "look at `path_changes`: round trips before and after are of two routes")
     })
 }

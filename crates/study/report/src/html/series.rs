@@ -137,7 +137,7 @@ impl<R: Run> Report<R> {
         let doubts = self.doubts();
         *body += doubts.as_deref().unwrap_or_default();
         let mut placed = self.series.iter().flat_map(Series::placed_caveats).peekable();
-        // Without any it says that nothing speaks against the figures.
+        // Without any it says that no known problem affects the figures.
         if doubts.is_none() || placed.peek().is_some() {
             *body += &caveats(placed);
         }

@@ -398,7 +398,7 @@ static __always_inline u32 at_least_two(u64 packets)
 
 /*
  * The window that a loss makes smaller. One kernel (Linux 6.18) was seen to begin one recovery in 400 without a call of the control: ssthresh
- * was what lay on its stack, and the window grew to 10^8 packets and more. What is in flight counts then, so that the next loss mends it.
+ * was what lay on its stack, and the window grew to 10^8 packets and more. What is in flight counts then, so that the next loss fixes it.
  */
 static __always_inline u32 window_at_loss(struct tcp_sock *tp)
 {
@@ -410,7 +410,7 @@ static __always_inline u32 half(u32 packets)
 	return at_least_two(packets >> 1);
 }
 
-/* The window before a spurious loss; one that a loss has mended stays so. */
+/* The window before a spurious loss; one that a loss has fixed stays so. */
 static __always_inline u32 window_before_loss(struct tcp_sock *tp)
 {
 	return tp->prior_cwnd < IMPOSSIBLE_WINDOW ? MAX(tp->snd_cwnd, tp->prior_cwnd) : tp->snd_cwnd;
