@@ -51,7 +51,7 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, stills: us
         }
         let found = browser.evaluate("document.querySelector('.verdict')?.textContent ?? ''");
         assert!(found.as_str().unwrap().len() > 20, "{file}: {found}");
-        let against = browser.evaluate("/caveat|known problem|doubtful/.test(document.body.textContent)");
+        let against = browser.evaluate("/caveat|known problem|doubtful/.test(document.body.innerText)");
         assert_eq!(against, true, "{file}");
         fits(browser, file, width, axe);
     }
