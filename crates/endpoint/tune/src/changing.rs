@@ -151,7 +151,7 @@ fn not_by_another(saved: &Saved) -> Result<(), String> {
     match setting::read(&saved.place) {
         Ok(now) if setting::is_gone(&now) => Err(format!("{now}: make the plan again")),
         Ok(now) if now != saved.before && !saved.ours.contains(&now) => {
-            Err(format!("somebody else has set it to {now} since; it is left so: make the plan again"))
+            Err(format!("somebody else set it to {now} since the plan; it is not changed: make the plan again"))
         }
         _ => Ok(()),
     }

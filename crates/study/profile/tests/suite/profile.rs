@@ -60,7 +60,7 @@ fn a_change_is_given_to_its_way() {
     let steps = backward.p90_ns - backward.p10_ns;
     assert!((5e6..7e6).contains(&steps), "backward: {steps}");
     assert_eq!(copy.split, Split::ShortestHalved);
-    assert!(copy.not_known.iter().any(|said| said.contains("half is taken")), "{:?}", copy.not_known);
+    assert!(copy.not_known.iter().any(|said| said.contains("half each")), "{:?}", copy.not_known);
 }
 
 #[test]
