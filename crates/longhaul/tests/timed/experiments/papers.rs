@@ -166,14 +166,15 @@ fn nlr_tcp_loss() {
     let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let points = all(&result["result"]["tcp"]).into_iter().flat_map(|series| all(&series["points"]));
     let runs = points.flat_map(|point| [all(&point["runs"]), all(&point["rejected"])].concat());
-    // Packets with data that were dropped over time are lost bytes of their place.
+    // Packets with data that were dropped over time are the lost bytes of their place; nearly all are full, and the last ones may come after the samples.
     let dropped: Vec<Value> = runs.filter(|run| !run["over_time"]["dropped_packets"].is_null()).collect();
     assert!(!dropped.is_empty() && page.contains("data-figure=\"Dropped by the hosts, by place: "), "{result:#}");
     for run in &dropped {
         let lost = &run["flows"]["result"]["loss_bytes_by_location"];
         for place in ["snd_txloss", "rcv_rxloss", "tcp_pruning"] {
             let packets = over_time::sum(&run["over_time"]["dropped_packets"][place]);
-            assert!(lost[place].as_u64() >= Some(packets), "{place}, {packets}: {lost:#}");
+            let (least, most) = (packets * 1_000, (packets + 100) * 1_500);
+            assert!(lost[place].as_u64().is_some_and(|bytes| (least..=most).contains(&bytes)), "{place}, {packets}: {lost:#}");
         }
     }
     for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
@@ -193,6 +194,8 @@ fn emulation_matrix() {
                 "path = \"amsterdam-sandiego\"\nchange = [\"rate=100Mbit\", \"delay=10ms\", \"queue=1MiB\"]",
             ),
             ("calibrate = true\n", ""),
+            ("quick = []", ""),
+            ("quick = [\"128MiB\"]", ""),
             ("Delay, 1MiB\"", "Delay, 32KiB\""),
             ("\"1M\", \"16M\", \"128M\"", "\"32K\", \"256K\", \"1M\""),
             ("128MiB", "1MiB"),
@@ -200,8 +203,8 @@ fn emulation_matrix() {
             ("512MiB", "2MiB"),
             ("time = \"5s\"", "time = \"1500ms\""),
             ("omit = \"1s\"", "omit = \"500ms\""),
-            ("time = \"8s\"", "time = \"3s\""),
-            ("omit = \"4s\"", "omit = \"1s\""),
+            ("time = \"9s\"", "time = \"3s\""),
+            ("omit = \"5s\"", "omit = \"1s\""),
         ],
         reappear: &["The window has to match bandwidth and delay"],
         turn: side_by_side,
@@ -354,8 +357,8 @@ fn datatag_switch() {
             ("rate=1Gbit", "rate=400Mbit"),
             ("delay=20ms", "delay=5ms"),
             ("every(30000)", "every(3000)"),
-            (":20s", ":3s"),
-            ("time = \"60s\"", "time = \"9s\""),
+            (":14s", ":3s"),
+            ("time = \"42s\"", "time = \"9s\""),
             ("omit = \"5s\"", "omit = \"1s\""),
         ],
         reappear: &[],
@@ -411,7 +414,7 @@ fn datatag_one_against_n() {
                 "\"reno, beside 8\", \"highspeed, beside 8\", \"scalable, beside 8\"",
                 "\"reno, beside 8\", \"scalable, beside 8\"",
             ),
-            ("time = \"15s\"", "time = \"5s\""),
+            ("time = \"12s\"", "time = \"5s\""),
             ("omit = \"4s\"", "omit = \"2s\""),
         ],
         reappear: &[],
@@ -449,8 +452,8 @@ fn tapee() {
             ("\"wan.rate=185.6Mbit\"", "\"wan.rate=46.4Mbit\", \"wan.delay=25ms\""),
             ("\"client.rate=200Mbit\", \"server.rate=200Mbit\"", "\"client.rate=50Mbit\", \"server.rate=50Mbit\""),
             ("switches.coalesce=1ms", "switches.coalesce=4ms"),
-            ("time = \"14s\"", "time = \"3s\""),
-            ("omit = \"9s\"", "omit = \"1500ms\""),
+            ("time = \"12s\"", "time = \"3s\""),
+            ("omit = \"7s\"", "omit = \"1500ms\""),
             ("\"1M\", \"2M\", \"4M\", \"14M\"", "\"32K\", \"64K\", \"512K\""),
             ("[\"1MiB\", \"14MiB\"]", "[\"64KiB\", \"512KiB\"]"),
             ("[\"1MiB\"]", "[\"64KiB\"]"),

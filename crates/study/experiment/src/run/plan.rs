@@ -21,6 +21,8 @@ const BESIDE_A_TEST: Nanos = Nanos::from_millis(700);
 const BESIDE_A_MIX: Nanos = Nanos::from_millis(250);
 /// What a TCP flow is taken to get at most, where a number of bytes is sent.
 const ASSUMED_RATE: BitRate = BitRate::from_gbit(2);
+/// How many times as long as at that rate a transfer of TCP is taken to last: slow start and what follows a loss are in it.
+const TRANSFERS_LONGER: u64 = 2;
 /// Round trips of a run beside its test.
 const ROUND_TRIPS: u64 = 4;
 
@@ -205,7 +207,7 @@ fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> N
     let at_rate = |bytes: u64| Nanos::from_secs_f64(bytes as f64 * 8.0 / rate.0.max(1) as f64);
     let test = match amount {
         Amount::DurationNs(ns) => Nanos(ns),
-        Amount::Bytes(bytes) => at_rate(bytes),
+        Amount::Bytes(bytes) => at_rate(bytes.saturating_mul(TRANSFERS_LONGER)),
         Amount::Packets(packets) => at_rate(packets.saturating_mul(payload_bytes.into())),
     };
     time_with(test, path)

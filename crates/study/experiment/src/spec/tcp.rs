@@ -269,7 +269,11 @@ impl TcpSeries {
                     let theirs = beside.congestion.as_deref().map_or(Ok(congestion), schedule)?;
                     let counts: &[u8] = if beside.flows.0.is_empty() { &[1] } else { &beside.flows.0 };
                     for count in counts {
-                        let parameters = of(theirs.clone(), *count, beside.mss.or(written.mss), time)?;
+                        // Nothing shows over time what was dropped of flows beside.
+                        let parameters = TcpParameters {
+                            interval_ns: None,
+                            ..of(theirs.clone(), *count, beside.mss.or(written.mss), time)?
+                        };
                         let beside = Some(TcpFlows { host: host.clone(), parameters });
                         let many = if counts.len() > 1 { format!(", beside {count}") } else { String::new() };
                         let (label, setting, flows) = (label.clone() + &many, setting.clone(), flows.clone());
