@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use longhaul_kernel::link::{Netlink, VethEnd};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::packet::{PacketOptions, PacketSocket};
 use longhaul_kernel::schedule::pin_to;
+use longhaul_testing::program::Program;
 use serde_json::{Value, json};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -69,7 +70,7 @@ impl Host {
         }
         // What it says later must not fill the pipe.
         std::thread::spawn(move || drop(std::io::copy(&mut stderr, &mut std::io::sink())));
-        Capture(child)
+        Capture(Program(child))
     }
 
     /// A socket, and the one at [`PORT`] that it sends to, out of which nobody takes anything.
@@ -124,11 +125,11 @@ impl Drop for Host {
     }
 }
 
-struct Capture(Child);
+struct Capture(Program);
 
 impl Capture {
     fn signal(&self, name: &str) {
-        let pid = self.0.id().to_string();
+        let pid = self.0.0.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
@@ -136,24 +137,17 @@ impl Capture {
     fn finish(mut self) -> Value {
         self.signal("-INT");
         let mut text = Vec::new();
-        self.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
-        assert_eq!(self.0.wait().unwrap().code(), Some(130));
+        self.0.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
+        assert_eq!(self.0.0.wait().unwrap().code(), Some(130));
         object(&text)
     }
 
     /// Waits for its own end.
     fn wait(mut self) -> Value {
         let mut text = Vec::new();
-        self.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
-        assert!(self.0.wait().unwrap().success());
+        self.0.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
+        assert!(self.0.0.wait().unwrap().success());
         object(&text)
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -360,8 +354,7 @@ fn a_kill_loses_no_more_than_the_last_second() {
     sleep(Duration::from_millis(1000));
     // Of these at most some are lost.
     host.send(500);
-    capture.0.kill().unwrap();
-    capture.0.wait().unwrap();
+    capture.0.kill();
     let result = host.convert(&["spool"], "t.pcap", &[]);
     assert_eq!(result["result"]["was_cut"], true);
     let numbers = host.numbers("t.pcap");
@@ -384,12 +377,12 @@ fn a_full_disk_is_counted_and_said() {
         sleep(Duration::from_millis(5));
     }
     sleep(Duration::from_millis(400));
-    let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", capture.0.id())).unwrap();
+    let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", capture.0.0.id())).unwrap();
     let child = child.split_whitespace().next().expect("the shell runs the capture").to_owned();
     assert!(Command::new("kill").args(["-INT", &child]).status().unwrap().success());
     let mut text = Vec::new();
-    capture.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
-    assert_eq!(capture.0.wait().unwrap().code(), Some(130));
+    capture.0.0.stdout.take().unwrap().read_to_end(&mut text).unwrap();
+    assert_eq!(capture.0.0.wait().unwrap().code(), Some(130));
     let result = object(&text);
     let (seen, written) = (count(&result, "seen_packets"), count(&result, "written_packets"));
     let disk = result["result"]["dropped_by_place"]["disk"].as_u64().unwrap();
@@ -612,7 +605,7 @@ fn packets_go_to_stdout_as_they_come() {
     let words = ["capture", "lo", "-s", "60", "-w", "-", "-t", "20s", "-i", "100ms", "--prometheus", &metrics];
     let began = Instant::now();
     let mut capture = host.start(Command::new(LONGHAUL).args(words));
-    let mut stdout = capture.0.stdout.take().unwrap();
+    let mut stdout = capture.0.0.stdout.take().unwrap();
     let mut section = [0; 4];
     stdout.read_exact(&mut section).unwrap();
     assert_eq!(section, [0x0a, 0x0d, 0x0d, 0x0a]);
@@ -627,7 +620,7 @@ fn packets_go_to_stdout_as_they_come() {
     // Nobody reads any more: the capture ends by itself.
     drop(stdout);
     host.send(5);
-    assert!(capture.0.wait().unwrap().success());
+    assert!(capture.0.0.wait().unwrap().success());
     assert!(began.elapsed() < Duration::from_secs(15), "it went on without a reader");
     let left: Vec<_> = fs::read_dir(&host.folder).unwrap().collect();
     assert!(left.is_empty(), "neither a spool nor metrics: {left:?}");
@@ -641,7 +634,7 @@ fn a_link_that_went_down_takes_no_cpu() {
     let set_up = |up| host.namespace.enter(|| Netlink::open().unwrap().set_up(1, up).unwrap()).unwrap();
     // Of all threads, hundredths of a second (proc_pid_stat(5), fields 14 and 15).
     let cpu_time = || -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", capture.0.id())).unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", capture.0.0.id())).unwrap();
         let fields = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace();
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     };

@@ -180,7 +180,7 @@ fn good_clients_are_served_beside_hostile_ones() {
         return;
     }
     let world = World::new("soak");
-    let pid = world.server.as_ref().unwrap().id();
+    let pid = world.server.as_ref().unwrap().0.id();
     let key: Key = fs::read_to_string(world.path("key")).unwrap().parse().unwrap();
     let mut random = Random(u64::from(std::process::id()) << 20 | 1);
     let other = Key::from_random(seed(&mut random)).unwrap();

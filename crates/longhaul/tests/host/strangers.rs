@@ -1,12 +1,13 @@
 //! Other users of the host: what they hold and what they ask for.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 
 use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_testing::program::Program;
 
 fn cannot_be_others() -> bool {
     let skip = !is_root_in_namespace();
@@ -22,7 +23,7 @@ fn said(output: &Output) -> String {
 
 /// A program in Perl that runs as `uid` and has said `ready`; gone with the value.
 struct Stranger {
-    process: Child,
+    _process: Program,
     /// What it says.
     lines: Lines<BufReader<ChildStdout>>,
 }
@@ -34,20 +35,13 @@ impl Stranger {
         command.args(["--reuid", &uid, "--regid", &uid, "--clear-groups", "perl", "-e", program]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut stranger = Self { process: child, lines };
+        let mut stranger = Self { _process: Program(child), lines };
         assert_eq!(stranger.line(), "ready");
         stranger
     }
 
     fn line(&mut self) -> String {
         self.lines.next().map_or_else(String::new, Result::unwrap)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{longhaul, root};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_testing::program::Program;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -37,7 +38,7 @@ pub(crate) struct World {
     pub(crate) far: NetNamespace,
     pub(crate) folder: PathBuf,
     /// Its process.
-    pub(crate) server: Option<Child>,
+    pub(crate) server: Option<Program>,
 }
 
 impl World {
@@ -61,9 +62,9 @@ impl World {
         assert!(longhaul(&["key", "new", &key]).status.success());
         // IPv6's duplicate address detection.
         world.until("the cable", || world.sh("near", "ip -6 addr show tentative").is_empty());
-        let mut server = world.spawn("far", &world.words("serve --bind 10.96.0.1 -p 7001 --key KEY", 0));
+        let mut server = Program(world.spawn("far", &world.words("serve --bind 10.96.0.1 -p 7001 --key KEY", 0)));
         let soon = Instant::now() + PATIENCE;
-        assert!(says_by(soon, server.stderr.take().unwrap(), "listening"), "the server does not listen");
+        assert!(says_by(soon, server.0.stderr.take().unwrap(), "listening"), "the server does not listen");
         world.server = Some(server);
         world
     }
@@ -116,10 +117,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        // It ends before its folder does.
+        self.server = None;
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use longhaul_kernel::capability;
+use longhaul_testing::program::Program;
 
 use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, object};
@@ -63,6 +64,7 @@ fn a_datagram_that_fits_no_path_sends_nothing() {
         .spawn()
         .unwrap();
     BufReader::new(server.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let _server = Program(server);
     let test = |options: &[&str]| {
         let all = ["client", env!("CARGO_BIN_EXE_longhaul"), "udp", "server", "-4", "--json", "-t", "200ms"];
         longhaul(&[&exec[..], &all, options].concat())
@@ -85,8 +87,6 @@ fn a_datagram_that_fits_no_path_sends_nothing() {
         assert!(said.contains("the server's host") && said.contains("receiver_filter"), "{said}");
         assert!(said.contains("to UDP port "), "{said}");
     }
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::program::Program;
 use longhaul_testing::waiting::until;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
@@ -29,26 +30,23 @@ fn waits_for_a_reader(pid: u32) -> bool {
 /// Starts `arguments` with a full pipe as stdout, and once it waits sends `signals`. Says how long it took to end behind the last.
 fn deaf_for(arguments: &[&str], signals: &[Signal]) -> Duration {
     let (_kept, into) = full_pipe();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+    let child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(arguments)
         .stdout(Stdio::from(into))
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("the pipe to be written to", || waits_for_a_reader(child.id()));
+    let (pid, mut program) = (child.id(), Program(child));
+    until("the pipe to be written to", || waits_for_a_reader(pid));
     for (nth, signal) in signals.iter().enumerate() {
         if nth == 2 {
             std::thread::sleep(Duration::from_millis(1_100));
         }
-        kill(Pid::from_raw(child.id() as i32), *signal).unwrap();
+        kill(Pid::from_raw(pid as i32), *signal).unwrap();
     }
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > Duration::from_secs(5) {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("{arguments:?} is deaf");
-        }
+    while program.0.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() <= Duration::from_secs(5), "{arguments:?} is deaf");
         std::thread::sleep(Duration::from_millis(5));
     }
     began.elapsed()

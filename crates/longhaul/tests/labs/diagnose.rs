@@ -74,7 +74,7 @@ c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno'); c.sendall(byte
     BufReader::new(sender.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let set = longhaul(&["lab", "set", "--name", &web.lab.name, "backward.loss=random(0.5%)"]);
     assert!(set.status.success(), "{set:?}");
-    let folder = web.folder.join("diagnosed");
+    let folder = web.folder.0.join("diagnosed");
     let pid = sender.id().to_string();
     let out = folder.to_str().unwrap();
     let watch = ["diagnose", "-J", "--rate", "64M", "--watch", &pid, "-o", out];
@@ -150,7 +150,7 @@ fn a_capture_tells_the_limit_of_its_connections() {
     let route = on(&web.lab, "client", &["ip", "-o", "route", "get", "10.77.2.1"]).output().unwrap();
     let route = String::from_utf8_lossy(&route.stdout).into_owned();
     let interface = route.split_whitespace().skip_while(|word| *word != "dev").nth(1).unwrap();
-    let spool = web.folder.join("spool");
+    let spool = web.folder.0.join("spool");
     let capture = [LONGHAUL, "capture", interface, "-o", spool.to_str().unwrap(), "--snap", "128"];
     let mut capturing = on(&web.lab, "client", &capture).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();

@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::Path;
+use std::process::{ChildStderr, Command, Stdio};
 
 use longhaul_testing::no_judge;
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::browser::{Browser, axe};
+use crate::common::captures::Folder;
 use crate::common::group::{Group, Limit};
 use crate::common::page::fits;
 use crate::common::{TestLab, object};
@@ -21,19 +23,19 @@ const PATH: &str = "[[both]]\nrate = '20Mbit'\nqueue = '64KiB'\ndelay = '10ms'\n
 
 /// Two hosts, and `longhaul serve` on one.
 struct Served {
-    serve: Child,
+    _serve: Program,
     /// Kept open: what it says later has to go somewhere.
     _said: BufReader<ChildStderr>,
     lab: TestLab,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Served {
     fn up(name: &str) -> Option<Self> {
-        let folder = std::env::temp_dir().join(format!("longhaul-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("path.toml"), PATH).unwrap();
-        let lab = TestLab::up(name, folder.join("path.toml").to_str().unwrap())?;
+        let folder = Folder::new(name);
+        let path = folder.file("path.toml");
+        fs::write(&path, PATH).unwrap();
+        let lab = TestLab::up(name, &path)?;
         let mut serve = on(&lab, "server", &[LONGHAUL, "serve", "--no-auth", "--bind", "10.77.2.1"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -42,7 +44,7 @@ impl Served {
         let mut line = String::new();
         let mut said = BufReader::new(serve.stderr.take().unwrap());
         said.read_line(&mut line).unwrap();
-        Some(Self { serve, _said: said, lab, folder })
+        Some(Self { _serve: Program(serve), _said: said, lab, folder })
     }
 
     fn client(&self, words: &[&str]) -> Value {
@@ -56,14 +58,6 @@ impl Served {
         let nft = |words: &str| on(&self.lab, "server", &["sh", "-c", words]).status().is_ok_and(|it| it.success());
         let chain = "nft add table ip box; nft add chain ip box way '{ type filter hook prerouting priority -150; }'";
         nft(chain) && rules.iter().all(|rule| nft(&format!("nft add rule ip box way {rule}")))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.serve.kill();
-        let _ = self.serve.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -100,7 +94,7 @@ fn marks_that_something_rewrites_on_the_way() {
 #[test]
 fn disks_are_bounds_and_nothing_that_was_written_stays() {
     let Some(served) = Served::up("diagnose-disk") else { return };
-    let (file, folder) = (served.folder.join("file"), served.folder.join("written"));
+    let (file, folder) = (served.folder.0.join("file"), served.folder.0.join("written"));
     fs::write(&file, vec![5; 3 << 20]).unwrap();
     fs::create_dir(&folder).unwrap();
     let diagnose = |words: &[&str]| {
@@ -113,7 +107,7 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         assert_eq!(found.len(), 1, "{result:#}");
         found[0]["host"].as_str().unwrap().to_owned()
     };
-    let page = served.folder.join("page.html");
+    let page = served.folder.0.join("page.html");
     let read = diagnose(&["--read", file.to_str().unwrap(), "--html", page.to_str().unwrap()]);
     assert_eq!((disk(&read), &read["evidence"]["disks"][0]["bytes"]), ("sender".into(), &Value::from(3 << 20)));
     let written = diagnose(&["-R", "--write", folder.to_str().unwrap()]);
@@ -124,7 +118,7 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    a_page_on_a_phone(&served.folder, page.to_str().unwrap(), &read);
+    a_page_on_a_phone(&served.folder.0, page.to_str().unwrap(), &read);
 }
 
 /// The page in a browser as wide as a phone, and as a screen: a bar for each limit, as long as it is high, and nothing wider than the window.
@@ -160,7 +154,7 @@ fn disk_of(file: &Path) -> Option<String> {
 fn a_slow_disk_is_the_cause() {
     const LIMIT: &str = "1000000";
     let Some(served) = Served::up("diagnose-slow-disk") else { return };
-    let file = served.folder.join("file");
+    let file = served.folder.0.join("file");
     fs::write(&file, vec![5; 3 << 20]).unwrap();
     let limited = disk_of(&file).and_then(|disk| {
         let one = ("blkio", "blkio.throttle.read_bps_device", format!("{disk} {LIMIT}"));

@@ -4,13 +4,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
+
+use longhaul_testing::program::Program;
 
 use crate::common::{longhaul, object};
 
 /// A server on loopback at a port of its own; ended when dropped.
 pub(crate) struct Server {
-    child: Child,
+    program: Program,
     pub(crate) port: String,
 }
 
@@ -30,7 +32,7 @@ impl Server {
         assert!(port.parse::<u16>().is_ok(), "{line}");
         // So that it can go on saying things.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Self { child, port }
+        Self { program: Program(child), port }
     }
 
     fn test(&self, arguments: &[&str]) -> Output {
@@ -42,13 +44,6 @@ impl Server {
     fn refuses(&self, arguments: &[&str], code: &str, parts: &[&str]) {
         let all = ["udp", "127.0.0.1", "-p", &self.port];
         refused(&all.into_iter().chain(arguments.iter().copied()).collect::<Vec<_>>(), 1, code, parts);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -244,10 +239,10 @@ fn a_server_for_one_test_can_be_interrupted() {
     let mut server = Server::start(&["--once"]);
     // A client that says nothing.
     let _silent = std::net::TcpStream::connect(("127.0.0.1", server.port.parse::<u16>().unwrap())).unwrap();
-    let pid = server.child.id().to_string();
+    let pid = server.program.0.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(9);
-    while server.child.try_wait().unwrap().is_none() {
+    while server.program.0.try_wait().unwrap().is_none() {
         assert!(std::time::Instant::now() < deadline, "it still waits for the client");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

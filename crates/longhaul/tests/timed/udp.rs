@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
 use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -19,7 +20,7 @@ const MASK: &str = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
 
 /// A lab whose server answers tests.
 struct Tested {
-    server: Child,
+    server: Program,
     lab: TestLab,
 }
 
@@ -42,7 +43,7 @@ impl Tested {
         errors.read_line(&mut line).unwrap();
         assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Some(Self { server, lab })
+        Some(Self { server: Program(server), lab })
     }
 
     fn udp(&self, arguments: &[&str]) -> Command {
@@ -65,13 +66,6 @@ impl Tested {
         let output = exec(&self.lab, "server", command).output().unwrap();
         assert!(output.status.success(), "{command:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for Tested {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -176,7 +170,7 @@ fn a_killed_server_leaves_rps_as_it_was() {
     let mut client = test.udp(&["-t", "60", "--softirq", "same", "-A", "0,1"]).stderr(Stdio::null()).spawn().unwrap();
     until("RPS to be set", || test.on_server(&["cat", MASK]) != before);
     // The threads are where they were asked to be.
-    until("the receiver", || cpus_of(test.server.id(), "receive 0") == "1");
+    until("the receiver", || cpus_of(test.server.0.id(), "receive 0") == "1");
     until("the sender", || cpus_of(client.id(), "send 0") == "0");
     // Nobody else may steer the same interface meanwhile.
     let other = exec(&test.lab, "server", &[env!("CARGO_BIN_EXE_longhaul"), "serve", "--port", "5211", "-1"]);
@@ -185,9 +179,9 @@ fn a_killed_server_leaves_rps_as_it_was() {
     let refused = test.run(&["-p", "5211", "-t", "1", "--softirq", "split", "--json"]);
     assert_eq!(object(&refused.stdout)["error"]["code"], "not_bound", "{refused:?}");
     other.wait().unwrap();
-    let server = Process::open(test.server.id()).unwrap().unwrap();
+    let server = Process::open(test.server.0.id()).unwrap().unwrap();
     server.signal(Signal::KILL).unwrap();
-    test.server.wait().unwrap();
+    test.server.0.wait().unwrap();
     until("RPS to be set back", || test.on_server(&["cat", MASK]) == before);
     assert!(!client.wait().unwrap().success());
 }

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+
+use longhaul_testing::program::Program;
 
 use super::page::{Block, Fate, Page};
 use crate::common::captures::Folder;
@@ -76,7 +78,7 @@ fn run_in_a_shell(name: &str, blocks: &[&Block]) -> Result<(), String> {
 }
 
 struct Shell {
-    child: Child,
+    program: Program,
     _folder: Folder,
 }
 
@@ -99,13 +101,13 @@ impl Shell {
             .stderr(Stdio::inherit())
             .spawn()
             .expect("unshare(1)");
-        Self { child, _folder: folder }
+        Self { program: Program(child), _folder: folder }
     }
 
     /// Waits until the script has ended, and for no block longer than it may take. What it said, where it failed.
     fn finish(mut self) -> Result<(), String> {
         let (sender, lines) = channel();
-        let stdout = self.child.stdout.take().expect("it is piped");
+        let stdout = self.program.0.stdout.take().expect("it is piped");
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
                 if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
@@ -123,7 +125,7 @@ impl Shell {
                 Ok(line) => said += &format!("{line}\n"),
                 // Programs in the background keep the pipe open: the shell's own end counts.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    if let Some(status) = self.child.try_wait().expect("it is our child") {
+                    if let Some(status) = self.program.0.try_wait().expect("it is our child") {
                         break if status.success() { Ok(()) } else { Err(format!("{status}\n{said}")) };
                     }
                     if Instant::now() > until {
@@ -136,12 +138,5 @@ impl Shell {
         drop(self);
         reader.join().expect("it only reads");
         outcome
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

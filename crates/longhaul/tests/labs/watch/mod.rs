@@ -6,12 +6,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -21,9 +22,9 @@ const FILE_BYTES: usize = 8 << 20;
 
 /// Two hosts, and a web server on one.
 pub(crate) struct Web {
-    pub(crate) server: Child,
+    _server: Program,
     pub(crate) lab: TestLab,
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Folder,
 }
 
 impl Web {
@@ -34,14 +35,14 @@ impl Web {
                 return None;
             }
         }
-        let folder = std::env::temp_dir().join(format!("longhaul-watch-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("path.toml"), PATH).unwrap();
-        fs::write(folder.join("large"), vec![7; FILE_BYTES]).unwrap();
-        fs::write(folder.join("small"), "small").unwrap();
-        let lab = TestLab::up(&format!("watch-{name}"), folder.join("path.toml").to_str().unwrap())?;
+        let folder = Folder::new(&format!("watch-{name}"));
+        let path = folder.file("path.toml");
+        fs::write(&path, PATH).unwrap();
+        fs::write(folder.file("large"), vec![7; FILE_BYTES]).unwrap();
+        fs::write(folder.file("small"), "small").unwrap();
+        let lab = TestLab::up(&format!("watch-{name}"), &path)?;
         let mut server = on(&lab, "server", &["python3", "-u", "-m", "http.server", "-b", "10.77.2.1", "80", "-d"])
-            .arg(&folder)
+            .arg(&folder.0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -49,7 +50,7 @@ impl Web {
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("Serving HTTP"), "{line}");
-        Some(Self { server, lab, folder })
+        Some(Self { _server: Program(server), lab, folder })
     }
 
     /// Fetches with curl under the eyes of `longhaul watch`.
@@ -61,14 +62,6 @@ impl Web {
     pub(crate) fn set(&self, host: &str, setting: &str) {
         let output = on(&self.lab, host, &["sysctl", "-w", setting]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -335,7 +328,7 @@ c.sendall(b'x' * 4321); print('ready', flush=True); time.sleep(60)";
 #[test]
 fn ctrl_c_prints_what_was_seen_and_show_reads_it() {
     let Some(web) = Web::up("ctrl-c") else { return };
-    let folder = web.folder.join("result");
+    let folder = web.folder.0.join("result");
     let watch = on(&web.lab, "server", &[LONGHAUL, "watch", "--port", "80", "-i", "100ms", "-o"])
         .arg(&folder)
         .stdout(Stdio::piped())
@@ -366,9 +359,9 @@ fn without_root_it_says_what_it_cannot_see() {
         longhaul_testing::no_judge!("needs root, to be nobody (the other tests run as whoever you are)");
         return;
     }
-    let binary = web.folder.join("longhaul");
+    let binary = web.folder.0.join("longhaul");
     fs::copy(LONGHAUL, &binary).unwrap();
-    for path in [&web.folder, &binary] {
+    for path in [&web.folder.0, &binary] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let mut enter = on(&web.lab, "server", &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);

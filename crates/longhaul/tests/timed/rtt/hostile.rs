@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
+use longhaul_testing::program::Program;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 use serde_json::Value;
 
@@ -161,7 +162,7 @@ struct Held {
 type Change = fn(u64, Vec<u8>) -> (Vec<u8>, usize, Duration);
 
 struct Relay {
-    server: Child,
+    _server: Program,
     control: u16,
     held: Arc<Mutex<Held>>,
 }
@@ -172,7 +173,7 @@ impl Relay {
         let data_port = front.local_addr().unwrap().port();
         let (server, address) = serve(data_port);
         let control = TcpListener::bind((RELAY, 0)).unwrap();
-        let relay = Self { server, control: control.local_addr().unwrap().port(), held: Arc::default() };
+        let relay = Self { _server: server, control: control.local_addr().unwrap().port(), held: Arc::default() };
         spawn(move || control.incoming().for_each(|stream| pass_on(stream.unwrap(), address)));
 
         let back = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -197,15 +198,8 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
 /// An honest server on loopback with this port for data, and where it listens.
-fn serve(data_port: u16) -> (Child, SocketAddr) {
+fn serve(data_port: u16) -> (Program, SocketAddr) {
     let mut command = Command::new(LONGHAUL);
     let port = data_port.to_string();
     command.args(["serve", "--bind", "127.0.0.1", "--no-auth", "--port", "0", "--data-port", &port]);
@@ -218,7 +212,7 @@ fn serve(data_port: u16) -> (Child, SocketAddr) {
     }
     spawn(move || io::copy(&mut errors, &mut io::sink()));
     let address = line.split_once("listening at ").unwrap().1.split(';').next().unwrap();
-    (server, address.trim().parse().unwrap())
+    (Program(server), address.trim().parse().unwrap())
 }
 
 /// Passes a control connection on, both ways.

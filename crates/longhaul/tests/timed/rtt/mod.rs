@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use longhaul_captures::CaptureReader;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
+use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::captures::{Capture, Folder, missing};
@@ -38,8 +39,8 @@ delay = "10ms"
 
 /// A lab whose server answers.
 pub(crate) struct Answered {
+    server: Program,
     shared: Option<Turn>,
-    server: Child,
     pub(crate) lab: TestLab,
 }
 
@@ -71,7 +72,7 @@ impl Answered {
         errors.read_line(&mut line).unwrap();
         assert!(line.contains("listening"), "{line}");
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Some(Self { shared: None, server, lab })
+        Some(Self { server: Program(server), shared: None, lab })
     }
 
     fn rtt(&self, arguments: &[&str]) -> Value {
@@ -82,13 +83,6 @@ impl Answered {
 
     fn run(&self, arguments: &[&str]) -> Output {
         exec(&self.lab, "client", &[&["rtt", "server", "--json"], arguments].concat()).output().unwrap()
-    }
-}
-
-impl Drop for Answered {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -273,8 +267,7 @@ fn an_interrupted_measurement_has_a_result_and_one_without_a_server_says_what_to
     let result = object(&output.stdout);
     assert!(result["result"]["received"].as_u64().unwrap() > 20, "{result}");
     assert!(result["caveats"].to_string().contains("interrupted"), "{result}");
-    answered.server.kill().unwrap();
-    answered.server.wait().unwrap();
+    answered.server.kill();
     let failed = answered.run(&[]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(object(&failed.stdout)["error"]["remedy"].as_str().unwrap().contains("--icmp"));
