@@ -10,13 +10,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, process};
 
 use crate::archive::Archive;
+use crate::program::Program;
 
 /// The emulator; Debian's package `qemu-system-x86` has it.
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -223,7 +224,7 @@ impl Guest {
         let folder = Folder::create();
         let [initial, console, results] = ["initial", "console", "results"].map(|name| folder.0.join(name));
         fs::write(&initial, archive.into_bytes()).unwrap();
-        let mut machine = Machine(self.emulator(&initial, &console, &results).spawn().unwrap());
+        let mut machine = Program(self.emulator(&initial, &console, &results).spawn().unwrap());
         let started = Instant::now();
         let said = || String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
         while machine.0.try_wait().unwrap().is_none() {
@@ -324,16 +325,6 @@ fn exits(mut results: &[u8]) -> Vec<Exit> {
         results = &rest[len..];
     }
     exits
-}
-
-/// The emulator's process, which ends with this.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A folder that ends with this.

@@ -1,12 +1,13 @@
 //! This program as a process on a host: starting one and taking its result, and what such a process says.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::schedule;
+use longhaul_testing::program::Program;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// A process on a host. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    child: Child,
+    program: Program,
     lines: Receiver<String>,
     role: String,
 }
@@ -49,7 +50,7 @@ impl Endpoint {
                 }
             }
         });
-        let mut endpoint = Self { child, lines, role };
+        let mut endpoint = Self { program: Program(child), lines, role };
         match endpoint.line(PATIENCE)? {
             line if line == READY => Ok(endpoint),
             line => Err(Error::from(format!("endpoint {} says `{line}` and not `{READY}`", endpoint.role))),
@@ -66,21 +67,13 @@ impl Endpoint {
         self.lines.recv_timeout(within).map_err(|error| {
             let problem = match error {
                 RecvTimeoutError::Timeout => format!("says nothing for {within:?}"),
-                RecvTimeoutError::Disconnected => match self.child.wait() {
+                RecvTimeoutError::Disconnected => match self.program.0.wait() {
                     Ok(status) => format!("ended early, {status}"),
                     Err(error) => format!("ended early: {error}"),
                 },
             };
             Error::from(format!("endpoint {} {problem}", self.role))
         })
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

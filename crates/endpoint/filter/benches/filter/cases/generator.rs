@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use longhaul_testing::program::Program;
 use serde_json::json;
 
 use super::packets::received;
@@ -28,16 +29,6 @@ const ALL: &[usize] = &[CPU, OTHER_CPU];
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How often a program is started again that ended by itself.
 const STARTS: usize = 3;
-
-/// Ends it when dropped.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// From `cpus`, a thread on each.
 fn ours(receiver: Receiver, cpus: &[usize], classes: &[(&str, f64)], seconds: f64) -> Result<Sample> {

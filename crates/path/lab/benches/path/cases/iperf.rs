@@ -1,9 +1,10 @@
 //! What a user would see: iperf3, for comparison with this program's own endpoints.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use longhaul_lab::LabSpec;
+use longhaul_testing::program::Program;
 use serde_json::{Value, json};
 
 use super::tcp::TEN_MS;
@@ -13,23 +14,13 @@ use crate::report::Row;
 use crate::rig::{Bridge, Rig, emulated, path};
 use crate::{Error, Result};
 
-/// Ends it when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Goodput in Gb/s.
 fn measure(rig: &dyn Rig, seconds: u32) -> Result<Sample> {
     let mut server = rig.server()?.enter(|| {
         Command::new("iperf3").args(["--server", "--one-off", "--forceflush"]).stdout(Stdio::piped()).spawn()
     })??;
     let output = server.stdout.take().expect("piped");
-    let server = Server(server);
+    let server = Program(server);
     let mut lines = BufReader::new(output).lines();
     lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("listening"))).ok_or("iperf3 does not listen")??;
     let (to, time) = (rig.server_address().to_string(), seconds.to_string());
