@@ -2,6 +2,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | [`document`] | pages of the documents that are written from what a program prints |
 //! | [`guest`] | a machine with another kernel: one of Debian's, booted by QEMU |
 //! | [`postgres`] | a PostgreSQL server of a test's own |
 //! | [`program`] | a child process that ends with the test |
@@ -9,6 +10,7 @@
 //! | [`waiting`] | waiting for an event |
 
 mod archive;
+pub mod document;
 pub mod guest;
 pub mod postgres;
 pub mod program;

@@ -1,8 +1,8 @@
 //! The page of the commands says what their `--help` says.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
+
+use longhaul_testing::document::is_current;
 
 use crate::common::MESH;
 
@@ -13,7 +13,6 @@ fn help(command: Option<&str>) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// With `INSTA_UPDATE=always` it writes the page, as snapshots are written.
 #[test]
 fn the_page_of_mesh_commands_is_current() {
     let all = help(None);
@@ -29,15 +28,5 @@ fn the_page_of_mesh_commands_is_current() {
         let title: Vec<&str> = ["longhaul mesh"].into_iter().chain(name).collect();
         text += &format!("\n## {}\n\n```text\n{}\n```\n", title.join(" "), help(name).trim());
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/mesh-commands.md");
-    if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
-        fs::write(&file, &text).unwrap();
-    }
-    let written = fs::read_to_string(&file).unwrap_or_default();
-    let first = written.lines().zip(text.lines()).find(|(page, binary)| page != binary);
-    assert!(
-        written == text,
-        "docs/reference/mesh-commands.md is not what the binary says, first here: {first:?}; write it: \
-         INSTA_UPDATE=always cargo test -p longhaul-mesh --test page the_page_of_mesh_commands"
-    );
+    is_current("docs/reference/mesh-commands.md", &text, "-p longhaul-mesh --test page the_page_of_mesh_commands");
 }

@@ -9,10 +9,14 @@ mod shell;
 use std::fs;
 
 use longhaul_kernel::capability;
+use longhaul_testing::document::is_current;
 use serde_json::Value;
 
 use self::page::{Fate, Page};
 use crate::common::{commands, help, longhaul, printed, root};
+
+/// What follows `cargo test` to run these tests alone.
+const TEST: &str = "-p longhaul --test labs documents";
 
 #[test]
 fn the_marked_commands_work() {
@@ -128,7 +132,7 @@ fn the_page_of_commands_is_current() {
         let title = [&["longhaul".to_owned()][..], &command].concat().join(" ");
         text += &format!("\n##{} {title}\n\n```text\n{}\n```\n", "#".repeat(command.len() / 2), help(&command).trim());
     }
-    is_current("docs/reference/commands.md", &text);
+    is_current("docs/reference/commands.md", &text, TEST);
 }
 
 #[test]
@@ -141,19 +145,5 @@ fn the_page_of_presets_is_current() {
         let name = path["name"].as_str().unwrap();
         text += &format!("\n## {name}\n\n```toml\n{}\n```\n", printed(&["paths", "show", name]).trim());
     }
-    is_current("docs/reference/presets.md", &text);
-}
-
-/// Holds a generated page against `text`; writes it as snapshots are written, with `INSTA_UPDATE=always`.
-fn is_current(page: &str, text: &str) {
-    let file = root().join(page);
-    if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
-        fs::write(&file, text).unwrap();
-    }
-    let written = fs::read_to_string(&file).unwrap_or_default();
-    let first = written.lines().zip(text.lines()).find(|(page, binary)| page != binary);
-    assert!(
-        written == text,
-        "{page} is not what the binary says, first here: {first:?}; write it: INSTA_UPDATE=always cargo test -p longhaul --test labs documents"
-    );
+    is_current("docs/reference/presets.md", &text, TEST);
 }
