@@ -1,11 +1,11 @@
-//! `longhaul rtt` while the way changes: routes near and far, a route that is away for a while, another address. None of it is loss of a path.
+//! `longhaul rtt` while the route changes: routes near and far, a route that is away for a while, another address. None of it is loss of a path.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use longhaul_rtt::ChangedWay;
+use longhaul_rtt::ChangedRoute;
 use longhaul_rtt::probe_log::ProbeLogReader;
 use longhaul_testing::program::Program;
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn a_route_that_changes_far_away_is_told_with_what_was_lost_meanwhile() {
     let mut reader = ProbeLogReader::open(log.as_ref()).unwrap();
     let in_log = reader.take_path_changes();
     assert!(
-        matches!(in_log[..], [ref one] if one.way == ChangedWay::HopsBack { from_ttl: 62, to_ttl: 63 }),
+        matches!(in_log[..], [ref one] if one.route == ChangedRoute::HopsBack { from_ttl: 62, to_ttl: 63 }),
         "{in_log:?}"
     );
     assert!(reader.all(|row| row.is_ok()));

@@ -7,7 +7,7 @@ use std::process::Command;
 use longhaul_captures::pcapng::{Interface, Writer};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_rtt::probe_log::{About, ProbeRow, SCHEMA, write_segment};
-use longhaul_rtt::{ChangedWay, OwnRoute, PathChange};
+use longhaul_rtt::{ChangedRoute, OwnRoute, PathChange};
 
 use crate::common::captures::{Folder, json};
 use crate::common::{longhaul, root};
@@ -24,7 +24,7 @@ fn in_little_memory(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A minute of probes each 10 ms, whose route changes after 20 s, which takes 3 ms longer, and whose way back changes after 40 s, which does not.
+/// A minute of probes each 10 ms, whose route changes after 20 s, which takes 3 ms longer, and whose route back changes after 40 s, which does not.
 fn write_log(folder: &Path) {
     let row = |sequence: u64| {
         let jitter = (sequence * 7_919 % 97) as i64 * 2_000;
@@ -38,10 +38,10 @@ fn write_log(folder: &Path) {
         }
     };
     let route = |interface: &str| OwnRoute { interface: interface.into(), ..OwnRoute::default() };
-    let own = ChangedWay::OwnRoute { from: route("eth0"), to: route("eth1") };
-    let back = ChangedWay::HopsBack { from_ttl: 60, to_ttl: 59 };
+    let own = ChangedRoute::OwnRoute { from: route("eth0"), to: route("eth1") };
+    let back = ChangedRoute::HopsBack { from_ttl: 60, to_ttl: 59 };
     let change =
-        |seconds: i64, within_ns, way| PathChange { at_ns: BEGAN_NS + seconds * SECOND_NS, within_ns, way, lost: 0 };
+        |at_s: i64, within_ns, route| PathChange { at_ns: BEGAN_NS + at_s * SECOND_NS, within_ns, route, lost: 0 };
     let about = About { schema: SCHEMA.into(), host: "far".into(), interval_ns: 10_000_000, ..About::default() };
     // As it is written while probes run: a change is in the segment that ends after it.
     let segments = [(0..3_000, vec![change(20, 5_000_000, own)]), (3_000..6_000, vec![change(40, 0, back)])];
@@ -53,8 +53,8 @@ fn write_log(folder: &Path) {
 }
 
 #[test]
-fn a_way_that_changed_is_told_and_its_step_is_in_the_path() {
-    let folder = Folder::new("profile-ways");
+fn a_route_change_is_told_and_its_step_is_in_the_path() {
+    let folder = Folder::new("profile-routes");
     let log = folder.file("log");
     std::fs::create_dir(&log).unwrap();
     write_log(log.as_ref());
@@ -69,7 +69,7 @@ fn a_way_that_changed_is_told_and_its_step_is_in_the_path() {
     assert!(file.contains("delay-steps = [{ at = \"20") || file.contains("delay-steps = [{ at = \"19.9"), "{file}");
     assert!(file.contains("# The route changed at 20.0 s, this host's route: eth0 → eth1: round trip +3.0"), "{file}");
     let result = &json(&["profile", &log, "--json"])["result"];
-    let changes = result["way_changes"].as_array().unwrap();
+    let changes = result["route_changes"].as_array().unwrap();
     assert_eq!((changes.len(), changes[1]["rtt_ns"].is_null()), (2, true), "{changes:?}");
     assert!((changes[0]["rtt_ns"].as_f64().unwrap() - 3e6).abs() < 1e4, "{changes:?}");
 }

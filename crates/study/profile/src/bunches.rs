@@ -12,11 +12,11 @@ use crate::probes::Passage;
 const TOGETHER_NS: f64 = 10_000.0;
 /// A bunch whose packets left within less than this says nothing.
 const APART_LEAST_NS: i64 = 20_000;
-/// Bunches that a way must have, and the share of its packets in them.
+/// Bunches that a direction must have, and the share of its packets in them.
 const LEAST: usize = 50;
 const SHARE_LEAST: f64 = 0.5;
 
-/// Packets of a way arrive in bunches.
+/// Packets of a direction arrive in bunches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bunches {

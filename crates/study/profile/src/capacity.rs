@@ -1,4 +1,4 @@
-//! The slowest link of a way, by packets of others that left back to back: captures at both ends show how far apart they arrive
+//! The slowest link of a direction, by packets of others that left back to back: captures at both ends show how far apart they arrive
 //! ([`longhaul_udp::account::Trains`] says how that becomes a rate, and where it cannot).
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::probes::Passage;
 /// Packets whose departures differ by no more than this have left together in any case: stamps are no better.
 const TOGETHER_LEAST_NS: u64 = 1_000;
 
-/// The slowest queue of a way, from a test that loaded it or from packet trains.
+/// The slowest queue of a direction, from a test that loaded it or from packet trains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowestQueue {

@@ -42,7 +42,7 @@ impl Probes {
             all_ns = all_ns.saturating_add(*set_ns);
             *set_ns = all_ns;
         }
-        for change in &mut self.way_changes {
+        for change in &mut self.route_changes {
             let until = sets.partition_point(|(to_ns, _)| *to_ns <= change.at_ns);
             let set_ns = until.checked_sub(1).map_or(0, |last| sets[last].1);
             change.at_ns = change.at_ns.saturating_sub(set_ns);

@@ -14,9 +14,9 @@ mod partial;
 mod path_file;
 mod ping;
 mod probes;
+mod route_changes;
 mod simulate;
 mod verify;
-mod way_changes;
 
 pub use bunches::Bunches;
 pub use capacity::SlowestQueue;
@@ -28,6 +28,6 @@ pub use netem::Netem;
 pub use path_file::{Profile, ProfileError, ProfileOptions, Split};
 pub use ping::{PingError, read_ping};
 pub use probes::{LossesSeen, Passage, Probe, Probes, probes_most};
+pub use route_changes::RouteChange;
 pub use simulate::{simulate, simulate_ways};
 pub use verify::{Lateness, TooLong, Verification, VerifiedWay, WayName, verify, verify_measured};
-pub use way_changes::WayChange;

@@ -56,7 +56,7 @@ impl Netem {
     pub fn of_path(path: &PathSpec, interval: Option<Nanos>) -> Self {
         let mut netem = Self::default();
         netem.not_expressed.push(
-            "both ways at one interface: netem delays what an interface sends, so the script takes one for each".into(),
+            "both directions at one interface: netem delays what an interface sends: the script takes one each".into(),
         );
         netem.forward = netem.way("forward", &path.forward, interval);
         netem.backward = netem.way("backward", &path.backward, interval);

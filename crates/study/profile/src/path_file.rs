@@ -18,7 +18,7 @@ use crate::delay::Way;
 use crate::delay::levels::{DelayShift, Levels, Samples, without};
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
-use crate::way_changes::{self, WayChange};
+use crate::route_changes::{self, RouteChange};
 
 /// Answers below which nothing is fitted.
 const LEAST_ANSWERS: usize = 20;
@@ -35,9 +35,9 @@ pub struct ProfileOptions {
     pub name: String,
     /// Where the measurement is from: the `source` of the file.
     pub source: String,
-    /// Both ends are stamped by one clock, or by clocks that agree: delay each way is known.
+    /// Both ends are stamped by one clock, or by clocks that agree: the delay of each direction is known.
     pub same_clock: bool,
-    /// The slowest queue of the way to the server and of the way back, or why it is not known.
+    /// The slowest queue of the forward and of the backward direction, or why it is not known.
     pub queues: [Result<SlowestQueue, String>; 2],
 }
 
@@ -64,16 +64,16 @@ pub enum ProfileError {
     Path(#[from] SpecError),
 }
 
-/// How the round trip was split into two ways.
+/// How the round trip was split into the two directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Split {
-    /// One clock stamped both ends: each way is known.
+    /// One clock stamped both ends: each direction is known.
     OneClock,
-    /// Two clocks, laid over each other: variation of each way is known; the shortest delay is halved, which is a guess.
+    /// Two clocks, laid over each other: variation of each direction is known; the shortest delay is halved, which is a guess.
     ShortestHalved,
-    /// There are round trips alone: the delay is halved and all variation given to the way to the server, both guesses.
+    /// There are round trips alone: the delay is halved and all variation given to the forward direction, both guesses.
     RoundTrips,
 }
 
@@ -95,25 +95,25 @@ pub struct Profile {
     pub forward: Option<Way>,
     /// From the server.
     pub backward: Option<Way>,
-    /// Delay went to other levels, as after changes of the route; only of probes.
+    /// Delay went to other levels, as after route changes; only of probes.
     pub delay_shifts: Vec<DelayShift>,
-    /// Changes of the way during the measurement, by time, each with the step of the delay that came with it.
-    pub way_changes: Vec<WayChange>,
+    /// Route changes during the measurement, by time, each with the step of the delay that came with it.
+    pub route_changes: Vec<RouteChange>,
     /// How delay was split.
     pub split: Split,
     /// How the server's clock went beside this one's, where two clocks were laid over each other.
     pub clocks: Option<ClockFit>,
-    /// What was lost, and the law. Of captures at both ends: on the way to the server.
+    /// What was lost, and the law. Of captures at both ends: in the forward direction.
     pub loss: LossFit,
-    /// What was lost on the way back, where captures at both ends tell.
+    /// What was lost in the backward direction, where captures at both ends tell.
     pub backward_loss: Option<LossFit>,
     /// Packets to the server arrive in bunches, where captures at both ends show it.
     pub forward_bunches: Option<Bunches>,
-    /// Those on the way back.
+    /// Those of the backward direction.
     pub backward_bunches: Option<Bunches>,
-    /// The slowest queue of the way to the server, where a test loaded it.
+    /// The slowest queue of the forward direction, where a test loaded it.
     pub forward_queue: Option<SlowestQueue>,
-    /// The slowest queue of the way back.
+    /// The slowest queue of the backward direction.
     pub backward_queue: Option<SlowestQueue>,
     /// What the measurement does not say, each a sentence.
     pub not_known: Vec<String>,
@@ -130,14 +130,14 @@ pub struct Profile {
     of_probes: bool,
 }
 
-/// Delays as if all were of the level before the first shift, and the shifts of each way after it.
+/// Delays as if all were of the level before the first shift, and the shifts of each direction after it.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Still {
     rtt: Option<Way>,
     ways: [Option<Way>; 2],
     /// When, nanoseconds after the first probe.
     at_ns: Vec<u64>,
-    /// By how much each way then becomes longer. Of round trips alone the way to the server has all.
+    /// By how much the delay of each direction then grows. Of round trips alone the forward direction has all.
     changes: [Vec<f64>; 2],
     unknown: bool,
 }
@@ -166,7 +166,7 @@ impl Still {
         (still, shifts)
     }
 
-    /// The steps of way `nth`, whose delay is `delay` at first and never below `least`.
+    /// The steps of direction `nth`, whose delay is `delay` at first and never below `least`.
     fn steps(&self, nth: usize, delay: Nanos, least: f64) -> DelaySteps {
         let (mut now, mut steps) = (delay.0 as f64, Vec::new());
         for (at_ns, change) in self.at_ns.iter().zip(&self.changes[nth]).filter(|(_, change)| **change != 0.0) {
@@ -220,7 +220,7 @@ impl Profile {
         // Packets of others fill queues, and so shift the delay themselves.
         let began_ns = probes.rows.first().map_or(0, |row| row.sent_ns);
         let (still, delay_shifts) = if of_probes {
-            let known: Vec<i64> = probes.way_changes.iter().map(|change| change.at_ns).collect();
+            let known: Vec<i64> = probes.route_changes.iter().map(|change| change.at_ns).collect();
             Still::of(&rtts, &ways, &known, began_ns, interval_ns)
         } else {
             let rtt = Way::of(&rtts, interval_ns);
@@ -243,7 +243,7 @@ impl Profile {
             rtt,
             forward,
             backward,
-            way_changes: WayChange::all(&probes.way_changes, began_ns, &delay_shifts),
+            route_changes: RouteChange::all(&probes.route_changes, began_ns, &delay_shifts),
             delay_shifts,
             split,
             clocks,
@@ -333,7 +333,7 @@ impl Profile {
 
     fn unknown(&self, probes: &Probes, queues: &[Result<SlowestQueue, String>; 2]) -> Vec<String> {
         let mut said = probes.notes.clone();
-        said.extend(way_changes::not_known(&self.way_changes, self.still.unknown));
+        said.extend(route_changes::not_known(&self.route_changes, self.still.unknown));
         match self.split {
             Split::OneClock => {}
             Split::ShortestHalved => said.push(
@@ -367,7 +367,7 @@ impl Profile {
             );
         }
         if self.still.unknown && self.rtt.stddev_ns >= STDDEV_LEAST_NS {
-            said.push("whether jitter hides changes of the route: there is too little data, or the delay changes slowly all the time".into());
+            said.push("whether jitter hides route changes: there is too little data, or the delay changes slowly all the time".into());
         }
         if self.rtt.correlation.is_some_and(|correlation| correlation.below_interval) {
             let apart = Nanos(self.interval_ns);
@@ -379,10 +379,12 @@ impl Profile {
             said.push(format!("rate and queue: {why}"));
             return said;
         }
-        for (queue, way) in queues.iter().zip(["to the server", "back"]) {
+        for (queue, way) in queues.iter().zip(["forward", "backward"]) {
             match queue {
-                Err(why) => said.push(format!("rate and queue of the way {way}: {why}")),
-                Ok(SlowestQueue { bytes: None, .. }) => said.push(format!("the size of the queue of the way {way}")),
+                Err(why) => said.push(format!("rate and queue of the {way} direction: {why}")),
+                Ok(SlowestQueue { bytes: None, .. }) => {
+                    said.push(format!("the size of the queue of the {way} direction"));
+                }
                 Ok(_) => {}
             }
         }
@@ -401,7 +403,7 @@ impl Profile {
             Nanos(self.interval_ns),
             self.losses().iter().map(|fit| fit.lost_packets).sum::<u64>()
         );
-        for sentence in way_changes::comments(&self.way_changes) {
+        for sentence in route_changes::comments(&self.route_changes) {
             let _ = writeln!(text, "# {sentence}");
         }
         for sentence in &self.not_known {
@@ -487,7 +489,7 @@ impl Profile {
         }
     }
 
-    /// Of both ways where each is known.
+    /// Of both directions where each is known.
     pub fn losses(&self) -> Vec<&LossFit> {
         std::iter::once(&self.loss).chain(&self.backward_loss).collect()
     }
@@ -571,7 +573,7 @@ struct Stamped<'a> {
     backward_ns: i64,
 }
 
-/// The delays of both ways, as far as the responder's stamps tell them.
+/// The delays of both directions, as far as the responder's stamps tell them.
 fn ways(probes: &Probes, same_clock: bool) -> (Split, Option<ClockFit>, [Samples; 2]) {
     let stamped: Vec<Stamped> = probes
         .rows

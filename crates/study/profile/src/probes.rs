@@ -33,7 +33,7 @@ pub struct Probe {
     pub after_gap: bool,
 }
 
-/// A packet of one way, which captures at both ends show.
+/// A packet of one direction, which captures at both ends show.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Passage {
     /// When it passed the first end: nanoseconds of the client's clock.
@@ -67,8 +67,8 @@ pub struct Probes {
     pub clocks: Option<ClockFit>,
     /// What was lost, where the rows do not tell it: they are then answered packets alone.
     pub losses: Option<LossesSeen>,
-    /// Changes of the way that the host saw while it probed, by time.
-    pub way_changes: Vec<PathChange>,
+    /// Route changes that the host saw while it probed, by time.
+    pub route_changes: Vec<PathChange>,
     /// Bytes of a probe's frame at L2, without FCS.
     pub frame_bytes: u32,
     /// What could not be read or had to be assumed, each a sentence.

@@ -356,7 +356,7 @@ impl Account {
         self.counts
     }
 
-    /// Changes of the way back since the last call.
+    /// Changes of the route back since the last call.
     pub fn take_path_changes(&mut self) -> Vec<PathChange> {
         std::mem::take(&mut self.path_changes)
     }

@@ -29,7 +29,7 @@ pub const MOST_HOPS: u8 = 64;
 const KEPT: usize = 8_192;
 /// Addresses of a hop that are kept apart.
 const ADDRESSES_MOST: usize = 8;
-/// Changes of the route that are listed.
+/// Route changes that are listed.
 const CHANGES_MOST: usize = 1_000;
 /// Silent hops behind the last that answered: beyond them nothing is expected.
 const SILENT_BEYOND: u8 = 4;

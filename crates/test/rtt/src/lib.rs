@@ -36,7 +36,7 @@ pub use longhaul_captures::packet::within_times;
 pub use observed::{Ended, Observed};
 pub use over_time::{OverTime, Stretch, StretchRtt};
 pub use parameters::{MIN_PAYLOAD_BYTES, RttEndReport, RttParameters};
-pub use path_change::{ChangedWay, OwnRoute, PathChange};
+pub use path_change::{ChangedRoute, OwnRoute, PathChange};
 pub use result::{
     Clocks, EndsStamps, HistogramBucket, LossRun, OneWayVariation, RttQuantiles, RttResult, Spread, caveats_of,
     caveats_of_gaps, caveats_of_path_changes,

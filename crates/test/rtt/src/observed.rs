@@ -18,7 +18,7 @@ pub struct Observed {
     pub counts: Counts,
     /// Times in which probes told nothing, that ended since the last time.
     pub gaps: Vec<Gap>,
-    /// Changes of the way that probes take, since the last time.
+    /// Route changes since the last time.
     pub path_changes: Vec<PathChange>,
     /// The address that probes were sent from is no longer this host's: no answer can come, and the session is over.
     pub address_gone: bool,

@@ -1,7 +1,7 @@
-//! Changes of the way that probes take, which this host can see while it probes: its own route, and how many routers answers passed.
+//! Route changes that this host can see while it probes: its own route, and how many routers answers passed.
 //!
 //! A loss that falls together with such a change is one of a network that converges, not one of a queue that is full. A route that changes
-//! far away and keeps the number of routers on the way back shows by the round trip alone.
+//! far away and keeps the number of routers on the route back shows by the round trip alone.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ const IN_A_ROW: u32 = 8;
 /// Changes that wait to be taken.
 pub(crate) const CHANGES_MOST: usize = 1_000;
 
-/// A change of the way to the other host or back.
+/// A change of the route to the other host or back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathChange {
@@ -22,7 +22,7 @@ pub struct PathChange {
     pub within_ns: u64,
     /// What changed.
     #[serde(flatten)]
-    pub way: ChangedWay,
+    pub route: ChangedRoute,
     /// Probes of runs of loss during which it changed; only in a result.
     #[serde(default)]
     pub lost: u64,
@@ -32,7 +32,7 @@ pub struct PathChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum ChangedWay {
+pub enum ChangedRoute {
     /// This host's route to the other one.
     OwnRoute {
         /// The route before.
@@ -40,7 +40,7 @@ pub enum ChangedWay {
         /// The route since.
         to: OwnRoute,
     },
-    /// The way back has another number of routers.
+    /// The route back has another number of routers.
     HopsBack {
         /// The TTL or hop limit that answers had left before.
         from_ttl: u8,
@@ -63,9 +63,9 @@ pub struct OwnRoute {
 
 impl std::fmt::Display for PathChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.way {
-            ChangedWay::OwnRoute { from, to } => write!(f, "this host's route: {from} → {to}"),
-            ChangedWay::HopsBack { from_ttl, to_ttl } => {
+        match &self.route {
+            ChangedRoute::OwnRoute { from, to } => write!(f, "this host's route: {from} → {to}"),
+            ChangedRoute::HopsBack { from_ttl, to_ttl } => {
                 write!(f, "answers came with TTL {from_ttl} → {to_ttl}: the route back changed")
             }
         }
@@ -107,7 +107,8 @@ impl HopsWatch {
             return None;
         }
         (self.ttl, self.other) = (Some(ttl), None);
-        Some(PathChange { at_ns, within_ns: 0, way: ChangedWay::HopsBack { from_ttl: before, to_ttl: ttl }, lost: 0 })
+        let route = ChangedRoute::HopsBack { from_ttl: before, to_ttl: ttl };
+        Some(PathChange { at_ns, within_ns: 0, route, lost: 0 })
     }
 }
 
@@ -164,9 +165,9 @@ mod tests {
         let mut watch = HopsWatch::default();
         let found = ttls.into_iter().enumerate().filter_map(|(at, ttl)| watch.answer(ttl, at as i64));
         found
-            .map(|change| match change.way {
-                ChangedWay::HopsBack { to_ttl, .. } => (change.at_ns, to_ttl),
-                ChangedWay::OwnRoute { .. } => panic!("{change}"),
+            .map(|change| match change.route {
+                ChangedRoute::HopsBack { to_ttl, .. } => (change.at_ns, to_ttl),
+                ChangedRoute::OwnRoute { .. } => panic!("{change}"),
             })
             .collect()
     }
@@ -184,7 +185,7 @@ mod tests {
         let change = |at_ns, within_ns| PathChange {
             at_ns,
             within_ns,
-            way: ChangedWay::HopsBack { from_ttl: 60, to_ttl: 59 },
+            route: ChangedRoute::HopsBack { from_ttl: 60, to_ttl: 59 },
             lost: 0,
         };
         let mut changes = Changes::default();
@@ -201,8 +202,8 @@ mod tests {
     #[test]
     fn a_change_is_kept_as_it_is_written() {
         let to = OwnRoute { interface: "eth1".into(), gateway: Some([10, 0, 0, 1].into()), source: None };
-        let way = ChangedWay::OwnRoute { from: OwnRoute::default(), to };
-        let change = PathChange { at_ns: 5, within_ns: 7, way, lost: 2 };
+        let route = ChangedRoute::OwnRoute { from: OwnRoute::default(), to };
+        let change = PathChange { at_ns: 5, within_ns: 7, route, lost: 2 };
         let text = serde_json::to_string(&change).unwrap();
         assert!(text.contains(r#""what":"own_route""#), "{text}");
         assert_eq!(serde_json::from_str::<PathChange>(&text).unwrap(), change);

@@ -61,10 +61,10 @@ pub struct RttResult {
     /// The first thousand of them.
     #[serde(default)]
     pub gaps: Vec<Gap>,
-    /// Changes of the way that probes took, as far as this host sees them: how many.
+    /// Route changes, as far as this host sees them: how many.
     #[serde(default)]
     pub path_change_count: u64,
-    /// The first thousand of them. A change of the way there, beyond this host's own route, shows by the round trip alone.
+    /// The first thousand of them. A change of the forward route, beyond this host's own, shows by the round trip alone.
     #[serde(default)]
     pub path_changes: Vec<PathChange>,
     /// How often the responder's clock was set while probes were under way: what one direction gained the other lost. It is no part of

@@ -165,7 +165,7 @@ impl Statistics {
             .for_each(|differences| differences.last = None);
     }
 
-    /// Takes a change of the way that probes take; rows of that time may come before or after it.
+    /// Takes a route change; rows of that time may come before or after it.
     pub fn path_change(&mut self, change: PathChange) {
         self.path_changes.change(change);
     }
@@ -415,7 +415,7 @@ mod tests {
                 let (why, step_ns) = (GapReason::ClockStepped, 5_000 * MS);
                 statistics.gap(&Gap { why, from_ns, to_ns, step_ns, left_out: 1 });
             }
-            // From 150 on the way there is 5 ms longer.
+            // From 150 on the forward delay is 5 ms longer.
             let forward = if at < 150 { 10 } else { 15 } * MS + at as i64 % 3 * 1_000;
             let backward = 10 * MS + at as i64 % 5 * 1_000;
             statistics.take(&ProbeRow {

@@ -37,7 +37,7 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     let rows_most = probes_most(bytes_of(near).saturating_add(bytes_of(far))) / 2;
     // The others are for packets that were lost.
     let arrived_most = rows_most / 4 * 3;
-    // When a way had as many packets as are read.
+    // When a direction had as many packets as are read.
     let mut full_ns: Option<i64> = None;
     let compared = matched([&paths[0], &paths[1]], same_clock, open, [&mut a, &mut b], |reached: &Reached| {
         let way = reached.direction as usize;
@@ -72,7 +72,7 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
         let first = ways.iter().flatten().map(|passage| passage.sent_ns).min().unwrap_or(full);
         ways.iter_mut().for_each(|way| way.retain(|passage| passage.sent_ns < full));
         let read = Nanos(full.abs_diff(first));
-        notes.push(format!("what passed later: the first {read} are read, {arrived_most} packets one way"));
+        notes.push(format!("what passed later: the first {read} are read, {arrived_most} packets of a direction"));
     }
     add_lost(&compared, &frame, (full_ns.unwrap_or(i64::MAX), rows_most), &mut ways, &mut notes);
     let clocks = compared.clock.corrected.then_some(compared.clock);
@@ -90,7 +90,7 @@ pub(super) fn of_both_ends(near: &Path, far: &Path, same_clock: bool) -> Result<
     Ok(Measured { probes, source: format!("captures {name} and {}", name_of(far)), name })
 }
 
-/// The packets that were lost before `until_ns`, spread evenly over the time of their run; `rows_most` rows each way.
+/// The packets that were lost before `until_ns`, spread evenly over the time of their run; `rows_most` rows of each direction.
 fn add_lost(
     compared: &Compared,
     frame: &dyn Fn(u32, u32) -> u32,
@@ -125,7 +125,7 @@ fn add_lost(
         }
     }
     if left_out > 0 {
-        notes.push(format!("{left_out} more lost packets: of both ways {rows_most} are read"));
+        notes.push(format!("{left_out} more lost packets: of both directions {rows_most} are read"));
     }
 }
 

@@ -28,8 +28,8 @@ const SCRIPT: &str = "netem.sh";
 /// All files of `--netem`.
 const NETEM_FILES: [&str; 3] = ["forward.dist", "backward.dist", SCRIPT];
 
-/// Changes of the way that are printed.
-const WAYS_MOST: usize = 10;
+/// Route changes that are printed.
+const ROUTE_CHANGES_MOST: usize = 10;
 
 const EXAMPLES: &str = "\
 Example:
@@ -149,7 +149,7 @@ fn write_netem(folder: &Path, profile: &Profile) -> Result<Netem, Failure> {
     Ok(netem)
 }
 
-/// The slowest queues of both ways, by a diagnosis.
+/// The slowest queues of both directions, by a diagnosis.
 fn queues(path: &Path) -> Result<[Result<SlowestQueue, String>; 2], Failure> {
     let (file, text) = read_result(path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
@@ -160,7 +160,7 @@ fn queues(path: &Path) -> Result<[Result<SlowestQueue, String>; 2], Failure> {
         Ok(found) => Ok(slowest_queue(&found)),
         Err(why) => Err(why.to_string()),
     };
-    let other = || Err("the diagnosis was of the other way (see longhaul diagnose --bidir)".to_owned());
+    let other = || Err("the diagnosis was of the other direction (see longhaul diagnose --bidir)".to_owned());
     Ok(match &results {
         Directions::Both { forward, backward } => [of(forward), of(backward)],
         Directions::One(one) if asked.reverse => [other(), of(one)],
@@ -207,7 +207,7 @@ fn text(profile: &Profile) -> String {
         text += &found.as_ref().map_or_else(String::new, |found| way(name, found));
     }
     let split = match profile.split {
-        Split::OneClock => "each way by one clock",
+        Split::OneClock => "each direction by one clock",
         Split::ShortestHalved => "the shortest delay is halved: a guess",
         Split::RoundTrips => "halved, all jitter in the forward direction: guesses",
     };
@@ -215,14 +215,14 @@ fn text(profile: &Profile) -> String {
     for shift in &profile.delay_shifts {
         let _ = writeln!(text, "shift       {:+.3} ms at {:.2} s", shift.rtt_ns / 1e6, shift.at_ns as f64 / 1e9);
     }
-    for change in profile.way_changes.iter().take(WAYS_MOST) {
+    for change in profile.route_changes.iter().take(ROUTE_CHANGES_MOST) {
         let _ = writeln!(text, "route       changed {}", change.told());
     }
-    let more = profile.way_changes.len().saturating_sub(WAYS_MOST);
+    let more = profile.route_changes.len().saturating_sub(ROUTE_CHANGES_MOST);
     if more > 0 {
         let _ = writeln!(text, "route       changed {more} times more");
     }
-    for (fit, way) in profile.losses().into_iter().zip(["", " on the way back"]) {
+    for (fit, way) in profile.losses().into_iter().zip(["", " in the backward direction"]) {
         let _ = writeln!(text, "loss        {} of {}{way}: {}", fit.lost_packets, fit.sent_packets, loss(&fit.law));
         for outage in &fit.outages {
             let (at, lasting) = (outage.at_ns as f64 / 1e9, outage.lasting_ns as f64 / 1e9);

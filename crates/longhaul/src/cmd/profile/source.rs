@@ -86,7 +86,7 @@ impl Measured {
             }
         }
         changes.sort_by_key(|change| change.at_ns);
-        probes.way_changes = changes;
+        probes.route_changes = changes;
         probes.leave_out(&gaps);
         if about.kind == ProbeKind::Tcp {
             probes.notes.push("what the other end took to accept a connection: it is part of each round trip".into());

@@ -16,7 +16,7 @@ use crate::output::{Failure, say};
 /// Rows that are kept while the disk takes none; then the oldest go.
 const WAITING_MOST: usize = 4 * SEGMENT_ROWS;
 
-/// Gaps and changes of the way that a segment tells of.
+/// Gaps and route changes that a segment tells of.
 const GAPS_MOST: usize = 256;
 
 /// Rows that wait for their segment to be closed.
@@ -77,7 +77,7 @@ impl SegmentLog {
         }
     }
 
-    /// The way changed: the segment that is open tells of it.
+    /// The route changed: the segment that is open tells of it.
     pub(crate) fn path_change(&mut self, change: PathChange) {
         if self.about.path_changes.len() < GAPS_MOST {
             self.about.path_changes.push(change);

@@ -15,9 +15,9 @@ const LEAST_OF_STDDEV: f64 = 0.2;
 const PROBES_LEAST: usize = 16;
 /// A level lasts so long, nanoseconds. A host that paused, or a queue that was full for a moment, is jitter.
 const LASTS_LEAST_NS: i64 = 2_000_000_000;
-/// A way whose level changed by less than this part of the round trip's has no part in it.
+/// A direction whose level changed by less than this part of the round trip's has no part in it.
 const LEAST_OF_SHIFT: f64 = 0.2;
-/// More shifts, where the way is known to have changed as often, are a delay that wanders: a path file has room for no more than twice as many.
+/// More shifts, where the route is known to have changed as often, are a delay that wanders: a path file has room for no more than twice as many.
 const SHIFTS_MOST: usize = 500;
 
 /// The delay went to another level, as after a change of the route.
@@ -28,9 +28,9 @@ pub struct DelayShift {
     pub at_ns: u64,
     /// By how much the round trip became longer, nanoseconds.
     pub rtt_ns: f64,
-    /// By how much the way to the server became longer, where its stamps are known.
+    /// By how much the delay of the forward direction grew, where its stamps are known.
     pub forward_ns: Option<f64>,
-    /// By how much the way back became longer.
+    /// By how much the delay of the backward direction grew.
     pub backward_ns: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Of round trips, whose way is known to have changed before the probes at `known` were sent, ascending.
+    /// Of round trips, whose route is known to have changed before the probes at `known` were sent, ascending.
     pub(crate) fn of(rtts: &Samples, known: &[i64]) -> Self {
         let delays: Vec<f64> = rtts.iter().map(|sample| sample.1).collect();
         let mut known: Vec<usize> =
@@ -54,7 +54,7 @@ impl Levels {
         known.sort_unstable();
         known.dedup();
         let Shifts::At(found) = shifts(&delays, &known) else { return Self { unknown: true, ..Self::default() } };
-        // Some late answers in a row are no level; on another way they are.
+        // Some late answers in a row are no level; on another route they are.
         let end = rtts.len();
         let lasts = |nth: usize| {
             let (from, to) = (found[nth], *found.get(nth + 1).unwrap_or(&end));
@@ -86,7 +86,7 @@ impl Levels {
         }
     }
 
-    /// What of the shifts one way has.
+    /// What of the shifts one direction has.
     pub(crate) fn of_way(&self, way: &Samples) -> Vec<f64> {
         let own = changes(&levels(way, &self.at));
         let of = |(own, all): (f64, &f64)| if own.abs() < LEAST_OF_SHIFT * all.abs() { 0.0 } else { own };
@@ -164,7 +164,7 @@ fn levels(samples: &Samples, at: &[i64]) -> Vec<Level> {
 /// How much longer the delays of each level are than those of the one before: by the means of the middle halves.
 fn changes(levels: &[Level]) -> Vec<f64> {
     let middles = levels.iter().scan(0.0, |before, level| {
-        // A level in which a way has no stamps is that of before.
+        // A level in which a direction has no stamps is that of before.
         *before = level.middle.unwrap_or(*before);
         Some(*before)
     });

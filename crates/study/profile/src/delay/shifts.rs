@@ -26,7 +26,7 @@ const SIDE_LEAST: usize = 4;
 const FLAT: f64 = 1.2;
 /// Of delays that hardly vary: a single late answer is no shift.
 const SCALE_LEAST: f64 = 0.3;
-/// Where the way is known to have changed: one place is tested, not all of them. By chance one in 1,000 is higher.
+/// Where the route is known to have changed: one place is tested, not all of them. By chance one in 1,000 is higher.
 const THRESHOLD_KNOWN: f64 = 3.3;
 /// Delays on each side of such a place.
 const KNOWN_SIDE_LEAST: usize = 16;
@@ -42,7 +42,7 @@ pub(crate) enum Shifts {
     Wanders,
 }
 
-/// Finds them in `delays`, by time. `known` are the first samples of ways that are known to be other ones than before, ascending: there a smaller
+/// Finds them in `delays`, by time. `known` are the first samples after known route changes, ascending: there a smaller
 /// shift is one, too.
 pub(crate) fn shifts(delays: &[f64], known: &[usize]) -> Shifts {
     let scores = normal_scores(delays);

@@ -10,7 +10,7 @@ fn netem(measured: &Probes) -> (Profile, Netem) {
     (profile, netem)
 }
 
-/// The word behind `name` in the script's line for the way to the server.
+/// The word behind `name` in the script's line for the forward direction.
 fn option<'a>(script: &'a str, name: &str, nth: usize) -> &'a str {
     let line = script.lines().find(|line| line.contains("\"$1\"")).unwrap();
     let mut words = line.split(' ').skip_while(|word| *word != name);
@@ -92,7 +92,7 @@ fn loss_and_what_is_left_out() {
     assert_eq!(option(&netem.script, "rate", 1), "1000000000000bit");
     let duplicates = option(&netem.script, "duplicate", 1).trim_end_matches('%').parse::<f64>().unwrap();
     assert!((0.8..1.2).contains(&duplicates), "{duplicates}");
-    for said in ["both ways", "over which delays change", "how long bursts of loss last"] {
+    for said in ["both directions", "over which delays change", "how long bursts of loss last"] {
         assert!(
             netem.not_expressed.iter().any(|sentence| sentence.contains(said)),
             "{said}: {:?}",

@@ -37,7 +37,7 @@ fn each_way_is_found_where_one_clock_stamps() {
     assert!(copy.not_known.iter().all(|said| !said.contains("split")), "{:?}", copy.not_known);
 }
 
-/// Clocks 3 s apart that drift by 50 ppm: a change of 5 ms is given to the way that it was on, and quantile ranges hold within 2 %.
+/// Clocks 3 s apart that drift by 50 ppm: a change of 5 ms is given to the direction that it was in, and quantile ranges hold within 2 %.
 #[test]
 fn a_change_is_given_to_its_way() {
     let text = "[[forward]]\ndelay = '20ms'\njitter = { law = 'pareto', stddev = '300us', correlation = '50ms' }\n\

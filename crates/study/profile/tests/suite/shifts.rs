@@ -2,7 +2,7 @@
 
 use longhaul_path::spec::{DelaySteps, PathSpec, no_files};
 use longhaul_profile::{Probes, Profile, ProfileOptions};
-use longhaul_rtt::{ChangedWay, OwnRoute, PathChange};
+use longhaul_rtt::{ChangedRoute, OwnRoute, PathChange};
 
 use crate::{probes, runs};
 
@@ -125,28 +125,28 @@ fn a_wire_without_jitter_and_a_single_late_answer_are_no_shift() {
     assert!(matches!(shifts[..], [shift] if shift.at_ns == 15_000_000_000), "{shifts:?}");
 }
 
-/// A change of the way, so many seconds after the first probe.
+/// A route change, so many seconds after the first probe.
 fn changed(at_s: f64, to_ttl: u8) -> PathChange {
     let at_ns = (at_s * 1e9) as i64;
-    PathChange { at_ns, within_ns: 0, way: ChangedWay::HopsBack { from_ttl: 60, to_ttl }, lost: 0 }
+    PathChange { at_ns, within_ns: 0, route: ChangedRoute::HopsBack { from_ttl: 60, to_ttl }, lost: 0 }
 }
 
-/// A step too small to be found by itself is one where the way is known to have changed; by chance at most one in 100 others is told.
+/// A step too small to be found by itself is one where the route is known to have changed; by chance at most one in 100 others is told.
 #[test]
-fn a_step_is_found_where_the_way_is_known_to_have_changed() {
+fn a_step_is_found_where_the_route_is_known_to_have_changed() {
     let (mut alone, mut known, mut by_chance) = (0, 0, 0);
     for seed in 0..100 {
         let mut measured = probes(&jitter("normal", "order = 'free'"), 1_000, 10.0, seed);
-        measured.way_changes = vec![changed(8.0, 59)];
+        measured.route_changes = vec![changed(8.0, 59)];
         let same = profile(&measured);
         by_chance += usize::from(!same.delay_shifts.is_empty());
-        assert_eq!(same.way_changes[0].rtt_ns.is_some(), !same.delay_shifts.is_empty());
+        assert_eq!(same.route_changes[0].rtt_ns.is_some(), !same.delay_shifts.is_empty());
         for row in &mut measured.rows[800..] {
             row.rtt_ns = row.rtt_ns.map(|ns| ns + 350_000);
             row.forward_ns = row.forward_ns.map(|ns| ns + 350_000);
         }
         known += usize::from(matches!(profile(&measured).delay_shifts[..], [shift] if shift.at_ns == 8_000_000_000));
-        measured.way_changes.clear();
+        measured.route_changes.clear();
         alone += usize::from(!profile(&measured).delay_shifts.is_empty());
     }
     println!("of 100: {known} found with the change, {alone} without, {by_chance} told where there is none");
@@ -154,17 +154,17 @@ fn a_step_is_found_where_the_way_is_known_to_have_changed() {
 }
 
 #[test]
-fn ways_are_never_mixed_silently() {
+fn routes_are_never_mixed_silently() {
     let mut measured = probes(&jitter("normal", "order = 'free'"), 6_000, 10.0, 5);
     for row in &mut measured.rows[3_000..] {
         row.rtt_ns = row.rtt_ns.map(|ns| ns + 2_000_000);
         row.backward_ns = row.backward_ns.map(|ns| ns + 2_000_000);
     }
-    measured.way_changes = vec![changed(-5.0, 61), changed(30.0, 59), changed(45.0, 60)];
+    measured.route_changes = vec![changed(-5.0, 61), changed(30.0, 59), changed(45.0, 60)];
     let copy = Profile::of(&measured, &ProfileOptions { same_clock: true, ..ProfileOptions::default() }).unwrap();
     let steps: Vec<Option<bool>> =
-        copy.way_changes.iter().map(|change| change.rtt_ns.map(|ns| (ns - 2e6).abs() < 2e5)).collect();
-    assert_eq!(steps, [Some(true), None], "{:?}", copy.way_changes);
+        copy.route_changes.iter().map(|change| change.rtt_ns.map(|ns| (ns - 2e6).abs() < 2e5)).collect();
+    assert_eq!(steps, [Some(true), None], "{:?}", copy.route_changes);
     let DelaySteps::At(steps) = &copy.path.backward[0].delay_steps else { panic!("{:?}", copy.path.backward) };
     assert!(matches!(&steps[..], [step] if step.at.0.abs_diff(30_000_000_000) <= 50_000_000), "{steps:?}");
     for said in [
@@ -183,10 +183,10 @@ fn ways_are_never_mixed_silently() {
 fn changes_of_a_hostile_log_stay_comments() {
     let mut measured = probes("[[both]]\ndelay = '10ms'\n", 500, 10.0, 1);
     let evil = OwnRoute { interface: format!("x\n[[forward]]\u{1b}[2J{}", "y".repeat(10_000)), ..OwnRoute::default() };
-    let way = ChangedWay::OwnRoute { from: OwnRoute::default(), to: evil };
+    let route = ChangedRoute::OwnRoute { from: OwnRoute::default(), to: evil };
     let change =
-        |nth: i64| PathChange { at_ns: nth * 1_000_000, within_ns: u64::MAX, way: way.clone(), lost: u64::MAX };
-    measured.way_changes = (0..1_000).map(change).chain([PathChange { at_ns: i64::MAX, ..change(0) }]).collect();
+        |nth: i64| PathChange { at_ns: nth * 1_000_000, within_ns: u64::MAX, route: route.clone(), lost: u64::MAX };
+    measured.route_changes = (0..1_000).map(change).chain([PathChange { at_ns: i64::MAX, ..change(0) }]).collect();
     let copy = profile(&measured);
     assert!(copy.path_file.contains("# The route changed 991 times more."), "{}", copy.path_file);
     assert!(!copy.path_file.contains('\u{1b}') && copy.path_file.len() < 10_000, "{}", copy.path_file.len());

@@ -4,7 +4,7 @@ use longhaul_rtt::{HopAddress, HopAnswerer, HopsResult, OfHop, RouteChange};
 
 use super::short;
 
-/// Changes of the route that are shown.
+/// Route changes that are shown.
 const CHANGES_SHOWN: usize = 5;
 
 /// The result for a terminal.

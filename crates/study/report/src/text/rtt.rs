@@ -84,7 +84,7 @@ fn gaps(result: &RttResult) -> String {
 fn path_changes(result: &RttResult) -> String {
     let mut text = String::new();
     if result.path_change_count > 0 {
-        text += &format!("changes of the route: {}\n", result.path_change_count);
+        text += &format!("route changes: {}\n", result.path_change_count);
     }
     for change in result.path_changes.iter().take(GAPS_SHOWN) {
         let after = change.at_ns.saturating_sub(result.over_time.began_ns).max(0).unsigned_abs();

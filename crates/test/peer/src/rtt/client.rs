@@ -129,7 +129,7 @@ impl Data for ProbingData {
         // Without the kernel's stamps the program's are used, and the result says so.
         let nic = self.nic.take();
         let stamped = self.socket.stamp_sent(nic.is_some()).is_ok();
-        // Without the TTL a change of the way back shows by the round trip alone.
+        // Without the TTL a change of the route back shows by the round trip alone.
         let _ = self.socket.tell_hops();
         let probes = Arc::new(UdpProbes {
             socket: self.socket.clone(),

@@ -78,7 +78,7 @@ pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoS
         // Others say what to do, or the kernel lacks something.
         error => SessionError::new("data_socket", error.to_string(), ""),
     })?;
-    // Without the TTL a change of the way back shows by the round trip alone.
+    // Without the TTL a change of the route back shows by the round trip alone.
     let _ = socket.socket().tell_hops();
     // With less fewer answers can wait.
     let _ = socket.grow_receive_buffer(ANSWERS_BYTES);

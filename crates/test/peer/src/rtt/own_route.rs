@@ -1,13 +1,13 @@
-//! This host's way to the one that it probes, while it probes: the kernel tells that routes and addresses changed, and is asked anew.
+//! This host's route to the one that it probes, while it probes: the kernel tells that routes and addresses changed, and is asked anew.
 
 use std::net::IpAddr;
 
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::link::{Changes, Netlink, Way};
-use longhaul_rtt::{ChangedWay, GapReason, OwnRoute, PathChange};
+use longhaul_rtt::{ChangedRoute, GapReason, OwnRoute, PathChange};
 use longhaul_units::Nanos;
 
-/// What became of the way since the last look.
+/// What became of the route since the last look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// It leads elsewhere.
@@ -16,19 +16,19 @@ pub(super) struct Seen {
     pub(super) obstacle: Option<GapReason>,
 }
 
-/// Watches the way. Where the kernel tells nothing, it sees nothing.
-pub(super) struct WayWatch {
+/// Watches the route. Where the kernel tells nothing, it sees nothing.
+pub(super) struct RouteWatch {
     peer: IpAddr,
     changes: Option<Changes>,
     netlink: Option<Netlink>,
-    /// The last way that there was.
+    /// The last route that there was, as the kernel looks it up.
     way: Option<Way>,
     route: OwnRoute,
     obstacle: Option<GapReason>,
     looked: Nanos,
 }
 
-impl WayWatch {
+impl RouteWatch {
     /// Watches the calling thread's network namespace.
     pub(super) fn new(peer: IpAddr) -> Self {
         let mut netlink = Netlink::open().ok();
@@ -56,7 +56,7 @@ impl WayWatch {
             _ if own.is_some_and(is_gone) => Some(GapReason::AddressChanged),
             _ => None,
         };
-        // Temporary addresses (RFC 8981) come and go on one way.
+        // Temporary addresses (RFC 8981) come and go on one route.
         let leads = |way: Way| (way.ifindex, way.gateway);
         let Some(now) = now.filter(|now| Some(leads(*now)) != self.way.map(leads)) else {
             return Seen { change: None, obstacle: self.obstacle };
@@ -66,7 +66,7 @@ impl WayWatch {
         let change = self.way.replace(now).map(|_| PathChange {
             at_ns: i64::try_from(realtime().0).unwrap_or(i64::MAX),
             within_ns: within.0,
-            way: ChangedWay::OwnRoute { from, to },
+            route: ChangedRoute::OwnRoute { from, to },
             lost: 0,
         });
         Seen { change, obstacle: self.obstacle }

@@ -14,7 +14,7 @@ use longhaul_terms::Amount;
 use longhaul_units::Nanos;
 
 use super::own_clock::read_clocks;
-use super::own_route::WayWatch;
+use super::own_route::RouteWatch;
 use super::reading::Reading;
 use crate::waking::{EARLY_MOST, Waking};
 
@@ -123,7 +123,7 @@ impl Probing {
         let (ending, done) = (Arc::new(Ending::default()), Arc::new(Mutex::new(None)));
         let stalls = Arc::new(Mutex::new(Vec::new()));
         let mut clocks = ClockWatch::new(read_clocks());
-        let mut way = WayWatch::new(probes.peer());
+        let mut route = RouteWatch::new(probes.peer());
         let mut away = Away { gap: None, looked_ns: realtime_ns() };
         let sending = {
             let (probes, account, parameters) = (probes.clone(), account.clone(), parameters.clone());
@@ -151,7 +151,7 @@ impl Probing {
                 }
                 hand_over = now + HAND_OVER;
                 let mut gaps = std::mem::take(&mut *stalls.lock().unwrap_or_else(PoisonError::into_inner));
-                let seen = way.look(probes.own());
+                let seen = route.look(probes.own());
                 let address_gone = seen.obstacle == Some(GapReason::AddressChanged) && !probes.readdress();
                 if address_gone {
                     over.none_comes.store(true, Ordering::Relaxed);

@@ -120,7 +120,7 @@ pub struct About {
     /// Times that ended since the segment before, in which probes told nothing of the path.
     #[serde(default)]
     pub gaps: Vec<Gap>,
-    /// Changes of the way that probes take, seen since the segment before.
+    /// Route changes seen since the segment before.
     #[serde(default)]
     pub path_changes: Vec<PathChange>,
     /// Who stamps at the host that sends probes.

@@ -71,7 +71,7 @@ impl ProbeLogReader {
         std::mem::take(&mut self.gaps)
     }
 
-    /// The changes of the route in the segments that were opened since the last call.
+    /// The route changes in the segments that were opened since the last call.
     pub fn take_path_changes(&mut self) -> Vec<PathChange> {
         std::mem::take(&mut self.path_changes)
     }

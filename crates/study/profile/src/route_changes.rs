@@ -1,4 +1,4 @@
-//! Ways that the probes of a measurement took one after the other, and what of the round trip changed with them.
+//! Route changes during a measurement, and what of the round trip changed with them.
 
 use longhaul_rtt::PathChange;
 use serde::Serialize;
@@ -12,10 +12,10 @@ const LETTERS_MOST: usize = 300;
 /// Changes that a file lists; of the others it says how many there are.
 const LISTED_MOST: usize = 10;
 
-/// The way changed during the measurement.
+/// The route changed during the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WayChange {
+pub struct RouteChange {
     /// When, nanoseconds after the first probe.
     pub at_ns: u64,
     /// What changed, in words: a route, the TTL of answers.
@@ -24,7 +24,7 @@ pub struct WayChange {
     pub rtt_ns: Option<f64>,
 }
 
-impl WayChange {
+impl RouteChange {
     /// Each of `changes` with the shift of the round trip that came with it. Changes before the first probe are none.
     pub(crate) fn all(changes: &[PathChange], began_ns: i64, shifts: &[DelayShift]) -> Vec<Self> {
         let one = |change: &PathChange| {
@@ -53,7 +53,7 @@ impl WayChange {
 }
 
 /// The lines of a path file.
-pub(crate) fn comments(changes: &[WayChange]) -> Vec<String> {
+pub(crate) fn comments(changes: &[RouteChange]) -> Vec<String> {
     let mut lines: Vec<String> =
         changes.iter().take(LISTED_MOST).map(|change| format!("The route changed {}.", change.told())).collect();
     if changes.len() > LISTED_MOST {
@@ -63,7 +63,7 @@ pub(crate) fn comments(changes: &[WayChange]) -> Vec<String> {
 }
 
 /// What the measurement does not say because of them; `None` where each change has its step.
-pub(crate) fn not_known(changes: &[WayChange], delay_wanders: bool) -> Option<String> {
+pub(crate) fn not_known(changes: &[RouteChange], delay_wanders: bool) -> Option<String> {
     let without = changes.iter().filter(|change| change.rtt_ns.is_none()).count();
     if without == 0 {
         return None;
