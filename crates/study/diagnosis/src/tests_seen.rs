@@ -201,7 +201,7 @@ fn read<T: DeserializeOwned>(part: &Value) -> Option<T> {
 }
 
 /// The facts in a snapshot of a host, as `longhaul host --json` prints it, without names that could form a command. `address` is the one that the test used; with it the interface is
-/// known if the host has several. Reads what it finds: the other end may have another version. `caveats` are what speaks against the host's
+/// known if the host has several. Reads what it finds: the other end may have another version. `caveats` are those of the host's
 /// set-up.
 pub fn host_facts(snapshot: &Value, caveats: Vec<Caveat>) -> HostFacts {
     let text = |value: &Value| match value {

@@ -168,7 +168,7 @@ pub struct SweepAsked {
 pub struct Saved {
     /// What it says.
     pub content: Content,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: Vec<Caveat>,
 }
 

@@ -18,7 +18,7 @@ pub struct Test {
     pub figures: Option<Figures>,
     /// Why there are no figures, with what to do; `null` where there are.
     pub error: Option<Caveat>,
-    /// Codes of what speaks against trusting this test.
+    /// Codes of the caveats of this test.
     pub caveats: Vec<String>,
 }
 

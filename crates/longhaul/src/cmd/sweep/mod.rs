@@ -228,7 +228,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }
 
-/// Runs all tests into `results`, until a signal. Returns what speaks against trusting them.
+/// Runs all tests into `results`, until a signal. Returns their caveats.
 ///
 /// The first test must have a result, and not too many in a row may have none: then the server is gone.
 fn sweep(
@@ -298,7 +298,7 @@ struct Interval<'a> {
     figures: Option<&'a Figures>,
 }
 
-/// What speaks against trusting tests: each kind once, with the number of tests.
+/// Caveats of tests: each kind once, with the number of tests.
 #[derive(Default)]
 struct Doubts(BTreeMap<String, (Caveat, usize)>);
 

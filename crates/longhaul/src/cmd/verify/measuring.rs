@@ -31,7 +31,7 @@ impl Drop for Answering {
     }
 }
 
-/// Measures `path` over a lab as `measured` was, into `folder`. With how late the emulator was, and what speaks against trusting that.
+/// Measures `path` over a lab as `measured` was, into `folder`. With how late the emulator was, and the caveats of that.
 pub(super) fn over(
     path: &PathSpec,
     measured: &Measured,

@@ -234,7 +234,7 @@ fn amount(plan: &Plan, rate: Option<BitRate>, time: Nanos) -> MixAmount {
     MixAmount { packets_per_second: rate.map(|rate| rate.0 as f64 / bits), time: Some(time), packets: None }
 }
 
-/// What speaks against trusting what was sent while so many CPUs were busy. What the receiver refuses is a result, and so is a rate that is too much for a
+/// Caveats of what was sent while so many CPUs were busy. What the receiver refuses is a result, and so is a rate that is too much for a
 /// full CPU, on which sender and softirq run. A rate that was missed although none was full is a sender that this machine did not let run.
 fn doubts(sent: &MixResult, asked: &MixAmount, busy_cpus: f64) -> Vec<Caveat> {
     let is_result =

@@ -532,7 +532,7 @@ impl Runner<'_> {
         Ok(lab)
     }
 
-    /// Ends `lab`: the counters of longhaul's emulator, and what of them speaks against the run.
+    /// Ends `lab`: the counters of longhaul's emulator, and the caveats that they give the run.
     fn end(&self, lab: Lab, emulator: Emulator) -> (Option<Value>, Vec<Caveat>) {
         let ended = match emulator {
             Emulator::Longhaul => lab.down().map(Some),

@@ -29,7 +29,7 @@ pub struct Report {
     pub longhaul: String,
     /// What was found, in words, and how sure that is.
     pub verdict: [String; 2],
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: Vec<Caveat>,
     /// The flows that are drawn.
     pub flows: Vec<Flow>,

@@ -25,7 +25,7 @@ pub struct Report {
     pub alike: Option<(Option<bool>, String)>,
     /// Of each direction its name, what was found in words, and how sure that is.
     pub found: Vec<(String, [String; 2])>,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: Vec<Caveat>,
     /// From A to B, and back; of two runs those of the second behind them.
     pub directions: Vec<BetweenPoints>,

@@ -30,7 +30,7 @@ pub struct Report<'a> {
     pub started_at: String,
     /// Each direction with its name.
     pub directions: Vec<(&'static str, &'a Diagnosed)>,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: &'a [Caveat],
 }
 

@@ -125,7 +125,7 @@ impl<R: Run> Report<R> {
         self.points().flat_map(|(_, point)| point.shown())
     }
 
-    /// How the page begins: the subject, `found` in words, how sure that is, what speaks against it.
+    /// How the page begins: the subject, `found` in words, how sure that is, its caveats.
     pub(crate) fn head(&self, body: &mut String, found: &[String]) {
         self.about.head(body);
         let findings = summary(&self.findings);

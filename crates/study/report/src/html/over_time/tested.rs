@@ -18,7 +18,7 @@ pub struct Tested<'a> {
     pub longhaul: String,
     /// When it began, RFC 3339.
     pub started_at: String,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: &'a [Caveat],
     /// What the command prints.
     pub text: String,

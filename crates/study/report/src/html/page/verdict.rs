@@ -1,4 +1,4 @@
-//! How a page begins: what was found, how sure that is, what speaks against it.
+//! How a page begins: what was found, how sure that is, its caveats.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn verdict(of: Option<&str>, class: &str, found: &str, certainty: &st
     format!("<p class=\"{class}\">{of}{}</p>\n{certainty}", escape(found))
 }
 
-/// What speaks against trusting a result, on one line: how much and of what kinds. It unfolds.
+/// The caveats of a result, on one line: how many and of what kinds. It unfolds.
 pub(crate) fn caveats<C: Borrow<Caveat>>(caveats: impl IntoIterator<Item = C>) -> String {
     let mut kinds: BTreeMap<String, Vec<C>> = BTreeMap::new();
     let (mut all, mut told) = (0_usize, 0_usize);

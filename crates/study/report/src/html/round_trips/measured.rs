@@ -22,7 +22,7 @@ pub struct Report<'a> {
     pub started_at: String,
     /// What was measured.
     pub result: &'a RttResult,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: &'a [Caveat],
     /// What `longhaul rtt` prints.
     pub text: String,

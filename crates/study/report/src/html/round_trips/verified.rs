@@ -31,7 +31,7 @@ pub struct Report<'a> {
     pub started_at: String,
     /// What was found.
     pub found: &'a Verification,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: &'a [Caveat],
 }
 

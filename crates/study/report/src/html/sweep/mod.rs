@@ -25,7 +25,7 @@ pub struct Report<'a> {
     pub started_at: String,
     /// What came of it.
     pub result: &'a SweepResult,
-    /// What speaks against trusting it.
+    /// Its caveats.
     pub caveats: &'a [Caveat],
     /// What `longhaul sweep` prints.
     pub text: String,
