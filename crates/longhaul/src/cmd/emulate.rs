@@ -8,7 +8,7 @@ use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::readable_until;
 use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_path::preset;
-use longhaul_path::spec::{PathSpec, Side};
+use longhaul_path::spec::{PathEnd, PathSpec};
 use longhaul_units::{Nanos, Quantiles};
 use serde::Serialize;
 
@@ -161,11 +161,13 @@ impl<'a> Interval<'a> {
 
 fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure> {
     let mut attachments = Vec::new();
-    for (side, flag, interfaces) in [(Side::Client, "--left", &args.left), (Side::Server, "--right", &args.right)] {
-        let hosts = path.host_names(side);
+    for (end, flag, interfaces) in
+        [(PathEnd::Client, "--left", &args.left), (PathEnd::Server, "--right", &args.right)]
+    {
+        let hosts = path.host_names(end);
         if hosts.len() != interfaces.len() {
             return Err(Failure::usage(format!(
-                "{flag} {}: path {} has {} {side} hosts; give as many interfaces",
+                "{flag} {}: path {} has {} {end} hosts; give as many interfaces",
                 interfaces.join(","),
                 path.name,
                 hosts.len()

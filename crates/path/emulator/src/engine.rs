@@ -14,7 +14,7 @@ use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset, thread_
 use longhaul_kernel::memory::{Available, MemoryError, available};
 use longhaul_kernel::wait::{Poller, sleep_until};
 use longhaul_path::network::{HopPlace, Network, Options, PortId, Release};
-use longhaul_path::spec::{Direction, PathSpec, Side};
+use longhaul_path::spec::{Direction, PathEnd, PathSpec};
 use longhaul_units::{Bytes, Nanos, TimeHistogram};
 use longhaul_wire::icmp::packet_too_big;
 use longhaul_wire::{Segmenter, VnetHeader};
@@ -60,7 +60,7 @@ const WAKER_KEY: u64 = u64::MAX;
 pub struct EngineOptions {
     /// For the model.
     pub network: Options,
-    /// Payload memory for both sides at most; `None`: half of what is available.
+    /// Payload memory for both ends at most; `None`: half of what is available.
     pub memory_bound: Option<Bytes>,
     /// Never sleep.
     pub spin: bool,
@@ -149,7 +149,7 @@ pub struct Engine {
     options: EngineOptions,
     network: Network,
     ports: Vec<Port>,
-    sides: Vec<Side>,
+    ends: Vec<PathEnd>,
     switch: Switch,
     /// Payload from the clients and from the servers.
     stores: [Store; 2],
@@ -225,7 +225,7 @@ impl Engine {
         let began = monotonic();
         Ok(Self {
             switch: Switch::new(attachments.iter().map(|at| at.mac)),
-            sides: (0..ports.len() as u16).map(|port| network.side(PortId(port))).collect(),
+            ends: (0..ports.len() as u16).map(|port| network.end_of(PortId(port))).collect(),
             shortest_transit: network.shortest_transit(),
             path,
             options,
@@ -334,8 +334,8 @@ impl Engine {
         let mut horizon = now.saturating_sub(self.started);
         let mut most = 0;
         for (index, port) in (0..).map(PortId).zip(&mut self.ports) {
-            let side = self.sides[usize::from(index.0)];
-            let store = &mut self.stores[side as usize];
+            let end = self.ends[usize::from(index.0)];
+            let store = &mut self.stores[end as usize];
             let mut taken = 0;
             while taken < RECEIVE_BUDGET {
                 let arrival = match port.receive(store) {
@@ -366,7 +366,7 @@ impl Engine {
     /// Puts the messages of hops to the senders of packets above an MTU onto their way.
     fn tell_of_long_packets(&mut self) {
         while let Some(packet) = self.network.too_long() {
-            let store = &mut self.stores[self.sides[usize::from(packet.from.0)] as usize];
+            let store = &mut self.stores[self.ends[usize::from(packet.from.0)] as usize];
             let (stored, frame) = store.frame(packet.token);
             let segmenter = stored.segmenter;
             let message = segmenter.segment_whole(frame, packet.packet, &mut self.whole).ok().and_then(|_| {
@@ -416,19 +416,19 @@ impl Engine {
 
     /// Sends `release`. Says whether that is done, rather than to be tried again when the port has room.
     fn transmit(&mut self, release: Release) -> bool {
-        let store = &self.stores[self.sides[usize::from(release.from.0)] as usize];
+        let store = &self.stores[self.ends[usize::from(release.from.0)] as usize];
         self.ports[usize::from(release.port.0)].send(release, store)
     }
 
     /// Where the frame of `release` lies.
     fn store_of(&mut self, release: Release) -> &mut Store {
-        &mut self.stores[self.sides[usize::from(release.from.0)] as usize]
+        &mut self.stores[self.ends[usize::from(release.from.0)] as usize]
     }
 
     /// Frees what the path lost, and looks after interfaces that went away.
     fn keep_house(&mut self) {
         while let Some((from, token)) = self.network.lost() {
-            self.stores[self.sides[usize::from(from.0)] as usize].free(token);
+            self.stores[self.ends[usize::from(from.0)] as usize].free(token);
         }
         let now = monotonic();
         if now < self.reopen_at {
@@ -491,7 +491,7 @@ impl Engine {
 
     fn lacks(&self, path: &PathSpec, free: Available) -> Result<[usize; 2], EngineError> {
         let same = |a: &PathSpec, b: &PathSpec| {
-            // A side without hosts has one by default, and a change of that one's access puts it into the path.
+            // An end without hosts has one by default, and a change of that one's access puts it into the path.
             let layout =
                 |p: &PathSpec| [p.clients.len().max(1), p.servers.len().max(1), p.forward.len(), p.backward.len()];
             layout(a) == layout(b)
@@ -501,8 +501,8 @@ impl Engine {
         }
         let held = self.stores.iter().map(Store::capacity_bytes).sum();
         let [clients, servers] = required(path, &self.options, free, held)?;
-        let lacks = |side: Side, bytes: usize| bytes.saturating_sub(self.stores[side as usize].capacity_bytes());
-        Ok([lacks(Side::Client, clients), lacks(Side::Server, servers)])
+        let lacks = |end: PathEnd, bytes: usize| bytes.saturating_sub(self.stores[end as usize].capacity_bytes());
+        Ok([lacks(PathEnd::Client, clients), lacks(PathEnd::Server, servers)])
     }
 
     fn update(&mut self, path: PathSpec, memory: [Option<Block>; 2]) {
@@ -583,7 +583,7 @@ fn required(
     free: Available,
     held_bytes: usize,
 ) -> Result<[usize; 2], EngineError> {
-    let bytes = [Side::Client, Side::Server].map(|side| payload_bytes(path, side));
+    let bytes = [PathEnd::Client, PathEnd::Server].map(|end| payload_bytes(path, end));
     let needed = Bytes(bytes[0].saturating_add(bytes[1]));
     if let Some(bound) = options.memory_bound {
         if needed > bound {

@@ -48,7 +48,7 @@ impl Block {
     }
 }
 
-/// The frames of one side.
+/// The frames from one end of the path.
 #[derive(Debug)]
 pub(crate) struct Store {
     blocks: Vec<PayloadMemory>,

@@ -1,6 +1,6 @@
 //! How much memory a path takes: what is in flight at its rates, and what its queues hold.
 
-use longhaul_path::spec::{HopSpec, HostSpec, PathSpec, QueueLimit, Side};
+use longhaul_path::spec::{HopSpec, HostSpec, PathEnd, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Nanos};
 
 /// The rate of a path that has none, for its memory: what a host's burst into a veth reaches.
@@ -12,17 +12,17 @@ const UNLIMITED_QUEUE: Nanos = Nanos::from_millis(10);
 /// A packet of a queue that counts packets, where the hosts' MTU is not larger.
 const PACKET_BYTES: u64 = 1514;
 
-/// Bytes of payload that the frames from `side` may take at a time.
+/// Bytes of payload that the frames from `end` may take at a time.
 ///
 /// For each hop, the fastest rate at which packets can reach it × the time they stay, and its queue's limit.
-pub fn payload_bytes(path: &PathSpec, side: Side) -> u64 {
-    let (hosts, shared) = match side {
-        Side::Client => (&path.clients, &path.forward),
-        Side::Server => (&path.servers, &path.backward),
+pub fn payload_bytes(path: &PathSpec, end: PathEnd) -> u64 {
+    let (hosts, shared) = match end {
+        PathEnd::Client => (&path.clients, &path.forward),
+        PathEnd::Server => (&path.servers, &path.backward),
     };
-    let far = match side {
-        Side::Client => &path.servers,
-        Side::Server => &path.clients,
+    let far = match end {
+        PathEnd::Client => &path.servers,
+        PathEnd::Server => &path.clients,
     };
     let one = [HostSpec::default()];
     let hosts: &[HostSpec] = if hosts.is_empty() { &one } else { hosts };
@@ -99,15 +99,15 @@ mod tests {
     fn a_long_path_takes_little_more_than_its_product() {
         let product = BitRate::from_gbit(10).bytes_in(Nanos::from_millis(250));
         let queue = QueueLimit::Bytes(longhaul_units::Bytes(32 << 20));
-        for side in [Side::Client, Side::Server] {
-            let bytes = payload_bytes(&path(Some(10), 250, queue), side);
+        for end in [PathEnd::Client, PathEnd::Server] {
+            let bytes = payload_bytes(&path(Some(10), 250, queue), end);
             assert!(bytes > product && bytes * 10 <= product * 13, "{bytes} for {product}");
         }
     }
 
     #[test]
     fn a_path_without_rate_is_given_one() {
-        let bytes = payload_bytes(&path(None, 100, QueueLimit::Unlimited), Side::Client);
+        let bytes = payload_bytes(&path(None, 100, QueueLimit::Unlimited), PathEnd::Client);
         let product = ASSUMED_RATE.bytes_in(Nanos::from_millis(100));
         assert!((product..product * 12 / 10).contains(&bytes));
     }
@@ -116,6 +116,6 @@ mod tests {
     fn what_is_beyond_all_memory_is_counted_as_that() {
         let mut path = path(None, 1, QueueLimit::Unlimited);
         path.forward.push(HopSpec { rate: Some(BitRate(u64::MAX)), delay: Nanos(u64::MAX), ..HopSpec::default() });
-        assert_eq!(payload_bytes(&path, Side::Client), u64::MAX);
+        assert_eq!(payload_bytes(&path, PathEnd::Client), u64::MAX);
     }
 }

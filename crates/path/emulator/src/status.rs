@@ -117,7 +117,7 @@ pub struct HopStatus {
     pub counters: HopCounters,
 }
 
-/// Payload memory of one side.
+/// Payload memory of one end.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryStatus {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use longhaul_path::spec::{PathSpec, Side};
+use longhaul_path::spec::{PathEnd, PathSpec};
 use serde::{Deserialize, Serialize};
 
 /// The interface of every host.
@@ -18,7 +18,7 @@ pub const DEFAULT_MTU: u32 = 1500;
 pub struct HostPlan {
     /// Its name.
     pub name: String,
-    /// Other names that lead to it: a side's first host is also `client` or `server`.
+    /// Other names that lead to it: an end's first host is also `client` or `server`.
     pub aliases: Vec<String>,
     /// Its IPv4 address: 10.77.1.N for clients, 10.77.2.N for servers.
     pub ipv4: Ipv4Addr,
@@ -48,12 +48,12 @@ impl HostPlan {
 /// The hosts of `path`: clients, then servers. `mtu_bytes` is for hosts that have none of their own.
 pub fn hosts(path: &PathSpec, mtu_bytes: u32) -> Vec<HostPlan> {
     let mut plans = Vec::new();
-    for (side, number) in [(Side::Client, 1u8), (Side::Server, 2)] {
-        let specs = path.hosts(side);
-        for (i, name) in path.host_names(side).into_iter().enumerate() {
+    for (end, number) in [(PathEnd::Client, 1u8), (PathEnd::Server, 2)] {
+        let specs = path.hosts(end);
+        for (i, name) in path.host_names(end).into_iter().enumerate() {
             // A path has 64 hosts at most, so a byte holds their number.
             let host = i as u8 + 1;
-            let alias = side.name().to_owned();
+            let alias = end.name().to_owned();
             plans.push(HostPlan {
                 aliases: if i == 0 && name != alias { vec![alias] } else { Vec::new() },
                 ipv4: Ipv4Addr::new(10, 77, number, host),
@@ -61,7 +61,7 @@ pub fn hosts(path: &PathSpec, mtu_bytes: u32) -> Vec<HostPlan> {
                 // Locally administered (IEEE 802 §8.4), then "lh".
                 mac: [0x02, 0x6c, 0x68, number, 0, host],
                 mtu_bytes: specs.get(i).and_then(|spec| spec.mtu).unwrap_or(mtu_bytes),
-                port: format!("{}{host}", side.name()),
+                port: format!("{}{host}", end.name()),
                 name,
             });
         }

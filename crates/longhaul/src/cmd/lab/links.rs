@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_path::spec::{Direction, HopSpec, Key, PathSpec, Side};
+use longhaul_path::spec::{Direction, HopSpec, Key, PathEnd, PathSpec};
 use longhaul_units::Nanos;
 use serde::Serialize;
 
@@ -46,9 +46,9 @@ impl Link {
 /// Each host's access hops, then the shared hops forward, then those backward.
 pub(crate) fn links(path: &PathSpec) -> Vec<Link> {
     let mut links = Vec::new();
-    for side in Side::BOTH {
-        for (index, name) in path.host_names(side).into_iter().enumerate() {
-            let host = path.hosts(side).get(index).cloned().unwrap_or_default();
+    for end in PathEnd::BOTH {
+        for (index, name) in path.host_names(end).into_iter().enumerate() {
+            let host = path.hosts(end).get(index).cloned().unwrap_or_default();
             let (rate, queue) = (path.access_rate(&host), host.queue);
             let hop = HopSpec { rate, queue, delay: host.delay, ..HopSpec::default() };
             links.extend(["up", "down"].map(|way| Link::new(format!("{name}.{way}"), &hop)));

@@ -29,7 +29,7 @@ pub(crate) struct EmulatorFigures {
     pub(crate) own_fault_kinds: OwnFault,
     pub(crate) far_port_full_packets: u64,
     pub(crate) queue_drops_packets: u64,
-    /// Payload memory of the clients' side: the most that was taken, and what there was.
+    /// Payload memory of the clients' end: the most that was taken, and what there was.
     pub(crate) memory_peak_bytes: u64,
     pub(crate) memory_capacity_bytes: u64,
 }

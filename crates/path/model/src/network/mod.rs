@@ -41,7 +41,7 @@ use self::line::Line;
 use self::stage::Stage;
 pub use self::train::Count;
 use self::train::{To, Train};
-use crate::spec::{HopSpec, HostSpec, PathSpec, Side};
+use crate::spec::{HopSpec, HostSpec, PathEnd, PathSpec};
 
 /// How long the release times in one run of packets may span unless told otherwise: what a NIC's interrupt moderation
 /// does to arrivals anyway (ixgbe's default of 8000 interrupts a second is 125 µs; NLR Rings paper §3.4).
@@ -172,7 +172,7 @@ pub struct Network {
 
 #[derive(Debug)]
 struct Port {
-    side: Side,
+    end: PathEnd,
     up: usize,
     down: usize,
     last_arrival: Nanos,
@@ -197,7 +197,7 @@ impl Network {
             let at = network.stages.len();
             match place {
                 HopPlace::Up(PortId(port)) => network.ports.push(Port {
-                    side: if usize::from(port) < path.clients.len().max(1) { Side::Client } else { Side::Server },
+                    end: if usize::from(port) < path.clients.len().max(1) { PathEnd::Client } else { PathEnd::Server },
                     up: at,
                     down: 0,
                     last_arrival: Nanos::ZERO,
@@ -218,9 +218,9 @@ impl Network {
         self.ports.len()
     }
 
-    /// The side of `port`.
-    pub fn side(&self, port: PortId) -> Side {
-        self.ports[usize::from(port.0)].side
+    /// The end of the path at which `port` is.
+    pub fn end_of(&self, port: PortId) -> PathEnd {
+        self.ports[usize::from(port.0)].end
     }
 
     /// A frame of `shape` comes from the host at `from` at time `at`; what has passed already counts as now.
@@ -414,14 +414,14 @@ impl Network {
                 return;
             }
             HopPlace::Up(from) => {
-                let side = self.side(from);
+                let end = self.end_of(from);
                 if train.to == To::All {
-                    self.deliver_copies(&train, side);
-                    train.to = To::FarSide;
+                    self.deliver_copies(&train, end);
+                    train.to = To::FarEnd;
                 }
                 match train.to {
-                    To::Port(to) if self.side(PortId(to)) == side => None,
-                    _ => self.first_shared(side),
+                    To::Port(to) if self.end_of(PortId(to)) == end => None,
+                    _ => self.first_shared(end),
                 }
             }
             HopPlace::Forward(_) | HopPlace::Backward(_) => self.next_shared(stage),
@@ -429,10 +429,10 @@ impl Network {
         match (shared, train.to) {
             (Some(next), _) => self.accept(next, train),
             (None, To::Port(to)) => self.accept(self.ports[usize::from(to)].down, train),
-            (None, To::FarSide | To::All) => {
-                let far = match self.side(PortId(train.from)) {
-                    Side::Client => Side::Server,
-                    Side::Server => Side::Client,
+            (None, To::FarEnd | To::All) => {
+                let far = match self.end_of(PortId(train.from)) {
+                    PathEnd::Client => PathEnd::Server,
+                    PathEnd::Server => PathEnd::Client,
                 };
                 self.deliver_copies(&train, far);
                 self.frames.became_or_lost(train.frame, 0);
@@ -440,10 +440,10 @@ impl Network {
         }
     }
 
-    /// Gives a copy of `train` to the last hop towards each host on `side` but the sender.
-    fn deliver_copies(&mut self, train: &Train, side: Side) {
+    /// Gives a copy of `train` to the last hop towards each host at `end` but the sender.
+    fn deliver_copies(&mut self, train: &Train, end: PathEnd) {
         for port in 0..self.ports.len() as u16 {
-            if port != train.from && self.side(PortId(port)) == side {
+            if port != train.from && self.end_of(PortId(port)) == end {
                 self.frames.became(train.frame, 2);
                 let copy = Train { to: To::Port(port), ..train.clone() };
                 self.accept(self.ports[usize::from(port)].down, copy);
@@ -451,11 +451,11 @@ impl Network {
         }
     }
 
-    /// The first shared hop for what comes from `side`.
-    fn first_shared(&self, side: Side) -> Option<usize> {
-        let first = match side {
-            Side::Client => HopPlace::Forward(0),
-            Side::Server => HopPlace::Backward(0),
+    /// The first shared hop for what comes from `end`.
+    fn first_shared(&self, end: PathEnd) -> Option<usize> {
+        let first = match end {
+            PathEnd::Client => HopPlace::Forward(0),
+            PathEnd::Server => HopPlace::Backward(0),
         };
         self.places.iter().position(|&place| place == first)
     }
@@ -470,11 +470,11 @@ impl Network {
     }
 
     fn measure_tails(&mut self) {
-        let down = |network: &Self, side: Side| {
-            let ports = network.ports.iter().filter(|port| port.side == side);
+        let down = |network: &Self, end: PathEnd| {
+            let ports = network.ports.iter().filter(|port| port.end == end);
             ports.map(|port| network.stages[port.down].shortest_delay()).min().unwrap_or(Nanos::ZERO)
         };
-        let (down_client, down_server) = (down(self, Side::Client), down(self, Side::Server));
+        let (down_client, down_server) = (down(self, PathEnd::Client), down(self, PathEnd::Server));
         self.tails = vec![Nanos::ZERO; self.stages.len()];
         // Shared hops follow the ports' hops in travelling order, so each tail follows from the next hop's.
         for stage in (0..self.stages.len()).rev() {
@@ -486,16 +486,16 @@ impl Network {
                     None => down_client,
                 },
                 HopPlace::Up(from) => {
-                    let side = self.side(from);
-                    let (near, far) = match side {
-                        Side::Client => (down_client, down_server),
-                        Side::Server => (down_server, down_client),
+                    let end = self.end_of(from);
+                    let (near, far) = match end {
+                        PathEnd::Client => (down_client, down_server),
+                        PathEnd::Server => (down_server, down_client),
                     };
-                    let across = match self.first_shared(side) {
+                    let across = match self.first_shared(end) {
                         Some(next) => self.tails[next] + self.stages[next].shortest_delay(),
                         None => far,
                     };
-                    let neighbours = self.ports.iter().filter(|port| port.side == side).count() > 1;
+                    let neighbours = self.ports.iter().filter(|port| port.end == end).count() > 1;
                     if neighbours { across.min(near) } else { across }
                 }
             };
@@ -506,8 +506,8 @@ impl Network {
 /// The hops of `path` in the order in which a network keeps them.
 fn layout(path: &PathSpec) -> Vec<(HopPlace, HopSpec)> {
     let default = [HostSpec::default()];
-    let side = |hosts: &[HostSpec]| if hosts.is_empty() { default.to_vec() } else { hosts.to_vec() };
-    let hosts = side(&path.clients).into_iter().chain(side(&path.servers));
+    let hosts_of = |hosts: &[HostSpec]| if hosts.is_empty() { default.to_vec() } else { hosts.to_vec() };
+    let hosts = hosts_of(&path.clients).into_iter().chain(hosts_of(&path.servers));
     let mut hops = Vec::new();
     for (port, host) in (0..).map(PortId).zip(hosts) {
         let access = HopSpec {

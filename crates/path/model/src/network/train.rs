@@ -10,8 +10,8 @@ pub(super) enum To {
     Port(u16),
     /// To every port but the sender's; copied only behind the sender's access hop.
     All,
-    /// To every port of the side that is not the sender's; copied only behind the shared hops.
-    FarSide,
+    /// To every port of the end that is not the sender's; copied only behind the shared hops.
+    FarEnd,
 }
 
 /// Packets `first .. first + count` of one frame, with the time at which each is where the train is.

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::error::{one_line, one_of, shown};
-use super::{Direction, HopSpec, HostSpec, Key, PathSpec, Setting, Side, SpecError};
+use super::{Direction, HopSpec, HostSpec, Key, PathEnd, PathSpec, Setting, SpecError};
 
 /// A new value for a key of one or several hops.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +39,8 @@ pub enum HopRef {
     },
     /// A host's access hop, each way.
     Access {
-        /// The host's side.
-        side: Side,
+        /// The end of the path at which the host is.
+        end: PathEnd,
         /// The host's place, from 0.
         host: usize,
     },
@@ -164,8 +164,8 @@ impl Change {
     fn put(&self, target: HopRef, spec: &mut PathSpec) -> Result<(), ChangeError> {
         match target {
             HopRef::Hop { direction, index } => self.setting.clone().put(&mut spec.hops_mut(direction)[index]),
-            HopRef::Access { side, host } => {
-                let hosts = spec.hosts_mut(side);
+            HopRef::Access { end, host } => {
+                let hosts = spec.hosts_mut(end);
                 if hosts.is_empty() {
                     hosts.push(HostSpec::default());
                 }
@@ -195,12 +195,12 @@ impl Change {
     }
 
     fn named(&self, name: &str, directions: &[Direction], spec: &PathSpec) -> Result<Vec<HopRef>, ChangeError> {
-        for side in Side::BOTH {
-            if let Some(host) = spec.host_names(side).iter().position(|host| host == name) {
+        for end in PathEnd::BOTH {
+            if let Some(host) = spec.host_names(end).iter().position(|host| host == name) {
                 if self.direction.is_some() {
                     return Err(ChangeError::Access { host: name.into(), key: self.setting.key().name() });
                 }
-                return Ok(vec![HopRef::Access { side, host }]);
+                return Ok(vec![HopRef::Access { end, host }]);
             }
         }
         let place = |hops: &[HopSpec]| {
@@ -214,7 +214,7 @@ impl Change {
             .collect();
         if found.is_empty() {
             let mut known: Vec<String> = directions.iter().flat_map(|way| spec.hop_names(*way)).collect();
-            known.extend(Side::BOTH.into_iter().flat_map(|side| spec.host_names(side)));
+            known.extend(PathEnd::BOTH.into_iter().flat_map(|end| spec.host_names(end)));
             known.sort();
             known.dedup();
             return Err(ChangeError::Unknown { name: shown(name), known });
@@ -261,7 +261,7 @@ impl HopRef {
                 Some(name) => format!("{direction}.{name}"),
                 None => self.to_string(),
             },
-            Self::Access { side, host } => match spec.host_names(side).into_iter().nth(host) {
+            Self::Access { end, host } => match spec.host_names(end).into_iter().nth(host) {
                 Some(name) => name,
                 None => self.to_string(),
             },
@@ -273,7 +273,7 @@ impl fmt::Display for HopRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hop { direction, index } => write!(f, "{direction}[{index}]"),
-            Self::Access { side, host } => write!(f, "{side}[{host}]"),
+            Self::Access { end, host } => write!(f, "{end}[{host}]"),
         }
     }
 }

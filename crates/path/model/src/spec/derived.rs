@@ -4,7 +4,7 @@ use std::fmt;
 
 use longhaul_units::{BitRate, Nanos};
 
-use super::{DelaySteps, Direction, ETHERNET_HEADER_BYTES, HopSpec, HostSpec, PathSpec, Side};
+use super::{DelaySteps, Direction, ETHERNET_HEADER_BYTES, HopSpec, HostSpec, PathEnd, PathSpec};
 
 /// Speeds of Ethernet links (IEEE 802.3) at and above what long fat networks have, in Gbit/s.
 const ETHERNET_GBIT: [u64; 6] = [10, 25, 40, 100, 200, 400];
@@ -25,18 +25,18 @@ impl PathSpec {
         }
     }
 
-    /// The hosts of a side as the file names them; empty means one with default access.
-    pub fn hosts(&self, side: Side) -> &[HostSpec] {
-        match side {
-            Side::Client => &self.clients,
-            Side::Server => &self.servers,
+    /// The hosts of an end as the file names them; empty means one with default access.
+    pub fn hosts(&self, end: PathEnd) -> &[HostSpec] {
+        match end {
+            PathEnd::Client => &self.clients,
+            PathEnd::Server => &self.servers,
         }
     }
 
-    pub(crate) fn hosts_mut(&mut self, side: Side) -> &mut Vec<HostSpec> {
-        match side {
-            Side::Client => &mut self.clients,
-            Side::Server => &mut self.servers,
+    pub(crate) fn hosts_mut(&mut self, end: PathEnd) -> &mut Vec<HostSpec> {
+        match end {
+            PathEnd::Client => &mut self.clients,
+            PathEnd::Server => &mut self.servers,
         }
     }
 
@@ -71,15 +71,15 @@ impl PathSpec {
         self.hops(direction).iter().enumerate().map(number).collect()
     }
 
-    /// What the hosts of a side are called: their names, else `client` or, of several, `client1`, `client2`, …. Never
+    /// What the hosts of an end are called: their names, else `client` or, of several, `client1`, `client2`, …. Never
     /// empty.
-    pub fn host_names(&self, side: Side) -> Vec<String> {
-        match self.hosts(side) {
-            [] => vec![side.name().to_owned()],
-            [host] => vec![host.name.clone().unwrap_or_else(|| side.name().to_owned())],
+    pub fn host_names(&self, end: PathEnd) -> Vec<String> {
+        match self.hosts(end) {
+            [] => vec![end.name().to_owned()],
+            [host] => vec![host.name.clone().unwrap_or_else(|| end.name().to_owned())],
             hosts => {
                 let number = |(index, host): (usize, &HostSpec)| {
-                    host.name.clone().unwrap_or_else(|| format!("{side}{}", index + 1))
+                    host.name.clone().unwrap_or_else(|| format!("{end}{}", index + 1))
                 };
                 hosts.iter().enumerate().map(number).collect()
             }
@@ -138,7 +138,7 @@ impl Direction {
     }
 }
 
-impl Side {
+impl PathEnd {
     /// Client, then server.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
 
@@ -157,7 +157,7 @@ impl fmt::Display for Direction {
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for PathEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

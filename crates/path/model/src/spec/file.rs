@@ -3,7 +3,7 @@
 //! ```toml
 //! name = "tokyo"
 //! source = "TAPEE, figure 8"
-//! [[client]]                        # hosts: name, rate, delay, queue, mtu; none means one of each side
+//! [[client]]                        # hosts: name, rate, delay, queue, mtu; none means one at each end
 //! rate = "10Gbit"
 //! [[both]]                          # a hop of either direction
 //! rate = "9.28Gbit"                 # layer = "L1" unless "L2" is said

@@ -38,14 +38,14 @@ pub enum Direction {
 
 /// One of the two ends of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
+pub enum PathEnd {
     /// Left.
     Client,
     /// Right.
     Server,
 }
 
-/// A path of two directions between the hosts of two sides.
+/// A path of two directions between the hosts at its two ends.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathSpec {
     /// Short name, such as `nlr-small`.
@@ -65,7 +65,7 @@ pub struct PathSpec {
 /// A host and its access hop, which it has once each way.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostSpec {
-    /// `None`: `client`/`server`, or `client1`, `client2`, … where a side has several.
+    /// `None`: `client`/`server`, or `client1`, `client2`, … where an end has several.
     pub name: Option<String>,
     /// Its link's speed at L1; `None`: see [`PathSpec::access_rate`].
     pub rate: Option<BitRate>,

@@ -4,7 +4,7 @@ use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::error::shown;
 use super::{
-    DelaySteps, Direction, HopSpec, HostSpec, JitterSpec, LossSpec, Outage, PathSpec, Probability, QueueLimit, Side,
+    DelaySteps, Direction, HopSpec, HostSpec, JitterSpec, LossSpec, Outage, PathEnd, PathSpec, Probability, QueueLimit,
     SpecError,
 };
 
@@ -13,7 +13,7 @@ use super::{
 pub const DELAY_MAX: Nanos = Nanos::from_secs(10);
 /// The most hops of a direction: as many as an IP packet passes with its usual TTL.
 pub const HOPS_MAX: usize = 64;
-/// The most hosts of a side.
+/// The most hosts of an end.
 pub const HOSTS_MAX: usize = 64;
 /// The most packets that the loss lists of a path name.
 pub const LIST_MAX: usize = 10_000_000;
@@ -73,12 +73,12 @@ impl PathSpec {
                 }
             }
         }
-        for (side, hosts) in [(Side::Client, &self.clients), (Side::Server, &self.servers)] {
+        for (end, hosts) in [(PathEnd::Client, &self.clients), (PathEnd::Server, &self.servers)] {
             if hosts.len() > HOSTS_MAX {
-                return Err(SpecError::new(side.name(), format!("{} hosts, at most {HOSTS_MAX}", hosts.len())));
+                return Err(SpecError::new(end.name(), format!("{} hosts, at most {HOSTS_MAX}", hosts.len())));
             }
             for (index, host) in hosts.iter().enumerate() {
-                check_host(host).map_err(|(key, why)| SpecError::new(format!("{side}[{index}].{key}"), why))?;
+                check_host(host).map_err(|(key, why)| SpecError::new(format!("{end}[{index}].{key}"), why))?;
             }
         }
         self.check_names()
@@ -86,8 +86,8 @@ impl PathSpec {
 
     /// A name must say one thing: hops of a direction differ, hosts differ, and no hop has a host's name.
     fn check_names(&self) -> Result<(), SpecError> {
-        let mut hosts = self.host_names(Side::Client);
-        hosts.extend(self.host_names(Side::Server));
+        let mut hosts = self.host_names(PathEnd::Client);
+        hosts.extend(self.host_names(PathEnd::Server));
         for (index, name) in hosts.iter().enumerate() {
             if hosts[..index].contains(name) {
                 return Err(SpecError::new("name", format!("{}: two hosts have this name", shown(name))));

@@ -414,8 +414,8 @@ fn delays_rates_and_access() {
     assert_eq!(spec.round_trip(), Nanos::from_millis(500));
     assert_eq!(spec.bottleneck(Direction::Forward), Some(BitRate::from_gbit(1)));
     assert_eq!(spec.bottleneck(Direction::Backward), None);
-    assert_eq!(spec.host_names(Side::Client), ["client1", "fast"]);
-    assert_eq!(spec.host_names(Side::Server), ["server"]);
+    assert_eq!(spec.host_names(PathEnd::Client), ["client1", "fast"]);
+    assert_eq!(spec.host_names(PathEnd::Server), ["server"]);
     let speeds: Vec<_> = spec.clients.iter().map(|host| spec.access_rate(host)).collect();
     assert_eq!(speeds, [Some(BitRate::from_gbit(25)), Some(BitRate::from_gbit(100))]);
     assert_eq!(PathSpec::default().access_rate(&HostSpec::default()), None);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_lab::plan::{self, DEFAULT_MTU};
-use longhaul_path::spec::{PathSpec, Side};
+use longhaul_path::spec::{PathEnd, PathSpec};
 use longhaul_report::html::udp_loss::{Pair, mbit};
 use longhaul_terms::{Affinity, Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
@@ -196,11 +196,11 @@ impl UdpText {
         if let Some((key, _)) = of_first.iter().find(|(_, given)| *given) {
             return Err(at(key, "not with `pairs`".into()));
         }
-        let (clients, servers) = (path.host_names(Side::Client), path.host_names(Side::Server));
-        let known = |name: &String, side: &[String], which: &str| match side.contains(name) {
+        let (clients, servers) = (path.host_names(PathEnd::Client), path.host_names(PathEnd::Server));
+        let known = |name: &String, hosts: &[String], which: &str| match hosts.contains(name) {
             true => Ok(name.clone()),
             false => {
-                let why = format!("`{}`: {which} of the path are {}", name.escape_debug(), side.join(", "));
+                let why = format!("`{}`: {which} of the path are {}", name.escape_debug(), hosts.join(", "));
                 Err(at("pairs", why))
             }
         };
