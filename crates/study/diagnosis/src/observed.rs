@@ -34,8 +34,8 @@ pub fn watched_facts(seen: &WatchedConnection) -> Option<TcpFacts> {
     for drop in seen.drops.iter().filter(|drop| drop.segment == Segment::Data) {
         let place = match drop.location {
             TcpLocation::Pruned if !sends => Location::ReceiverSocketBuffer,
-            place if place == wanted && sends => transmit_place(&drop.reason),
-            place if place == wanted => receive_place(&drop.reason),
+            location if location == wanted && sends => transmit_place(&drop.reason),
+            location if location == wanted => receive_place(&drop.reason),
             _ => continue,
         };
         let bytes = drop.bytes.unwrap_or(drop.packets.saturating_mul(seen.mss_bytes));

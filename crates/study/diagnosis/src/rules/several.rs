@@ -74,8 +74,8 @@ pub(super) fn explain(known: &Known<'_>, causes: &mut [Cause]) {
                 format!("use several connections, as bbcp, GridFTP, aria2c or rclone do: {flows} carried {several}"),
                 format!("iperf3 -c HOST -P {flows}"),
             );
-            let place = if OF_PATH.contains(&code) { 0 } else { cause.bound.remedies.len() };
-            cause.bound.remedies.insert(place, remedy);
+            let at = if OF_PATH.contains(&code) { 0 } else { cause.bound.remedies.len() };
+            cause.bound.remedies.insert(at, remedy);
         } else {
             let text = format!(
                 "{flows} flows of {kind} carried {several} together, and one {one}: all flows share this limit"

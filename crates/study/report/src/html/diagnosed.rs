@@ -128,8 +128,8 @@ fn direction(body: &mut String, name: &str, diagnosis: &Diagnosis, before: Optio
     if !diagnosis.findings.is_empty() {
         let mut table = Table::new("Findings without a price", "facts", &["finding", "where", "what to do"]);
         for finding in &diagnosis.findings {
-            let place = finding.host.map_or("network", |host| host.name());
-            table.row(&finding.text, [place.to_owned(), finding.remedy.clone()]);
+            let host = finding.host.map_or("network", |host| host.name());
+            table.row(&finding.text, [host.to_owned(), finding.remedy.clone()]);
         }
         *body += &table.finish();
     }
