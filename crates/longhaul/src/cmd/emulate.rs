@@ -161,8 +161,7 @@ impl<'a> Interval<'a> {
 
 fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure> {
     let mut attachments = Vec::new();
-    for (end, flag, interfaces) in
-        [(PathEnd::Client, "--left", &args.left), (PathEnd::Server, "--right", &args.right)]
+    for (end, flag, interfaces) in [(PathEnd::Client, "--left", &args.left), (PathEnd::Server, "--right", &args.right)]
     {
         let hosts = path.host_names(end);
         if hosts.len() != interfaces.len() {

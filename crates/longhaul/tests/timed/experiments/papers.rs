@@ -174,7 +174,10 @@ fn nlr_tcp_loss() {
         for place in ["snd_txloss", "rcv_rxloss", "tcp_pruning"] {
             let packets = over_time::sum(&run["over_time"]["dropped_packets"][place]);
             let (least, most) = (packets * 1_000, (packets + 100) * 1_500);
-            assert!(lost[place].as_u64().is_some_and(|bytes| (least..=most).contains(&bytes)), "{place}, {packets}: {lost:#}");
+            assert!(
+                lost[place].as_u64().is_some_and(|bytes| (least..=most).contains(&bytes)),
+                "{place}, {packets}: {lost:#}"
+            );
         }
     }
     for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
