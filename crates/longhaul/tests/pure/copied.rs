@@ -54,7 +54,7 @@ fn tc_understands_what_is_written_for_netem() {
     fs::write(&measured, ping(3_000)).unwrap();
     let said = longhaul(&["profile", &measured, "-i", "10ms", "--netem", &copy]);
     let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("cannot express") && said.contains("both ways"), "{said}");
+    assert!(said.contains("cannot express") && said.contains("both directions"), "{said}");
     let script = fs::read_to_string(format!("{copy}/netem.sh")).unwrap();
     let command = script.lines().find(|line| line.starts_with("tc ")).unwrap();
     assert!(command.contains("distribution forward") && command.contains("loss random "), "{command}");
