@@ -100,6 +100,11 @@ impl ExperimentError {
         self
     }
 
+    /// The same of a text with the values of `full`, which has other lines than the file.
+    pub(super) fn in_full(self) -> Self {
+        Self::at("with `full`", self.message)
+    }
+
     pub(crate) fn in_file(mut self, file: &str) -> Self {
         self.place = format!("{}:{} ", file.escape_debug(), self.place);
         self

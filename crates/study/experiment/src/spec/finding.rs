@@ -11,6 +11,7 @@ use longhaul_report::html::findings::{Asked, Relation};
 use longhaul_report::html::points::Run;
 use longhaul_report::html::{tcp_goodput, udp_loss};
 use serde::Deserialize;
+use toml::Table;
 
 use super::error::ExperimentError;
 use super::{TcpSeries, UdpSeries};
@@ -45,6 +46,8 @@ pub(super) struct FindingText {
     falls_by: Option<f64>,
     ratio: Option<[f64; 2]>,
     within: Option<[f64; 2]>,
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 /// What points are called in a finding.

@@ -20,6 +20,7 @@ use longhaul_report::html::mix::{AS_FAST, QUANTITIES};
 use longhaul_report::html::udp_loss::mbit;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
 use super::finding::{FindingText, Subjects};
 use super::{Experiment, ExperimentError, Repeats, SERIES_MOST, check_name, is_toml_below};
@@ -105,6 +106,8 @@ pub(super) struct Text {
     series: Vec<SeriesText>,
     #[serde(default)]
     finding: Vec<FindingText>,
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -118,6 +121,8 @@ struct SeriesText {
     receiver: ReceiverKind,
     size: u16,
     repeat: Option<u32>,
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 impl Experiment {

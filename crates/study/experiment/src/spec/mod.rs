@@ -18,6 +18,7 @@
 mod change;
 mod error;
 pub(crate) mod finding;
+mod full;
 mod mix;
 mod program;
 mod setting;
@@ -32,6 +33,7 @@ use longhaul_path::spec::{Direction, PathSpec, QueueLimit};
 use longhaul_units::{BitRate, Bytes, TOML_CROWDED, toml_crowded_at};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use toml::Table;
 
 use change::apply;
 pub use error::ExperimentError;
@@ -263,6 +265,9 @@ struct Text {
     tcp: Vec<tcp::TcpText>,
     #[serde(default)]
     finding: Vec<finding::FindingText>,
+    /// `full.rs` reads it.
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 impl Experiment {
@@ -271,8 +276,23 @@ impl Experiment {
     /// # Errors
     /// Where it is neither, or the file is refused.
     pub fn load(name_or_file: &str) -> Result<Self, ExperimentError> {
+        Self::read(name_or_file, Self::parse)
+    }
+
+    /// The same with the sizes of its source, where it has them ([`Experiment::parse_full`]).
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn load_full(name_or_file: &str) -> Result<Self, ExperimentError> {
+        Self::read(name_or_file, Self::parse_full)
+    }
+
+    fn read(
+        name_or_file: &str,
+        parse: fn(&str, &Path) -> Result<Self, ExperimentError>,
+    ) -> Result<Self, ExperimentError> {
         if let Some((name, text)) = KNOWN.iter().find(|(name, _)| *name == name_or_file) {
-            return Self::parse(text, Path::new("")).map_err(|error| error.in_file(name));
+            return parse(text, Path::new("")).map_err(|error| error.in_file(name));
         }
         let file = Path::new(name_or_file);
         let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
@@ -282,7 +302,7 @@ impl Experiment {
             let known = known.join(", ");
             ExperimentError::new(format!("{error}{meant}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
-        Self::parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
+        parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
     }
 
     /// Reads the text of an experiment. A path or mix file that it names lies in `folder` or below.
@@ -290,16 +310,36 @@ impl Experiment {
     /// # Errors
     /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
+        let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
+        // What is wrong in `full` is said before anybody asks for it.
+        if let Some(full) = full::with_sources_sizes(text) {
+            Self::parse_form(&full, folder).map_err(ExperimentError::in_full)?;
+        }
+        Ok(short)
+    }
+
+    /// The same with what the text has in tables `full` in place of what stands beside them: the sizes of the source.
+    ///
+    /// # Errors
+    /// As [`Experiment::parse`].
+    pub fn parse_full(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
+        let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
+        match full::with_sources_sizes(text) {
+            Some(full) => Self::parse_form(&full, folder).map_err(ExperimentError::in_full),
+            None => Ok(short),
+        }
+    }
+
+    fn parse_form(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
         #[derive(Deserialize)]
         struct Form {
             mix: Option<IgnoredAny>,
         }
         let form: Form = read_toml(text)?;
-        let read = match form.mix {
+        match form.mix {
             Some(_) => Self::of_mix(read_toml(text)?, folder),
             None => Self::from_text(read_toml(text)?, folder),
-        };
-        read.map_err(|error| error.located(text))
+        }
     }
 
     fn from_text(written: Text, folder: &Path) -> Result<Self, ExperimentError> {

@@ -8,6 +8,7 @@ use longhaul_tcp::{CongestionStep, TcpParameters};
 use longhaul_terms::{Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
+use toml::Table;
 
 use super::change::apply;
 use super::error::ExperimentError;
@@ -134,6 +135,8 @@ pub(super) struct TcpText {
     wire: bool,
     #[serde(default)]
     change: Vec<String>,
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 /// The text form of what runs at the same time; what it does not say is as in the series.

@@ -9,6 +9,7 @@ use longhaul_terms::{Affinity, Amount, SOCKBUF_LEAST, SoftirqPlacement};
 use longhaul_udp::{Pace, Timestamps, UdpParameters};
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
+use toml::Table;
 
 use super::change::apply;
 use super::error::ExperimentError;
@@ -158,6 +159,8 @@ pub(super) struct UdpText {
     exact: bool,
     #[serde(default)]
     change: Vec<String>,
+    #[serde(rename = "full")]
+    _full: Option<Table>,
 }
 
 fn yes() -> bool {

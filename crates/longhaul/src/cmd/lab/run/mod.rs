@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// Run only series whose name contains this text, or these faults; may be repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Use the experiment's own rates, buffers, windows and queues, not scaled to what this machine can do
+    /// Run what the paper ran: its times, rates, windows and queues, in place of a short or scaled form; --plan says how long that takes
     #[arg(long)]
     full: bool,
     /// Print what would be run and about how long it takes, and run nothing
@@ -168,7 +168,14 @@ impl Args {
 
     /// The experiment that they name, with the mix that they name.
     fn experiment(&self) -> Result<Experiment, Failure> {
-        let experiment = Experiment::load(&self.experiment).map_err(Failure::usage)?;
+        let mut experiment = Experiment::load(&self.experiment).map_err(Failure::usage)?;
+        if self.full {
+            let full = Experiment::load_full(&self.experiment).map_err(Failure::usage)?;
+            if full == experiment && !full.calibrate {
+                crate::output::say("--full changes nothing here: the experiment has no other sizes");
+            }
+            experiment = full;
+        }
         let of_repeats = ["--repeat", "--tries", "--quick", "--full", "--only", "--plan", "--resume", "--prometheus"];
         if let Some(option) = self.repeated(&of_repeats).filter(|_| !experiment.mix.is_empty()) {
             return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
@@ -243,9 +250,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let experiment = args.experiment()?;
     let plan = Plan::of(&experiment, &args.choice(), args.engine.spec().seed).map_err(Failure::usage)?;
-    if args.full && !experiment.calibrate {
-        crate::output::say("--full changes nothing here: nothing is scaled to what this machine can do");
-    }
     if args.plan {
         print_plan(&args, &experiment, &plan);
         return Ok(ExitCode::SUCCESS);

@@ -1,0 +1,107 @@
+//! The source's own sizes in the text of an experiment: a table `full` has keys that stand in place of those beside it.
+//!
+//! ```toml
+//! title = "TCP in short form"
+//! path = "nlr-small"
+//! full.each.time = "60s"       # of each series; what a series says in a `full` of its own comes before
+//! [[tcp]]
+//! name = "One flow"
+//! congestion = ["reno"]
+//! window = "200K"
+//! time = "6s"
+//! full.window = "2M"
+//! ```
+
+use toml::{Table, Value};
+
+/// The series in a text, by what their lists are called.
+const SERIES: [&str; 3] = ["udp", "tcp", "series"];
+
+/// The text of the experiment with the sizes of `full`; `None` where `text` has none, or is not TOML.
+pub(super) fn with_sources_sizes(text: &str) -> Option<String> {
+    let mut whole: Table = toml::from_str(text).ok()?;
+    let mut of_all = take(&mut whole, "full").unwrap_or_default();
+    let each = take(&mut of_all, "each").unwrap_or_default();
+    let mut found = !of_all.is_empty() || !each.is_empty();
+    whole.extend(of_all);
+    for list in SERIES.iter().chain(&["finding"]) {
+        let Some(Value::Array(tables)) = whole.get_mut(*list) else { continue };
+        for table in tables.iter_mut().filter_map(Value::as_table_mut) {
+            let own = take(table, "full");
+            found |= own.is_some();
+            if SERIES.contains(list) {
+                table.extend(each.clone());
+            }
+            table.extend(own.unwrap_or_default());
+        }
+    }
+    found.then(|| whole.to_string())
+}
+
+/// Takes the table `key` out of `table`. What is no table stays, and is refused.
+fn take(table: &mut Table, key: &str) -> Option<Table> {
+    table.get(key).is_some_and(Value::is_table).then(|| table.remove(key))?.and_then(|taken| taken.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longhaul_terms::Amount;
+    use longhaul_units::{BitRate, Nanos};
+
+    use super::super::Experiment;
+
+    const SHORT: &str = "title = 'x'\npath = 'nlr-small'\nchange = ['rate=1Gbit']\n\
+        full = { change = ['rate=5Gbit'], each = { time = '60s', omit = '5s' } }\n\
+        [[tcp]]\nname = 'a'\ncongestion = ['reno']\ntime = '6s'\nwindow = '200K'\nfull.window = '2M'\n\
+        [[tcp]]\nname = 'b'\ncongestion = ['reno:3s,cubic:3s']\nfull = { congestion = ['reno:3m,cubic:3m'], time = '6m' }\n\
+        [[finding]]\nsays = 'f'\npoints = ['b, reno:3s,cubic:3s']\nwithin = [0, 1]\nfull.points = ['b, reno:3m,cubic:3m']\n";
+
+    #[test]
+    fn the_sources_sizes_stand_in_place_of_the_short_ones() {
+        let [short, full] =
+            [Experiment::parse, Experiment::parse_full].map(|parse| parse(SHORT, Path::new("")).unwrap());
+        let seen = |experiment: &Experiment, series: usize| {
+            let series = &experiment.tcp[series];
+            let own = &series.tests[0].flows.parameters;
+            (series.path.forward[0].rate, own.amount, own.omit_ns, own.window_bytes)
+        };
+        let gbit = |rate| Some(BitRate::from_gbit(rate));
+        let lasts = |seconds| Amount::DurationNs(Nanos::from_secs(seconds).0);
+        assert_eq!(seen(&short, 0), (gbit(1), lasts(6), 0, Some(200 << 10)));
+        assert_eq!(seen(&full, 0), (gbit(5), lasts(60), 5_000_000_000, Some(2 << 20)));
+        // What a series says itself comes before what is said of each.
+        assert_eq!(seen(&full, 1), (gbit(5), lasts(360), 5_000_000_000, None));
+        assert_eq!(full.tcp[1].tests[0].label, "reno:3m,cubic:3m", "and the finding has this point");
+    }
+
+    #[test]
+    fn without_such_sizes_both_are_the_same() {
+        let text = "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'a'\nrates = ['1M']\n";
+        let [short, full] =
+            [Experiment::parse, Experiment::parse_full].map(|parse| parse(text, Path::new("")).unwrap());
+        assert_eq!(short, full);
+    }
+
+    /// Nobody has to ask for them to be told.
+    #[test]
+    fn what_is_wrong_in_them_is_said_at_once() {
+        for (wrong, said) in [
+            ("full.window = '2M'", "with `full`: tcp[0].windows: give `window` or `windows`"),
+            ("full.wndow = '2M'", "with `full`: unknown field `wndow`"),
+            ("full.time = '60'", "with `full`: tcp.time: "),
+            ("full = 3", "tcp.full: "),
+            ("full.full = 3", "with `full`: tcp.full: "),
+        ] {
+            let text = format!(
+                "title = 'x'\npath = 'lan'\n[[tcp]]\nname = 'a'\ncongestion = ['reno']\nwindows = ['1M']\n{wrong}\n"
+            );
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+        let text = "title = 'x'\npath = 'lan'\nfull.each = 3\n[[udp]]\nname = 'a'\nrates = ['1M']\n";
+        let error = Experiment::parse(text, Path::new("")).unwrap_err().to_string();
+        assert!(error.contains("with `full`: unknown field `each`"), "{error}");
+    }
+}
