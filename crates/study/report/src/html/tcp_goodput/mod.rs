@@ -1,12 +1,12 @@
 //! TCP goodput by congestion control and number of flows, compared with a response function and with flows that share the path:
 //! DataTAG's and the NLR Rings paper's figures, for any experiment.
 
+mod drawn;
 mod lost;
 pub mod packets;
 pub mod rates;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use longhaul_tcp::{TcpParameters, TcpResult, TcpStreamResult};
 use longhaul_terms::Amount;
@@ -14,12 +14,10 @@ use longhaul_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::html::about::spaced;
-use crate::html::axis::{grid, height, short, step};
-use crate::html::bars::error_bar;
 use crate::html::capture::heat_script;
 use crate::html::over_time::runs::Detail;
 use crate::html::over_time::tcp_runs::{TcpOverTime, figures};
-use crate::html::page::{charts, escape, number, page_with, with_numbers};
+use crate::html::page::{charts, page_with};
 use crate::html::points::{self, Mean, Point, Problems, Quantity};
 use crate::html::series::{NOTHING_TRUSTED, Report, Series};
 use crate::html::table::Table;
@@ -28,10 +26,6 @@ use crate::html::udp_loss::scaled;
 use packets::Packets;
 use rates::RatesOverTime;
 
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 260.0;
-/// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Blue and orange of Okabe and Ito (`colour.rs`).
 const OWN: &str = "#0072b2";
 const BESIDE: &str = "#e69f00";
@@ -341,7 +335,7 @@ impl Report<Run> {
         let drawn = self.drawn(&mut body);
         drawn.legend(&mut body);
         let highest = drawn.points().map(|(_, point)| highest(point)).fold(0.0, f64::max);
-        drawn.panels(&mut body, |series| panel(series, highest));
+        drawn.panels(&mut body, |series| drawn::panel(series, highest));
         let is_over_time = self.over_time(&mut body);
         self.about.note(&mut body);
         drawn.table(&mut body, &COLUMNS, |_, point| cells(point));
@@ -521,81 +515,6 @@ fn highest(point: &Point<Run>) -> f64 {
         mean.mean + mean.half_width.unwrap_or_default()
     };
     [GOODPUT, EXPECTED, BESIDE_GOODPUT].map(top).into_iter().fold(0.0, f64::max)
-}
-
-/// One or two bars per point, with an axis from 0 to at least `highest` Mb/s.
-fn panel(series: &Series<Run>, highest: f64) -> String {
-    let [left, top, right, bottom] = EDGES;
-    // The values are above the bars and below the highest grid line.
-    let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
-    let step = step(highest);
-    let steps = (highest / step).ceil();
-    let y = |mbit: f64| height(EDGES, step, steps, mbit);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
-        escape(&series.name)
-    );
-    grid(&mut svg, EDGES, step, steps, short);
-    let room = (right - left) / series.points.len().max(1) as f64;
-    for (number, point) in series.points.iter().enumerate() {
-        let middle = left + room * (number as f64 + 0.5);
-        let class = if point.doubtful { "bar doubtful" } else { "bar" };
-        let _ = write!(svg, "<g class=\"{class}\" data-test=\"{0}\"><title>{0}</title>", escape(&point.label));
-        let has_beside = point.shown().any(|run| run.beside.is_some());
-        let bars = [Some((GOODPUT, OWN)), has_beside.then_some((BESIDE_GOODPUT, BESIDE))];
-        let bars: Vec<_> = bars.into_iter().flatten().collect();
-        let wide = room * 0.62 / bars.len() as f64;
-        for (place, (name, fill)) in bars.iter().enumerate() {
-            let x = middle + wide * (place as f64 - bars.len() as f64 / 2.0);
-            let (goodput, half) = (scaled(point, name, 1e-6), point.mean(name).and_then(|mean| mean.half_width));
-            let (high, text) =
-                point.mean(name).map_or((bottom, "–".into()), |_| (y(goodput.mean), short(goodput.mean)));
-            let above = half.map_or(high, |half| y(goodput.mean + half * 1e-6));
-            let _ = write!(
-                svg,
-                "<rect class=\"piece\" x=\"{x:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
-                 <text class=\"total\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                bottom - high,
-                x + wide / 2.0,
-                above - 5.0,
-            );
-            if let Some(half) = half {
-                svg += &error_bar(x + wide / 2.0, y(goodput.mean - half * 1e-6), above);
-            }
-        }
-        if point.mean(EXPECTED).is_some() {
-            let _ = write!(
-                svg,
-                "<line class=\"axis\" stroke-width=\"2\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{2:.2}\" y2=\"{2:.2}\"/>",
-                middle - room * 0.42,
-                middle + room * 0.42,
-                y(scaled(point, EXPECTED, 1e-6).mean)
-            );
-        }
-        // Labels that would overlap are in two rows.
-        let below = bottom + 15.0 + if room < 70.0 && number % 2 == 1 { 14.0 } else { 0.0 };
-        let _ = writeln!(
-            svg,
-            "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text></g>",
-            escape(&point.label)
-        );
-    }
-    let _ = writeln!(
-        svg,
-        "<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>",
-        (top + bottom) / 2.0
-    );
-    let names = ["test", "goodput, Mb/s", "±", "other flows, Mb/s", "±", "expected, Mb/s", "±"];
-    let row = |point: &Point<Run>| {
-        let mbit = |name: &str| {
-            let mean = point.mean(name);
-            let (mean, half) = (mean.map(|mean| mean.mean), mean.and_then(|mean| mean.half_width));
-            [mean, half].map(|bps| number(bps.map(|bps| bps * 1e-6)))
-        };
-        let means = [GOODPUT, BESIDE_GOODPUT, EXPECTED].into_iter().flat_map(mbit);
-        std::iter::once(point.label.clone()).chain(means).collect::<Vec<String>>()
-    };
-    with_numbers(&svg, std::iter::once(names.map(str::to_owned).to_vec()).chain(series.points.iter().map(row)))
 }
 
 #[cfg(test)]
