@@ -14,17 +14,34 @@
 
 use toml::{Table, Value};
 
+use super::ExperimentError;
+
 /// The series in a text, by what their lists are called.
 const SERIES: [&str; 3] = ["udp", "tcp", "series"];
+const FINDINGS: &str = "finding";
+/// Bytes of `full.each` at most: each series has them once more.
+const EACH_MOST: usize = 16 << 10;
 
-/// The text of the experiment with the sizes of `full`; `None` where `text` has none, or is not TOML.
-pub(super) fn with_sources_sizes(text: &str) -> Option<String> {
-    let mut whole: Table = toml::from_str(text).ok()?;
+/// The experiment with the sizes of `full`; `None` where `text` has none, or is not TOML. `text` was read before: it has no more series and findings
+/// than an experiment may have.
+///
+/// # Errors
+/// `full` has a list of series or findings, or a long `full.each`.
+pub(super) fn with_sources_sizes(text: &str) -> Result<Option<Table>, ExperimentError> {
+    let Ok(mut whole) = toml::from_str::<Table>(text) else { return Ok(None) };
     let mut of_all = take(&mut whole, "full").unwrap_or_default();
+    if let Some(list) = SERIES.iter().chain(&[FINDINGS]).find(|list| of_all.contains_key(**list)) {
+        let why = format!("not here: give each `[[{list}]]` a `full` of its own");
+        return Err(ExperimentError::at(format_args!("full.{list}"), why));
+    }
     let each = take(&mut of_all, "each").unwrap_or_default();
+    let bytes: usize = each.iter().map(|(key, value)| key.len() + size(value)).sum();
+    if bytes > EACH_MOST {
+        return Err(ExperimentError::at("full.each", format!("{bytes} bytes, at most {EACH_MOST}")));
+    }
     let mut found = !of_all.is_empty() || !each.is_empty();
     whole.extend(of_all);
-    for list in SERIES.iter().chain(&["finding"]) {
+    for list in SERIES.iter().chain(&[FINDINGS]) {
         let Some(Value::Array(tables)) = whole.get_mut(*list) else { continue };
         for table in tables.iter_mut().filter_map(Value::as_table_mut) {
             let own = take(table, "full");
@@ -35,12 +52,26 @@ pub(super) fn with_sources_sizes(text: &str) -> Option<String> {
             table.extend(own.unwrap_or_default());
         }
     }
-    found.then(|| whole.to_string())
+    Ok(found.then_some(whole))
+}
+
+/// About how many bytes of memory a value takes.
+fn size(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Table(table) => table.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + inner
 }
 
 /// Takes the table `key` out of `table`. What is no table stays, and is refused.
 fn take(table: &mut Table, key: &str) -> Option<Table> {
-    table.get(key).is_some_and(Value::is_table).then(|| table.remove(key))?.and_then(|taken| taken.try_into().ok())
+    if !table.get(key)?.is_table() {
+        return None;
+    }
+    table.remove(key)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -103,5 +134,18 @@ mod tests {
         let text = "title = 'x'\npath = 'lan'\nfull.each = 3\n[[udp]]\nname = 'a'\nrates = ['1M']\n";
         let error = Experiment::parse(text, Path::new("")).unwrap_err().to_string();
         assert!(error.contains("with `full`: unknown field `each`"), "{error}");
+    }
+
+    /// What would be copied into each series, or make series that nobody counted, is refused before.
+    #[test]
+    fn nothing_is_multiplied() {
+        let series = "[[udp]]\nname = 'a'\nrates = ['1M']\n";
+        let long = format!("full.each.quick = [{}]", "'1', ".repeat(10_000));
+        let many = format!("full.udp = [{}]", "{}, ".repeat(10_000));
+        for (wrong, said) in [(long, "full.each: "), (many, "full.udp: not here")] {
+            let text = format!("title = 'x'\npath = 'lan'\n{wrong}\n{series}");
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

@@ -312,8 +312,8 @@ impl Experiment {
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
         let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
         // What is wrong in `full` is said before anybody asks for it.
-        if let Some(full) = full::with_sources_sizes(text) {
-            Self::parse_form(&full, folder).map_err(ExperimentError::in_full)?;
+        if let Some(full) = full::with_sources_sizes(text).map_err(|error| error.located(text))? {
+            Self::of_table(full, folder).map_err(ExperimentError::in_full)?;
         }
         Ok(short)
     }
@@ -324,9 +324,17 @@ impl Experiment {
     /// As [`Experiment::parse`].
     pub fn parse_full(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
         let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
-        match full::with_sources_sizes(text) {
-            Some(full) => Self::parse_form(&full, folder).map_err(ExperimentError::in_full),
+        match full::with_sources_sizes(text).map_err(|error| error.located(text))? {
+            Some(full) => Self::of_table(full, folder).map_err(ExperimentError::in_full),
             None => Ok(short),
+        }
+    }
+
+    fn of_table(table: Table, folder: &Path) -> Result<Self, ExperimentError> {
+        let wrong = |error: toml::de::Error| ExperimentError::of_toml(&error, "");
+        match table.contains_key("mix") {
+            true => Self::of_mix(table.try_into().map_err(wrong)?, folder),
+            false => Self::from_text(table.try_into().map_err(wrong)?, folder),
         }
     }
 
