@@ -68,10 +68,10 @@ fn size(value: &Value) -> usize {
 
 /// Takes the table `key` out of `table`. What is no table stays, and is refused.
 fn take(table: &mut Table, key: &str) -> Option<Table> {
-    if !table.get(key)?.is_table() {
-        return None;
-    }
-    table.remove(key)?.try_into().ok()
+    let Value::Table(taken) = table.get_mut(key)? else { return None };
+    let taken = std::mem::take(taken);
+    table.remove(key);
+    Some(taken)
 }
 
 #[cfg(test)]

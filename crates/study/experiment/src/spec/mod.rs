@@ -310,12 +310,8 @@ impl Experiment {
     /// # Errors
     /// The text is not TOML, lacks a key, or has an unknown key or a value that is not allowed.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
         // What is wrong in `full` is said before anybody asks for it.
-        if let Some(full) = full::with_sources_sizes(text).map_err(|error| error.located(text))? {
-            Self::of_table(full, folder).map_err(ExperimentError::in_full)?;
-        }
-        Ok(short)
+        Self::forms(text, folder).map(|(short, _)| short)
     }
 
     /// The same with what the text has in tables `full` in place of what stands beside them: the sizes of the source.
@@ -323,11 +319,15 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::parse`].
     pub fn parse_full(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
+        Self::forms(text, folder).map(|(short, full)| full.unwrap_or(short))
+    }
+
+    /// As its text says, and with the sizes of its source where it has them.
+    fn forms(text: &str, folder: &Path) -> Result<(Self, Option<Self>), ExperimentError> {
         let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
-        match full::with_sources_sizes(text).map_err(|error| error.located(text))? {
-            Some(full) => Self::of_table(full, folder).map_err(ExperimentError::in_full),
-            None => Ok(short),
-        }
+        let full = full::with_sources_sizes(text).map_err(|error| error.located(text))?;
+        let full = full.map(|full| Self::of_table(full, folder).map_err(ExperimentError::in_full)).transpose()?;
+        Ok((short, full))
     }
 
     fn of_table(table: Table, folder: &Path) -> Result<Self, ExperimentError> {

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::page::{escape, number, with_numbers};
 
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 260.0;
+pub(crate) const WIDTH: f64 = 400.0;
+pub(crate) const HEIGHT: f64 = 260.0;
 /// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
+pub(crate) const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Of the room that a bar has.
 const BAR_SHARE: f64 = 0.62;
 /// How much higher than the highest bar the axis is at least.

@@ -4,17 +4,13 @@ use std::fmt::Write;
 
 use super::{BESIDE, BESIDE_GOODPUT, EXPECTED, GOODPUT, OWN, Run};
 use crate::html::axis::{grid, height, short, step};
-use crate::html::bars::error_bar;
+use crate::html::bars::{EDGES, HEIGHT, WIDTH, error_bar};
 use crate::html::page::{escape, number, with_numbers};
 use crate::html::points::Point;
 use crate::html::series::Series;
 use crate::html::udp_loss::scaled;
 
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 260.0;
-/// Of the bars' ground: left, top, right, bottom.
-const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
-/// From so many points on labels and values of upright bars would overlap.
+/// Of more points labels and values of upright bars would overlap.
 const UPRIGHT_MOST: usize = 8;
 /// How high a row is.
 const ROW: f64 = 19.0;
