@@ -10,12 +10,11 @@ pub(crate) const HEIGHT: f64 = 260.0;
 /// Of the bars' ground: left, top, right, bottom.
 pub(crate) const EDGES: [f64; 4] = [60.0, 22.0, 396.0, 212.0];
 /// Of the room that a bar has.
-const BAR_SHARE: f64 = 0.62;
+pub(crate) const BAR_SHARE: f64 = 0.62;
 /// How much higher than the highest bar the axis is at least.
-const HEADROOM: f64 = 1.08;
-
-/// Of the text below a bar, with some room.
-const LETTER_WIDE: f64 = 7.5;
+pub(crate) const HEADROOM: f64 = 1.08;
+/// Of the text beside a bar, with some room.
+pub(crate) const LETTER_WIDE: f64 = 7.5;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::{BESIDE, BESIDE_GOODPUT, EXPECTED, GOODPUT, OWN, Run};
-use crate::html::axis::{grid, height, short, step};
-use crate::html::bars::{EDGES, HEIGHT, WIDTH, error_bar};
+use crate::html::axis::{grid, short, step};
+use crate::html::bars::{BAR_SHARE, EDGES, HEADROOM, HEIGHT, LETTER_WIDE, WIDTH};
 use crate::html::page::{escape, number, with_numbers};
-use crate::html::points::Point;
+use crate::html::points::{Mean, NONE, Point};
 use crate::html::series::Series;
 use crate::html::udp_loss::scaled;
 
@@ -14,15 +14,12 @@ use crate::html::udp_loss::scaled;
 const UPRIGHT_MOST: usize = 8;
 /// How high a row is.
 const ROW: f64 = 19.0;
-/// Of what stands left of a row.
-const LETTER_WIDE: f64 = 7.6;
+/// Letters left of a row: more would leave the bars too little room.
+const LETTERS_MOST: usize = 26;
 
 /// One or two bars per point, with an axis from 0 to at least `highest` Mb/s.
 pub(super) fn panel(series: &Series<Run>, highest: f64) -> String {
-    // The values are beyond the bars and below the highest line.
-    let highest = if highest > 0.0 { highest * 1.08 } else { 1.0 };
-    let draw = if series.points.len() > UPRIGHT_MOST { rows } else { upright };
-    with_numbers(&draw(series, highest), numbers(series))
+    with_numbers(&figure(series, highest), numbers(series))
 }
 
 /// What bars a point has: the mean of each, and its colour.
@@ -32,143 +29,109 @@ fn bars(point: &Point<Run>) -> Vec<(&'static str, &'static str)> {
     bars.into_iter().flatten().collect()
 }
 
-/// Bars that stand.
-fn upright(series: &Series<Run>, highest: f64) -> String {
-    let [left, top, right, bottom] = EDGES;
+/// Bars stand, or lie one below the other where there are many.
+fn figure(series: &Series<Run>, highest: f64) -> String {
+    let count = series.points.len();
+    let lies = count > UPRIGHT_MOST;
+    let label = |point: &Point<Run>| if lies { shortened(&point.label) } else { point.label.clone() };
+    let longest = series.points.iter().map(|point| label(point).chars().count()).max().unwrap_or_default();
+    let beside = (longest as f64 * LETTER_WIDE).max(40.0) + 8.0;
+    let edges = if lies { [beside, 8.0, WIDTH - 44.0, 8.0 + ROW * count as f64] } else { EDGES };
+    let [left, top, right, bottom] = edges;
+    // The values are beyond the bars and below the highest line.
+    let highest = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
     let step = step(highest);
     let steps = (highest / step).ceil();
-    let y = |mbit: f64| height(EDGES, step, steps, mbit);
+    // x and y: of a goodput in Mb/s along the bars, and of a place across them.
+    let at = |mbit: f64, across: f64| {
+        let share = (mbit / (step * steps)).clamp(0.0, 1.0);
+        if lies { (left + (right - left) * share, across) } else { (across, bottom - (bottom - top) * share) }
+    };
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
+        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
+        if lies { bottom + 42.0 } else { HEIGHT },
         escape(&series.name)
     );
-    grid(&mut svg, EDGES, step, steps, short);
-    let room = (right - left) / series.points.len().max(1) as f64;
+    if lies {
+        columns(&mut svg, edges, step, steps);
+    } else {
+        grid(&mut svg, edges, step, steps, short);
+    }
+    let (first, room) = if lies { (top, ROW) } else { (left, (right - left) / count.max(1) as f64) };
     for (number, point) in series.points.iter().enumerate() {
-        let middle = left + room * (number as f64 + 0.5);
+        let middle = first + room * (number as f64 + 0.5);
         let class = if point.doubtful { "bar doubtful" } else { "bar" };
         let _ = write!(svg, "<g class=\"{class}\" data-test=\"{0}\"><title>{0}</title>", escape(&point.label));
         let bars = bars(point);
-        let wide = room * 0.62 / bars.len() as f64;
+        let thick = room * BAR_SHARE / bars.len() as f64;
         for (place, (name, fill)) in bars.iter().enumerate() {
-            let x = middle + wide * (place as f64 - bars.len() as f64 / 2.0);
-            let (goodput, half) = (scaled(point, name, 1e-6), point.mean(name).and_then(|mean| mean.half_width));
-            let (high, text) =
-                point.mean(name).map_or((bottom, "–".into()), |_| (y(goodput.mean), short(goodput.mean)));
-            let above = half.map_or(high, |half| y(goodput.mean + half * 1e-6));
+            let from = middle + thick * (place as f64 - bars.len() as f64 / 2.0);
+            let Mean { mean, half_width } = scaled(point, name, 1e-6);
+            let ((x, low), (end, high)) = (at(0.0, from), at(mean, from + thick));
+            let (text_x, text_y) = at(mean + half_width.unwrap_or_default(), from + thick / 2.0);
+            let (text_x, text_y, anchor) =
+                if lies { (text_x + 5.0, text_y + 4.5, "start") } else { (text_x, text_y - 5.0, "middle") };
+            let text = point.mean(name).map_or_else(|| NONE.into(), |_| short(mean));
             let _ = write!(
                 svg,
-                "<rect class=\"piece\" x=\"{x:.1}\" y=\"{high:.2}\" width=\"{wide:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
-                 <text class=\"total\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                bottom - high,
-                x + wide / 2.0,
-                above - 5.0,
+                "<rect class=\"piece\" x=\"{x:.1}\" y=\"{:.2}\" width=\"{:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
+                 <text class=\"total\" x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{text}</text>",
+                low.min(high),
+                end - x,
+                (high - low).abs(),
             );
-            if let Some(half) = half {
-                svg += &error_bar(x + wide / 2.0, y(goodput.mean - half * 1e-6), above);
+            if let Some(half) = half_width {
+                let ends = [(-half, -3.0), (-half, 3.0), (-half, 0.0), (half, 0.0), (half, -3.0), (half, 3.0)];
+                let lines = ends.map(|(more, aside)| at(mean + more, from + thick / 2.0 + aside));
+                let [a, b, c, d, e, f] = lines.map(|(x, y)| format!("{x:.1} {y:.2}"));
+                let _ = write!(svg, "<path class=\"interval\" d=\"M{a}L{b}M{c}L{d}M{e}L{f}\"/>");
             }
         }
         if point.mean(EXPECTED).is_some() {
+            let expected = scaled(point, EXPECTED, 1e-6).mean;
+            let [(x1, y1), (x2, y2)] = [-0.42, 0.42].map(|part| at(expected, middle + room * part));
             let _ = write!(
                 svg,
-                "<line class=\"axis\" stroke-width=\"2\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{2:.2}\" y2=\"{2:.2}\"/>",
-                middle - room * 0.42,
-                middle + room * 0.42,
-                y(scaled(point, EXPECTED, 1e-6).mean)
+                "<line class=\"axis\" stroke-width=\"2\" x1=\"{x1:.1}\" x2=\"{x2:.1}\" y1=\"{y1:.2}\" y2=\"{y2:.2}\"/>"
             );
         }
         // Labels that would overlap are in two rows.
         let below = bottom + 15.0 + if room < 70.0 && number % 2 == 1 { 14.0 } else { 0.0 };
-        let _ = writeln!(
-            svg,
-            "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text></g>",
-            escape(&point.label)
-        );
+        let (x, y, anchor) = if lies { (left - 6.0, middle + 4.5, "end") } else { (middle, below, "middle") };
+        let label = escape(&label(point));
+        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{label}</text></g>");
     }
+    let (x, y, turned) =
+        if lies { (f64::midpoint(left, right), bottom + 34.0, 0) } else { (13.0, f64::midpoint(top, bottom), -90) };
     let _ = writeln!(
         svg,
-        "<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>",
-        (top + bottom) / 2.0
+        "<text transform=\"translate({x:.1} {y:.1}) rotate({turned})\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>"
     );
     svg
 }
 
-/// Bars that lie, one below the other.
-fn rows(series: &Series<Run>, highest: f64) -> String {
-    let longest = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default();
-    let (left, top, right) = ((longest as f64 * LETTER_WIDE).clamp(40.0, 200.0) + 8.0, 8.0, WIDTH - 44.0);
-    let bottom = top + ROW * series.points.len() as f64;
-    let step = step(highest);
-    let steps = (highest / step).ceil();
-    let x = |mbit: f64| left + (right - left) * (mbit / (step * steps)).clamp(0.0, 1.0);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
-        bottom + 42.0,
-        escape(&series.name)
-    );
+/// A line down the ground for each step, its number below it.
+fn columns(svg: &mut String, [left, top, right, bottom]: [f64; 4], step: f64, steps: f64) {
     for tick in 0..=steps as u32 {
-        let value = step * f64::from(tick);
+        let (class, x) = (if tick == 0 { "axis" } else { "grid" }, left + (right - left) * f64::from(tick) / steps);
         let _ = writeln!(
             svg,
-            "<line class=\"{}\" x1=\"{1:.1}\" x2=\"{1:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
-             <text x=\"{1:.1}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>",
-            if tick == 0 { "axis" } else { "grid" },
-            x(value),
+            "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             bottom + 16.0,
-            short(value)
+            short(step * f64::from(tick))
         );
     }
-    for (number, point) in series.points.iter().enumerate() {
-        let middle = top + ROW * (number as f64 + 0.5);
-        let class = if point.doubtful { "bar doubtful" } else { "bar" };
-        let _ = write!(
-            svg,
-            "<g class=\"{class}\" data-test=\"{0}\"><title>{0}</title><text x=\"{1:.1}\" y=\"{2:.1}\" text-anchor=\"end\">{0}</text>",
-            escape(&point.label),
-            left - 6.0,
-            middle + 4.5
-        );
-        let bars = bars(point);
-        let thick = ROW * 0.7 / bars.len() as f64;
-        for (place, (name, fill)) in bars.iter().enumerate() {
-            let y = middle + thick * (place as f64 - bars.len() as f64 / 2.0);
-            let (goodput, half) = (scaled(point, name, 1e-6).mean, point.mean(name).and_then(|mean| mean.half_width));
-            let text = point.mean(name).map_or_else(|| "–".into(), |_| short(goodput));
-            let [low, high] = [-1.0, 1.0].map(|sign| x(goodput + sign * half.unwrap_or_default() * 1e-6));
-            let _ = write!(
-                svg,
-                "<rect class=\"piece\" x=\"{left:.1}\" y=\"{y:.2}\" width=\"{:.1}\" height=\"{thick:.2}\" fill=\"{fill}\"/>\
-                 <text class=\"total\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
-                x(goodput) - left,
-                high + 5.0,
-                y + thick / 2.0 + 4.5,
-            );
-            if half.is_some() {
-                let (at, above, below) = (y + thick / 2.0, y + thick / 2.0 - 3.0, y + thick / 2.0 + 3.0);
-                let _ = write!(
-                    svg,
-                    "<path class=\"interval\" d=\"M{low:.1} {above:.1}V{below:.1}M{low:.1} {at:.1}H{high:.1}M{high:.1} {above:.1}V{below:.1}\"/>"
-                );
-            }
-        }
-        if point.mean(EXPECTED).is_some() {
-            let _ = write!(
-                svg,
-                "<line class=\"axis\" stroke-width=\"2\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1:.1}\" y2=\"{2:.1}\"/>",
-                x(scaled(point, EXPECTED, 1e-6).mean),
-                middle - ROW * 0.46,
-                middle + ROW * 0.46,
-            );
-        }
-        svg += "</g>\n";
+}
+
+/// `label` without its middle where it is long: both ends tell it from others.
+fn shortened(label: &str) -> String {
+    let letters: Vec<char> = label.chars().collect();
+    if letters.len() <= LETTERS_MOST {
+        return label.to_owned();
     }
-    let _ = writeln!(
-        svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">goodput, Mb/s</text>\n</svg>",
-        f64::midpoint(left, right),
-        bottom + 34.0
-    );
-    svg
+    let (begin, end) = (&letters[..LETTERS_MOST / 2], &letters[letters.len() + 1 - LETTERS_MOST / 2..]);
+    begin.iter().chain(&['…']).chain(end).collect()
 }
 
 /// The numbers of the bars: a row for each point.
@@ -191,7 +154,7 @@ mod tests {
     use super::super::tests::run;
     use super::*;
 
-    /// Of 2 Gb/s the axis has room for 2.5: 8 letters and 8 units of left edge leave 287.2, of which 1 Gb/s takes 114.9. No label is on another.
+    /// Of 2 Gb/s the axis has room for 2.5: 8 letters and 8 units of left edge leave 288, of which 1 Gb/s takes 115.2. No label is on another.
     #[test]
     fn many_points_have_a_row_each() {
         let series = |count: usize| {
@@ -201,10 +164,28 @@ mod tests {
         };
         let [few, many] = [UPRIGHT_MOST, UPRIGHT_MOST + 1].map(|count| panel(&series(count), 2000.0));
         assert!(few.contains(&format!("viewBox=\"0 0 {WIDTH} {HEIGHT}\"")) && !many.contains("rotate(-90)"), "{many}");
-        assert_eq!(many.matches("width=\"114.9\" height=\"13.30\"").count(), UPRIGHT_MOST + 1, "{many}");
+        assert_eq!(many.matches("width=\"115.2\" height=\"11.78\"").count(), UPRIGHT_MOST + 1, "{many}");
         for number in 0..=UPRIGHT_MOST {
             let y = 8.0 + ROW * (number as f64 + 0.5) + 4.5;
             assert!(many.contains(&format!("y=\"{y:.1}\" text-anchor=\"end\">reno × {number}</text>")), "{many}");
         }
+    }
+
+    /// 26 letters of 7.5 units begin 2 units right of the left edge and end 6 left of the bars.
+    #[test]
+    fn a_long_label_beside_a_row_is_shortened_and_its_title_has_all() {
+        let label = |number: usize| format!("reno:2s,cubic:3s, MTU 9000, IPv6, beside {number}");
+        let labels: Vec<String> = (10..=10 + UPRIGHT_MOST).map(label).collect();
+        let runs = labels.iter().map(|label| (label.as_str(), run(Some(1_000)))).collect();
+        let html = panel(&crate::html::series::tests::series("long", runs), 2000.0);
+        for (number, label) in labels.iter().enumerate() {
+            let y = 8.0 + ROW * (number as f64 + 0.5) + 4.5;
+            let shown =
+                format!("x=\"197.0\" y=\"{y:.1}\" text-anchor=\"end\">reno:2s,cubic…6, beside {}</text>", 10 + number);
+            for part in [shown, format!("<title>{label}</title>")] {
+                assert!(html.contains(&part), "{part}: {html}");
+            }
+        }
+        assert_eq!((shortened(&"a".repeat(26)), shortened(&"a".repeat(27)).chars().count()), ("a".repeat(26), 26));
     }
 }
