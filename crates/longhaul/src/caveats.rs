@@ -10,7 +10,7 @@ caveat_codes! {
     /// Packets are not in order of time.
     CAPTURE_NOT_SORTED = "capture_not_sorted";
     /// Packets of an unknown link type were counted but not decoded.
-    LINK_TYPE = "link_type";
+    UNKNOWN_LINK_TYPE = "unknown_link_type";
     /// A capture went to several logging hosts, and not all of its parts were read.
     PARTS_MISSING = "parts_missing";
     /// There were more flows than memory holds; those that were silent longest were added up.
@@ -48,9 +48,9 @@ caveat_codes! {
     /// The clocks of two captures could not be related.
     OFFSET_UNKNOWN = "offset_unknown";
     /// Some datagrams of a flow look the same and cannot be distinguished.
-    ALIKE = "alike";
+    DATAGRAMS_ALIKE = "datagrams_alike";
     /// Too many packets were between the two points at once; some lost packets may be called unseen.
-    WINDOW_SHORT = "window_short";
+    TOO_MANY_IN_FLIGHT = "too_many_in_flight";
     /// There are more flows than a result for captures of this size lists.
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.

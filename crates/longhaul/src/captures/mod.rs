@@ -83,5 +83,5 @@ pub(crate) fn unsupported_links(account: &CaptureAccount) -> Option<Caveat> {
     let named: Vec<String> = named.iter().map(u16::to_string).collect();
     let message = format!("packets of link type {} are counted and not looked into", named.join(", "));
     let remedy = "capture at an Ethernet interface, or with `tcpdump -i any`";
-    (!named.is_empty()).then(|| Caveat::new(caveats::LINK_TYPE, message, remedy))
+    (!named.is_empty()).then(|| Caveat::new(caveats::UNKNOWN_LINK_TYPE, message, remedy))
 }

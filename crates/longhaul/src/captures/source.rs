@@ -263,7 +263,7 @@ impl Trace {
         match unsupported_links(&account) {
             Some(caveat) if account.ledger.seen_packets > 0 && account.meta.interfaces.iter().all(is_other) => {
                 let message = format!("{}: {}", self.paths().join(", "), caveat.message);
-                Err(Failure::new("link_type", message).remedy(caveat.remedy))
+                Err(Failure::new("unknown_link_type", message).remedy(caveat.remedy))
             }
             _ => self.had_packets(),
         }

@@ -53,13 +53,13 @@ fn link_types_are_looked_through_or_named() {
     assert_eq!(analysed["result"]["flows"][0]["forward"]["payload_bytes"], 12);
     for arguments in [vec!["analyze", "--json", &other], vec!["compare", "--json", &other, &null]] {
         let (code, error) = refused(&arguments);
-        assert_eq!((code, &error["error"]["code"]), (Some(1), &"link_type".into()), "{error}");
+        assert_eq!((code, &error["error"]["code"]), (Some(1), &"unknown_link_type".into()), "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains("147"), "{error}");
     }
     let both = json(&["analyze", "--json", &null, &other]);
     assert_eq!(
         (&both["result"]["totals"]["not_ip_packets"], &both["caveats"][0]["code"]),
-        (&3.into(), &"link_type".into())
+        (&3.into(), &"unknown_link_type".into())
     );
 }
 

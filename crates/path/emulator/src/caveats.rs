@@ -12,7 +12,7 @@ caveat_codes! {
     /// Frames found the payload memory full.
     EMULATOR_MEMORY_FULL = "emulator_memory_full";
     /// The kernel refused to send frames, or frames were too long.
-    EMULATOR_NOT_PASSED = "emulator_not_passed";
+    EMULATOR_SEND_FAILED = "emulator_send_failed";
     /// An interface of the emulator is down or removed.
     PORT_DOWN = "port_down";
 }

@@ -176,7 +176,7 @@ impl Status {
         }
         if own.send_error_packets + own.oversized_frames > 0 {
             warn(
-                caveats::EMULATOR_NOT_PASSED,
+                caveats::EMULATOR_SEND_FAILED,
                 format!(
                     "the kernel refused to send {} packets, and {} frames were too long",
                     own.send_error_packets, own.oversized_frames

@@ -4,7 +4,7 @@ use longhaul_result::caveat_codes;
 
 caveat_codes! {
     /// A lab could not be set up or ended badly.
-    LAB = "lab";
+    LAB_FAILED = "lab_failed";
     /// The report of the server has no result.
     NO_REPORT = "no_report";
     /// A hypervisor gave a tenth of the machine's time to others, or other programs used a twentieth of it.
@@ -12,7 +12,7 @@ caveat_codes! {
     /// The captures at the ends of a test could not be made or read.
     NOT_CAPTURED = "not_captured";
     /// A program of an experiment did not run, or its output cannot be read.
-    PROGRAM = "program";
+    PROGRAM_FAILED = "program_failed";
     /// A run of background traffic could not be measured.
     NOT_MEASURED = "not_measured";
     /// Points that need netem were left out: this machine cannot use it.

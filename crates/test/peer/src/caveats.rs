@@ -10,7 +10,7 @@ caveat_codes! {
     /// The kernel gave a smaller socket buffer than requested.
     BUFFER_NOT_GRANTED = "buffer_not_granted";
     /// The kernel uses a congestion control of another name than the requested one.
-    CONGESTION_CONTROL_RESOLVED = "congestion_control_resolved";
+    OTHER_CONGESTION_CONTROL = "other_congestion_control";
     /// A flow uses the system's congestion control instead of the requested one.
     CONGESTION_CONTROL_NOT_SET = "congestion_control_not_set";
     /// The receiver did not read all data before the end.

@@ -348,7 +348,7 @@ fn not_started(error: CaptureError) -> Failure {
     let (code, remedy) = match &error {
         CaptureError::Link { .. } => ("no_interface", "`longhaul host` and `ip link` list the interfaces"),
         CaptureError::Open { .. } => ("not_captured", "run as root"),
-        CaptureError::LinkType { .. } => ("link_type", "capture on an interface with Ethernet or IP frames"),
+        CaptureError::LinkType { .. } => ("unknown_link_type", "capture on an interface with Ethernet or IP frames"),
         CaptureError::Folder { .. } => ("not_written", "name a writable folder with --output"),
         CaptureError::Occupied(_) => ("occupied", "name another folder with --output, or replace its spool by --force"),
         CaptureError::InUse(_) => ("folder_in_use", "end that capture, or name another folder with --output"),

@@ -268,14 +268,14 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
         let alike: u64 = points.directions.iter().map(|shown| shown.between.alike_packets).sum();
         if alike > 0 {
             let message = format!("{alike} datagrams look like others of their flow and were left out");
-            warn(caveats::ALIKE, message, LONGER_SNIPPETS);
+            warn(caveats::DATAGRAMS_ALIKE, message, LONGER_SNIPPETS);
         }
         if points.given_up_packets > 0 {
             let message = format!(
                 "{} packets were dropped from memory before they were due at the other point, because there were too many: they may have reached it",
                 points.given_up_packets
             );
-            warn(caveats::WINDOW_SHORT, message, "compare a part: --flow or --port, or shorter captures");
+            warn(caveats::TOO_MANY_IN_FLIGHT, message, "compare a part: --flow or --port, or shorter captures");
         }
         if points.left_out_packets > 0 {
             let message = format!(

@@ -377,7 +377,7 @@ fn datagrams_are_known_or_said_to_be_alike() {
                 }
                 Some(false) if output.status.success() => {
                     assert!(counts(told, ["sent_packets"])[0] <= 1, "{case}");
-                    assert_eq!(found["caveats"][0]["code"], "alike", "{case}");
+                    assert_eq!(found["caveats"][0]["code"], "datagrams_alike", "{case}");
                 }
                 Some(false) => assert_eq!(found["error"]["code"], "all_alike", "{case}"),
                 None => assert_eq!(found["error"]["code"], "nothing_in_common", "{case}"),

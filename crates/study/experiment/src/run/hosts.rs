@@ -63,7 +63,7 @@ pub(super) fn make_faulty(lab: &Lab, faulty: &Faulty) -> Result<(), Caveat> {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error,
     };
-    Err(Caveat::new(caveats::LAB, format!("{host}: nft: {refused}"), "install nftables"))
+    Err(Caveat::new(caveats::LAB_FAILED, format!("{host}: nft: {refused}"), "install nftables"))
 }
 
 /// Puts the server's softirq where `wanted` says, for a test of TCP; a test of UDP does so itself. The CPU of the receiver.

@@ -582,7 +582,7 @@ impl Runner<'_> {
 
 /// There is no lab, or it ended badly.
 fn lab_failed(error: &dyn fmt::Display) -> Caveat {
-    Caveat::new(caveats::LAB, error.to_string(), "run as root, if you do not")
+    Caveat::new(caveats::LAB_FAILED, error.to_string(), "run as root, if you do not")
 }
 
 /// One test from `client` to `server`; between real hosts from this one. Calls `live` at the end of each interval, where the test has any.
@@ -598,7 +598,7 @@ fn test(
         Ground::Lab(lab) => lab,
         Ground::Real(target) => return client::run(target, parameters, Some(stop), live),
     };
-    let failed = |error: &dyn fmt::Display| SessionError::new("lab", error.to_string(), "");
+    let failed = |error: &dyn fmt::Display| SessionError::new(caveats::LAB_FAILED.0, error.to_string(), "");
     let server = lab.host(server).map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions::default();

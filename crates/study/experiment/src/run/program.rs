@@ -24,8 +24,9 @@ const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 impl Runner<'_> {
     /// Runs `program` between the hosts of `lab`, which use the congestion control of `wanted`.
     pub(super) fn run_program(&self, lab: &Lab, wanted: &TcpTest, program: &Program) -> Result<ProgramRun, Caveat> {
-        let failed =
-            |why: String| Caveat::new(caveats::PROGRAM, why, "try it by hand with `longhaul lab up` and `lab exec`");
+        let failed = |why: String| {
+            Caveat::new(caveats::PROGRAM_FAILED, why, "try it by hand with `longhaul lab up` and `lab exec`")
+        };
         let (client, server) = (lab.host(&wanted.flows.host), lab.host("server"));
         let (client, server) =
             (client.map_err(|error| lab_failed(&error))?, server.map_err(|error| lab_failed(&error))?);

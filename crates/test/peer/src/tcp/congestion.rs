@@ -57,7 +57,7 @@ impl Congestion {
             if found != name && !steps.iter().any(|(_, known)| *known == found) {
                 let message = format!("the kernel has no {name}: the test uses {found} of `longhaul cc`");
                 caveats.push(Caveat::new(
-                    caveats::CONGESTION_CONTROL_RESOLVED,
+                    caveats::OTHER_CONGESTION_CONTROL,
                     message,
                     format!("ask for {found} by that name"),
                 ));
