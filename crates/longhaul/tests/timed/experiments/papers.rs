@@ -562,7 +562,8 @@ fn a_mix_that_is_interrupted_says_so() {
     assert!(fs::read_to_string(output.join("runs.jsonl")).unwrap().contains("\"kind\":\"mix\""));
 }
 
-/// All quick experiments together take 40 minutes at most, as each says by `--plan`: what is before the first run included.
+/// All quick experiments together take 40 minutes at most, as each says by `--plan`: what is before the first run included. A plan knows of no run that
+/// this machine will spoil: the runs that are rejected and made again come on top, and no test bounds those.
 #[test]
 fn each_experiment_says_its_quick_points_and_all_are_within_forty_minutes() {
     let mut all = 0.0;

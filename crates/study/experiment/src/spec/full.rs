@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn the_sources_sizes_stand_in_place_of_the_short_ones() {
-        let [short, full] =
-            [Experiment::parse, Experiment::parse_full].map(|parse| parse(SHORT, Path::new("")).unwrap());
+        let (short, full) = Experiment::forms(SHORT, Path::new("")).unwrap();
+        let full = full.unwrap();
         let seen = |experiment: &Experiment, series: usize| {
             let series = &experiment.tcp[series];
             let own = &series.tests[0].flows.parameters;
@@ -108,11 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn without_such_sizes_both_are_the_same() {
-        let text = "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'a'\nrates = ['1M']\n";
-        let [short, full] =
-            [Experiment::parse, Experiment::parse_full].map(|parse| parse(text, Path::new("")).unwrap());
-        assert_eq!(short, full);
+    fn without_other_sizes_there_is_one_form() {
+        let text = "title = 'x'\npath = 'lan'\n[[udp]]\nname = 'a'\nrates = ['1M']\ntime = '2s'\n";
+        for (own, differs) in [("", false), ("full.time = '2s'\n", false), ("full.time = '1m'\n", true)] {
+            let (_, full) = Experiment::forms(&format!("{text}{own}"), Path::new("")).unwrap();
+            assert_eq!(full.is_some(), differs, "{own}");
+        }
     }
 
     /// Nobody has to ask for them to be told.

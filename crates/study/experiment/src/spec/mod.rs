@@ -276,23 +276,16 @@ impl Experiment {
     /// # Errors
     /// Where it is neither, or the file is refused.
     pub fn load(name_or_file: &str) -> Result<Self, ExperimentError> {
-        Self::read(name_or_file, Self::parse)
+        Self::load_forms(name_or_file).map(|(short, _)| short)
     }
 
-    /// The same with the sizes of its source, where it has them ([`Experiment::parse_full`]).
+    /// The same, and with the sizes of its source where it has others ([`Experiment::forms`]).
     ///
     /// # Errors
     /// As [`Experiment::load`].
-    pub fn load_full(name_or_file: &str) -> Result<Self, ExperimentError> {
-        Self::read(name_or_file, Self::parse_full)
-    }
-
-    fn read(
-        name_or_file: &str,
-        parse: fn(&str, &Path) -> Result<Self, ExperimentError>,
-    ) -> Result<Self, ExperimentError> {
+    pub fn load_forms(name_or_file: &str) -> Result<(Self, Option<Self>), ExperimentError> {
         if let Some((name, text)) = KNOWN.iter().find(|(name, _)| *name == name_or_file) {
-            return parse(text, Path::new("")).map_err(|error| error.in_file(name));
+            return Self::forms(text, Path::new("")).map_err(|error| error.in_file(name));
         }
         let file = Path::new(name_or_file);
         let text = longhaul_units::read_text(file, FILE_BYTES_MOST).map_err(|error| {
@@ -302,7 +295,7 @@ impl Experiment {
             let known = known.join(", ");
             ExperimentError::new(format!("{error}{meant}; give a file, or one of {known}")).in_file(name_or_file)
         })?;
-        parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
+        Self::forms(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.in_file(name_or_file))
     }
 
     /// Reads the text of an experiment. A path or mix file that it names lies in `folder` or below.
@@ -314,19 +307,16 @@ impl Experiment {
         Self::forms(text, folder).map(|(short, _)| short)
     }
 
-    /// The same with what the text has in tables `full` in place of what stands beside them: the sizes of the source.
+    /// The same, and with what the text has in tables `full` in place of what stands beside them: the sizes of the source. `None` where these are no
+    /// others.
     ///
     /// # Errors
     /// As [`Experiment::parse`].
-    pub fn parse_full(text: &str, folder: &Path) -> Result<Self, ExperimentError> {
-        Self::forms(text, folder).map(|(short, full)| full.unwrap_or(short))
-    }
-
-    /// As its text says, and with the sizes of its source where it has them.
-    fn forms(text: &str, folder: &Path) -> Result<(Self, Option<Self>), ExperimentError> {
+    pub fn forms(text: &str, folder: &Path) -> Result<(Self, Option<Self>), ExperimentError> {
         let short = Self::parse_form(text, folder).map_err(|error| error.located(text))?;
         let full = full::with_sources_sizes(text).map_err(|error| error.located(text))?;
         let full = full.map(|full| Self::of_table(full, folder).map_err(ExperimentError::in_full)).transpose()?;
+        let full = full.filter(|full| *full != short);
         Ok((short, full))
     }
 

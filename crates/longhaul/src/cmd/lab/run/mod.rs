@@ -168,14 +168,11 @@ impl Args {
 
     /// The experiment that they name, with the mix that they name.
     fn experiment(&self) -> Result<Experiment, Failure> {
-        let mut experiment = Experiment::load(&self.experiment).map_err(Failure::usage)?;
-        if self.full {
-            let full = Experiment::load_full(&self.experiment).map_err(Failure::usage)?;
-            if full == experiment && !full.calibrate {
-                crate::output::say("--full changes nothing here: the experiment has no other sizes");
-            }
-            experiment = full;
+        let (short, full) = Experiment::load_forms(&self.experiment).map_err(Failure::usage)?;
+        if self.full && full.is_none() && !short.calibrate {
+            crate::output::say("--full changes nothing here: the experiment has no other sizes");
         }
+        let experiment = full.filter(|_| self.full).unwrap_or(short);
         let of_repeats = ["--repeat", "--tries", "--quick", "--full", "--only", "--plan", "--resume", "--prometheus"];
         if let Some(option) = self.repeated(&of_repeats).filter(|_| !experiment.mix.is_empty()) {
             return Err(Failure::usage(format!("{option} is not for experiments with a mix")));
