@@ -459,8 +459,14 @@ change = ["rate=1Gbit"]
     #[test]
     fn the_known_ones_are_read() {
         for (name, _) in KNOWN {
-            let experiment = Experiment::load(name).unwrap();
+            let (experiment, full) = Experiment::load_forms(name).unwrap();
             assert!(!experiment.source.is_empty() && !experiment.note.is_empty(), "{name}");
+            for form in [Some(experiment), full].into_iter().flatten() {
+                let udp = form.udp.iter().map(|series| &series.repeats);
+                let tcp = form.tcp.iter().map(|series| &series.repeats);
+                let mut all = udp.chain(tcp).chain(form.mix.iter().map(|series| &series.repeats));
+                assert!(all.all(|repeats| repeats.count >= 3), "{name}: an interval of three runs at least");
+            }
         }
         // That of `make demo` is read from its file.
         let demo =
