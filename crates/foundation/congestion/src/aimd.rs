@@ -92,28 +92,87 @@ impl Model {
 
     /// The row for a mean window of `window` packets.
     pub fn row(&self, window: f64, rtt: Nanos) -> Row {
-        let rtt_s = rtt.as_secs_f64();
-        let peak = search(|peak| self.cycle(peak, rtt_s).mean_window() >= window);
+        let (rules, rtt_s) = (Rules::of(self), rtt.as_secs_f64());
+        let peak = search(|peak| rules.cycle(peak, rtt_s).mean_window() >= window);
         Row {
             window_packets: window,
-            recovery_s: self.cycle(window, rtt_s).seconds,
-            supportable_loss: 1.0 / self.cycle(peak, rtt_s).packets,
+            recovery_s: rules.cycle(window, rtt_s).seconds,
+            supportable_loss: 1.0 / rules.cycle(peak, rtt_s).packets,
         }
     }
 
     /// The response function: the mean window, in packets, where one packet in `1/loss` is lost.
     pub fn window_at(&self, loss: f64, rtt: Nanos) -> f64 {
-        let rtt_s = rtt.as_secs_f64();
-        let peak = search(|peak| self.cycle(peak, rtt_s).packets * loss >= 1.0);
-        self.cycle(peak, rtt_s).mean_window()
+        let (rules, rtt_s) = (Rules::of(self), rtt.as_secs_f64());
+        let peak = search(|peak| rules.cycle(peak, rtt_s).packets * loss >= 1.0);
+        rules.cycle(peak, rtt_s).mean_window()
+    }
+}
+
+/// The rules of a control with the values of its parameters, which are looked up once: a search has a quarter of a million steps.
+enum Rules {
+    Reno,
+    Cubic { c: f64, keep: f64 },
+    Highspeed(Curve),
+    Scalable { low_window: f64, decrease: f64, packets_for_one_more: f64 },
+    Bic { low_window: f64, decrease: f64, divisor: f64, whole_steps: bool, last_rtts: f64, most: f64 },
+    Htcp { decrease: f64, low_s: f64, rtt_scaling: bool },
+    Hybla { rtt0_us: f64 },
+    Illinois { window_threshold: f64, decrease: f64, increase: f64 },
+    Yeah { decrease: f64, packets_for_one_more: f64 },
+    Vegas { decrease: f64 },
+    Fast { increase: f64 },
+    Compound { low_window: f64, decrease: f64, alpha: f64 },
+}
+
+impl Rules {
+    /// Those of a control without a cycle are Reno's.
+    fn of(model: &Model) -> Self {
+        let Model::Ours(settings) = model else { return Self::Reno };
+        let of = |name: &str| parameter(settings, name);
+        match settings.algorithm() {
+            Algorithm::Cubic => Self::Cubic { c: of("c_1024"), keep: of("keep_1024") },
+            Algorithm::Highspeed => Self::Highspeed(curve(settings)),
+            Algorithm::Scalable => Self::Scalable {
+                low_window: of("low_window"),
+                decrease: of("decrease_1024"),
+                packets_for_one_more: of("packets_for_one_more"),
+            },
+            Algorithm::Bic => Self::Bic {
+                low_window: of("low_window"),
+                decrease: 1.0 - of("keep_1024"),
+                divisor: of("search_divisor"),
+                whole_steps: of("whole_steps") > 0.0,
+                last_rtts: of("last_packet_rtts"),
+                most: of("most_increase"),
+            },
+            Algorithm::Htcp => Self::Htcp {
+                decrease: 1.0 - of("most_keep_128"),
+                low_s: of("low_us") / 1e6,
+                rtt_scaling: of("rtt_scaling") > 0.0,
+            },
+            Algorithm::Hybla => Self::Hybla { rtt0_us: of("rtt0_us") },
+            Algorithm::Illinois => Self::Illinois {
+                window_threshold: of("window_threshold"),
+                decrease: of("least_beta_64"),
+                increase: of("most_alpha_128"),
+            },
+            Algorithm::Yeah => {
+                Self::Yeah { decrease: 0.5_f64.powf(of("delta")), packets_for_one_more: of("packets_for_one_more") }
+            }
+            Algorithm::Vegas => Self::Vegas { decrease: 1.0 - of("keep_128") },
+            Algorithm::Fast => Self::Fast { increase: of("gamma_128") * of("alpha") / of("update_rtts") },
+            Algorithm::Compound => {
+                Self::Compound { low_window: of("low_window"), decrease: of("beta_256"), alpha: of("alpha_256") }
+            }
+            Algorithm::Westwood | Algorithm::Bbr3 => Self::Reno,
+        }
     }
 
     /// The cycle from a loss at `peak` to the next peak.
     fn cycle(&self, peak: f64, rtt_s: f64) -> Cycle {
-        if let Self::Ours(settings) = self
-            && settings.algorithm() == Algorithm::Cubic
-        {
-            return cubic_cycle(peak, rtt_s, parameter(settings, "c_1024"), parameter(settings, "keep_1024"));
+        if let Self::Cubic { c, keep } = *self {
+            return cubic_cycle(peak, rtt_s, c, keep);
         }
         let low = peak * (1.0 - self.decrease(peak));
         // Narrower towards the peak, where BIC's last packets take most of the time.
@@ -132,46 +191,43 @@ impl Model {
 
     /// Share of the window by which a loss reduces it.
     fn decrease(&self, window: f64) -> f64 {
-        let Self::Ours(settings) = self else { return 0.5 };
-        let of = |name: &str| parameter(settings, name);
-        match settings.algorithm() {
-            Algorithm::Highspeed => curve(settings).decrease(window),
-            Algorithm::Scalable if window > of("low_window") => of("decrease_1024"),
-            Algorithm::Bic if window > of("low_window") => 1.0 - of("keep_1024"),
-            Algorithm::Htcp => 1.0 - of("most_keep_128"),
-            Algorithm::Illinois if window >= of("window_threshold") => of("least_beta_64"),
-            Algorithm::Yeah => 0.5_f64.powf(of("delta")),
-            Algorithm::Compound => of("beta_256"),
-            Algorithm::Vegas => 1.0 - of("keep_128"),
+        match *self {
+            Self::Highspeed(curve) => curve.decrease(window),
+            Self::Scalable { low_window, decrease, .. } if window > low_window => decrease,
+            Self::Bic { low_window, decrease, .. } if window > low_window => decrease,
+            Self::Illinois { window_threshold, decrease, .. } if window >= window_threshold => decrease,
+            Self::Htcp { decrease, .. }
+            | Self::Yeah { decrease, .. }
+            | Self::Vegas { decrease }
+            | Self::Compound { decrease, .. } => decrease,
             _ => 0.5,
         }
     }
 
     /// Packets that a round trip adds to the window, `since_s` after the loss at `peak`.
     fn increase(&self, window: f64, peak: f64, since_s: f64, rtt_s: f64) -> f64 {
-        let Self::Ours(settings) = self else { return 1.0 };
-        let of = |name: &str| parameter(settings, name);
-        match settings.algorithm() {
-            Algorithm::Highspeed => curve(settings).increase(window).max(1.0),
-            Algorithm::Scalable if window > of("low_window") => window / of("packets_for_one_more"),
-            Algorithm::Yeah => (window / of("packets_for_one_more")).max(1.0),
-            Algorithm::Bic if window > of("low_window") => {
+        match *self {
+            Self::Highspeed(curve) => curve.increase(window).max(1.0),
+            Self::Scalable { low_window, packets_for_one_more, .. } if window > low_window => {
+                window / packets_for_one_more
+            }
+            Self::Yeah { packets_for_one_more, .. } => (window / packets_for_one_more).max(1.0),
+            Self::Bic { low_window, divisor, whole_steps, last_rtts, most, .. } if window > low_window => {
                 // Windows are whole packets. Linux rounds steps down, too.
                 let distance = (peak - window).ceil();
-                let step = distance / of("search_divisor");
-                let (step, whole) =
-                    if of("whole_steps") > 0.0 { (step.floor(), step < 2.0) } else { (step, distance <= 1.0) };
-                if whole { 1.0 / of("last_packet_rtts") } else { step.min(of("most_increase")) }
+                let step = distance / divisor;
+                let (step, whole) = if whole_steps { (step.floor(), step < 2.0) } else { (step, distance <= 1.0) };
+                if whole { 1.0 / last_rtts } else { step.min(most) }
             }
-            Algorithm::Htcp => {
-                let beyond = (since_s - of("low_us") / 1e6).max(0.0);
-                let scale = if of("rtt_scaling") > 0.0 { (0.1 / rtt_s).clamp(0.5, 10.0) } else { 1.0 };
-                2.0 * (1.0 - of("most_keep_128")) * (1.0 + 10.0 * beyond + beyond * beyond / 4.0) / scale
+            Self::Htcp { decrease, low_s, rtt_scaling } => {
+                let beyond = (since_s - low_s).max(0.0);
+                let scale = if rtt_scaling { (0.1 / rtt_s).clamp(0.5, 10.0) } else { 1.0 };
+                2.0 * decrease * (1.0 + 10.0 * beyond + beyond * beyond / 4.0) / scale
             }
-            Algorithm::Hybla => (rtt_s * 1e6 / of("rtt0_us")).max(1.0).powi(2),
-            Algorithm::Illinois if window >= of("window_threshold") => of("most_alpha_128"),
-            Algorithm::Fast => of("gamma_128") * of("alpha") / of("update_rtts"),
-            Algorithm::Compound if window >= of("low_window") => (window.powf(0.75) * of("alpha_256")).max(1.0),
+            Self::Hybla { rtt0_us } => (rtt_s * 1e6 / rtt0_us).max(1.0).powi(2),
+            Self::Illinois { window_threshold, increase, .. } if window >= window_threshold => increase,
+            Self::Fast { increase } => increase,
+            Self::Compound { low_window, alpha, .. } if window >= low_window => (window.powf(0.75) * alpha).max(1.0),
             _ => 1.0,
         }
     }
@@ -289,6 +345,32 @@ mod tests {
         let linux = Settings::new(Algorithm::Bic, Variant::Linux).unwrap();
         let search = (8..=64).map(|below| 1.0 / f64::from(below / 4)).sum::<f64>() + 7.0 * 5.0;
         near(Model::Ours(linux).row(10_000.0, RTT).recovery_s, ((2002.0 - 64.0) / 16.0 + search) * 0.2, 2e-3);
+    }
+
+    /// Each with its own parameters at 10⁻⁵ and 100 ms, as another program computed them; then two with Linux's.
+    #[test]
+    fn windows_of_all() {
+        let of_papers = [
+            ("reno", 387.298_339_2),
+            ("cubic", 1_054.271_666),
+            ("highspeed", 1_793.107_571),
+            ("scalable", 7_488.875_728),
+            ("bic", 3_662.336_645),
+            ("htcp", 1_855.031_317),
+            ("hybla", 1_549.193_357),
+            ("illinois", 666.832_147_4),
+            ("yeah", 7_488.875_728),
+            ("vegas", 591.607_981_3),
+            ("fast", 2_738.612_820),
+            ("compound", 2_552.845_407),
+        ];
+        assert_eq!(of_papers.map(|(name, _)| name).to_vec(), model_names());
+        let of_linux = [(Algorithm::Bic, 1_626.203_767), (Algorithm::Illinois, 2_738.612_794)];
+        let of_linux = of_linux.map(|(control, wanted)| (Settings::new(control, Variant::Linux).unwrap(), wanted));
+        let papers = of_papers.map(|(name, wanted)| (Model::named(name).unwrap(), wanted));
+        for (model, wanted) in papers.into_iter().chain(of_linux.map(|(own, wanted)| (Model::Ours(own), wanted))) {
+            near(model.window_at(1e-5, Nanos::from_millis(100)), wanted, 1e-9);
+        }
     }
 
     #[test]
