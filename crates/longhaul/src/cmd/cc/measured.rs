@@ -3,20 +3,28 @@
 //! A flow's rate of loss is the share of its packets that it retransmitted, without spurious retransmissions. A flow that loses several
 //! packets at a time has fewer loss events than that: the functions are then evaluated at too high a loss.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use longhaul_congestion::aimd::Model;
 use longhaul_congestion::description::formulas;
+use longhaul_result::Caveat;
 use longhaul_tcp::TcpStreamResult;
 use longhaul_units::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::caveats;
 use crate::cmd::cc::packets;
 
 /// Bound on the size of a file that is read.
 const FILE_BYTES_MOST: u64 = 256 << 20;
+/// Bound on flows of all files together: a test has at most 128, and a response function takes some milliseconds.
+const FLOWS_MOST: usize = 1_000;
+
+/// Windows by response functions that were computed, by control, rate of loss (its bits) and round trip (nanoseconds).
+type Windows = HashMap<(&'static str, u64, u64), f64>;
 
 /// One flow that lost packets, and the windows that response functions give for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,9 +59,9 @@ pub(crate) struct Point {
 
 impl Point {
     /// `None` where a flow lost nothing, used several controls, or its kernel does not report enough.
-    fn of(flow: &TcpStreamResult) -> Option<Self> {
+    fn of(flow: &TcpStreamResult, windows: &mut Windows) -> Option<Self> {
         let (rtt, mss) = (Nanos(flow.mean_rtt_ns?), flow.mss_bytes.max(1) as f64);
-        let sent_packets = (flow.bytes + flow.retransmitted_bytes.unwrap_or(0)) as f64 / mss;
+        let sent_packets = flow.bytes.saturating_add(flow.retransmitted_bytes.unwrap_or(0)) as f64 / mss;
         let real = flow.retransmits.saturating_sub(flow.spurious_retransmits) as f64;
         let loss = real / sent_packets.max(1.0);
         let several = flow.congestion_control.contains(',');
@@ -61,6 +69,10 @@ impl Point {
             return None;
         }
         let control = flow.congestion_control.strip_prefix("lh_").unwrap_or(&flow.congestion_control);
+        let expected = |model: Model| {
+            let input = (model.name(), loss.to_bits(), rtt.0);
+            *windows.entry(input).or_insert_with(|| model.window_at(loss, rtt))
+        };
         let [(_, mathis_packets), (_, padhye_packets), (_, rfc3649_packets)] = formulas(loss, rtt);
         Some(Self {
             algorithm: flow.congestion_control.clone(),
@@ -68,7 +80,7 @@ impl Point {
             rtt_ns: rtt.0,
             window_packets: flow.mean_cwnd_bytes? as f64 / mss,
             rate_bps: flow.goodput_bps,
-            expected_packets: Model::named(control).ok().map(|model| model.window_at(loss, rtt)),
+            expected_packets: Model::named(control).ok().map(expected),
             mathis_packets,
             padhye_packets,
             rfc3649_packets,
@@ -76,26 +88,55 @@ impl Point {
     }
 }
 
-/// The flows in a result of `longhaul tcp` or `longhaul lab run`; `path` is a file, or the folder of a result.
-pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
-    let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
-    let text = longhaul_units::read_text(&file, FILE_BYTES_MOST).map_err(|error| error.to_string())?;
-    let json: Value = serde_json::from_str(&text).map_err(|error| format!("no JSON: {error}"))?;
-    let wanted = "give what `longhaul tcp --json` or `longhaul lab run --json` printed";
-    let schema = json["schema"].as_str().unwrap_or_default();
-    if schema != "longhaul.tcp/1" && schema != "longhaul.lab.run/2" {
-        return Err(format!("not a result of TCP tests; {wanted}"));
+/// Flows of saved results that lost packets.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// The first of them, at most [`FLOWS_MOST`].
+    pub(crate) points: Vec<Point>,
+    /// Flows after these, whether they lost packets or not.
+    left_out: usize,
+    windows: Windows,
+}
+
+impl Measured {
+    /// Adds the flows in a result of `longhaul tcp` or `longhaul lab run`; `path` is a file, or the folder of a result.
+    pub(crate) fn read(&mut self, path: &Path) -> Result<(), String> {
+        let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
+        self.add(&longhaul_units::read_text(&file, FILE_BYTES_MOST).map_err(|error| error.to_string())?)
     }
-    let mut points = Vec::new();
-    for streams in streams(&json["result"]) {
-        let flows: Vec<TcpStreamResult> = serde_json::from_value(streams.clone())
-            .map_err(|error| format!("a flow cannot be read: {error}; {wanted}"))?;
-        points.extend(flows.iter().filter_map(Point::of));
+
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        let json: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+        let wanted = "give what `longhaul tcp --json` or `longhaul lab run --json` printed";
+        let schema = json["schema"].as_str().unwrap_or_default();
+        if schema != "longhaul.tcp/1" && schema != "longhaul.lab.run/2" {
+            return Err(format!("not a result of TCP tests; {wanted}"));
+        }
+        let before = self.points.len() + self.left_out;
+        for streams in streams(&json["result"]) {
+            let flows = Vec::<TcpStreamResult>::deserialize(streams)
+                .map_err(|error| format!("a flow cannot be read: {error}; {wanted}"))?;
+            for flow in &flows {
+                if self.points.len() == FLOWS_MOST {
+                    self.left_out += 1;
+                } else {
+                    self.points.extend(Point::of(flow, &mut self.windows));
+                }
+            }
+        }
+        if self.points.len() + self.left_out == before {
+            return Err("no flow in it lost a packet".into());
+        }
+        Ok(())
     }
-    if points.is_empty() {
-        return Err("no flow in it lost a packet".into());
+
+    /// That flows are left out, if some are.
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        let message =
+            format!("{} flows are left out, those after the first {FLOWS_MOST} that lost packets", self.left_out);
+        let caveat = Caveat::new(caveats::FLOWS_LEFT_OUT, message, "give fewer results with --measured");
+        if self.left_out > 0 { vec![caveat] } else { Vec::new() }
     }
-    Ok(points)
 }
 
 /// Every list of flows, in either kind of result.
@@ -140,4 +181,56 @@ pub(crate) fn text(points: &[Point]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A flow that lost one packet of a byte.
+    fn flow(bytes: u64, control: &str) -> Value {
+        json!({
+            "stream": 0, "goodput_bps": 1, "duration_ns": 1, "bytes": bytes, "retransmitted_bytes": 1,
+            "retransmits": 1, "spurious_retransmits": 0, "congestion_control": control, "congestion_starts_ns": [],
+            "mss_bytes": 1, "mean_rtt_ns": 1_000_000, "mean_cwnd_bytes": 9,
+            "limited_by": { "congestion_window": 1.0, "receive_window": 0.0, "send_buffer": 0.0, "application": 0.0 },
+            "rfc6349": {}, "socket_buffers": {}, "sender_port": 1, "receiver_port": 1,
+        })
+    }
+
+    fn result(flows: &[Value]) -> String {
+        json!({ "schema": "longhaul.tcp/1", "result": { "streams": flows } }).to_string()
+    }
+
+    #[test]
+    fn flows_are_bounded_and_equal_ones_are_computed_once() {
+        let mut measured = Measured::default();
+        measured.add(&result(&vec![flow(9_999, "reno"); FLOWS_MOST])).unwrap();
+        assert_eq!((measured.points.len(), measured.windows.len()), (FLOWS_MOST, 1));
+        assert!(measured.caveats().is_empty());
+        measured.add(&result(&[flow(9_999, "reno"), flow(9_999, "bic")])).unwrap();
+        assert_eq!((measured.points.len(), measured.windows.len()), (FLOWS_MOST, 1));
+        let told = measured.caveats();
+        assert!(told.len() == 1 && told[0].message.starts_with("2 flows are left out"), "{told:?}");
+    }
+
+    #[test]
+    fn each_control_has_its_own_window() {
+        let mut measured = Measured::default();
+        measured.add(&result(&[flow(9_999, "reno"), flow(9_999, "lh_scalable"), flow(99_999, "reno")])).unwrap();
+        let own: Vec<_> = measured.points.iter().map(|point| point.expected_packets.unwrap()).collect();
+        assert!(own[0] < own[1] && own[0] < own[2] && measured.windows.len() == 3, "{own:?}");
+    }
+
+    #[test]
+    fn sums_of_bytes_do_not_wrap() {
+        let mut measured = Measured::default();
+        measured.add(&result(&[flow(u64::MAX, "cubic")])).unwrap();
+        assert!((1e-20..1e-19).contains(&measured.points[0].loss), "{measured:?}");
+        let none = json!({ "streams": [] });
+        assert_eq!(measured.add(&none.to_string()).unwrap_err().split(';').next(), Some("not a result of TCP tests"));
+        assert_eq!(measured.add(&result(&[])).unwrap_err(), "no flow in it lost a packet");
+    }
 }

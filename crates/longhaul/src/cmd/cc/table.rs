@@ -9,9 +9,9 @@ use longhaul_congestion::description::{AimdTable, LOSSES, formulas};
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
-use crate::cmd::cc::measured::{self, Point};
+use crate::cmd::cc::measured::{self, Measured, Point};
 use crate::cmd::cc::packets;
-use crate::output::{Envelope, Failure, Outcome, print_json, print_text};
+use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Print the AIMD table: for each rate the window, the time to recover from a loss, and the highest loss rate that allows it
 #[derive(Debug, clap::Args)]
@@ -76,12 +76,12 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         return Err(Failure::usage("--rate and --rtt must be more than zero"));
     }
     let models = models(&args.algorithm).map_err(|error| Failure::usage(format!("--algorithm: {error}")))?;
-    let mut points: Vec<Point> = Vec::new();
+    let mut measured = Measured::default();
     for file in &args.measured {
-        points.extend(
-            measured::read(file).map_err(|error| Failure::usage(format!("--measured {}: {error}", file.display())))?,
-        );
+        let failed = |error| Failure::usage(format!("--measured {}: {error}", file.display()));
+        measured.read(file).map_err(failed)?;
     }
+    let caveats = measured.caveats();
     if args.json {
         let now = jiff::Timestamp::now().to_string();
         let parameters = Parameters {
@@ -90,11 +90,13 @@ pub(crate) fn run(mut args: Args) -> Outcome {
             mtu_bytes: args.mtu,
             algorithms: models.iter().map(Model::name).collect(),
         };
-        let result = Printed { table: AimdTable::of(&models, &args.rate, args.rtt, args.mtu), measured: points };
-        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result, Vec::new()));
+        let result =
+            Printed { table: AimdTable::of(&models, &args.rate, args.rtt, args.mtu), measured: measured.points };
+        print_json(&Envelope::new("longhaul.cc.table/1", now, parameters, result, caveats.clone()));
     } else {
-        print_text(&(text(&args, &models) + &measured::text(&points)));
+        print_text(&(text(&args, &models) + &measured::text(&measured.points)));
     }
+    print_caveats(&caveats);
     Ok(ExitCode::SUCCESS)
 }
 
