@@ -63,7 +63,9 @@ fn run(arguments: &[&str]) -> String {
     }
     assert!(!text.is_empty(), "{arguments:?} says nothing");
     assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{arguments:?}: {text:?}");
-    for line in text.lines().filter(|line| line.starts_with('{')) {
+    // As text, a name of others may begin a line.
+    let is_json = arguments.iter().any(|argument| argument == "--json");
+    for line in text.lines().filter(|line| is_json && line.starts_with('{')) {
         serde_json::from_str::<serde_json::Value>(line).expect("JSON");
     }
     text
@@ -154,6 +156,14 @@ pub fn paths_show(input: &[u8]) {
     let file = file("path.toml", input);
     run(&["paths", "show", &file]);
     run(&["paths", "show", "--json", &file]);
+}
+
+/// A result for `longhaul cc table --measured`. Rows of cubic, which are printed beside it, take no time.
+pub fn cc_table(input: &[u8]) {
+    let saved = file("result.json", input);
+    let table = ["cc", "table", "--algorithm", "cubic", "--measured", &saved];
+    run(&table);
+    run(&[&table[..], &["--json"]].concat());
 }
 
 /// The other end's report, as the client makes a result of it and prints that.

@@ -295,5 +295,6 @@ targets! {
     profile + "fuzz/corpus/analyze": commands::profile;
     report + "fuzz/corpus/saved_result": commands::report;
     paths_show + "fuzz/corpus/path_file": commands::paths_show;
+    cc_table + "fuzz/corpus/saved_result": commands::cc_table;
     peer_report + "fuzz/corpus/end_report": commands::peer_report;
 }
