@@ -126,8 +126,10 @@ export function csv(figure: Figure): string {
         }
         column += trace.kind === "band" ? 2 : 1;
     }
-    const quoted = (text: string) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-    const head = ["time_s", ...heads.map((name) => unit ? `${name} (${unit})` : name)].map(quoted).join(",");
+    // A name that a spreadsheet would take for a formula begins with an apostrophe.
+    const named = (text: string) => /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    const quoted = (text: string) => /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const head = ["time_s", ...heads.map((name) => unit ? `${name} (${unit})` : name)].map(named).map(quoted).join(",");
     const sorted = [...rows].sort(([one], [other]) => one - other);
     return [head, ...sorted.map(([time, row]) => [time, ...row.map((value) => value ?? "")].join(","))].join("\r\n") + "\r\n";
 }

@@ -182,6 +182,18 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
     assert!(printed.as_array().unwrap().iter().all(|shown| *shown == json!([true, false])), "{printed}");
 }
 
+/// Names of lines become names of columns, but no formulas of a spreadsheet.
+fn saves_no_formula(browser: &mut Browser, folder: &Folder, page: &str) {
+    let file = folder.file("formula.html");
+    fs::write(&file, page.replace(r#""lines":[{"name":""#, r#""lines":[{"name":"=1,+"#)).unwrap();
+    browser.ask("Emulation.setEmulatedMedia", json!({ "media": "screen" }));
+    browser.open(&format!("file://{file}"), 1280, false);
+    let [_, _, tables] = saved(browser, "[data-figure] .live-buttons");
+    let heads: Vec<&str> = tables.iter().filter_map(|table| table["text"].as_str()?.lines().next()).collect();
+    assert!(heads.iter().any(|head| head.contains(r#","'=1,+"#)), "{heads:#?}");
+    assert!(heads.iter().all(|head| !head.contains(r#","="#)), "{heads:#?}");
+}
+
 #[test]
 fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let Some(lab) = TestLab::up("pages", "lan") else { return };
@@ -261,4 +273,5 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let received =
         ["Received", "Window that this host offers", "Round trip as the receiver sees it", "Packets out of order"];
     in_a_browser(&mut browser, &watch_file, axe.as_deref(), &[&tcp[..], &received].concat());
+    saves_no_formula(&mut browser, &folder, &fs::read_to_string(&tcp_file).unwrap());
 }
