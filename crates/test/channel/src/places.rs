@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Bits of an IPv6 address that tell one network from another: a host makes up the rest as it likes (RFC 4291, section 2.5.1).
 const NETWORK_BITS: u32 = 64;
 
+/// Has not shown anything yet, or its work is over.
+const STRANGER: u8 = 0;
 /// Has proven that it has a key.
 const PROVEN: u8 = 1;
 /// Keeps the place.
@@ -57,6 +59,11 @@ impl Standing {
         self.0.store(KEPT, Ordering::Relaxed);
     }
 
+    /// The guest's work is over. Until it has left it goes as a stranger does: what it proved was for that work.
+    pub fn done(&self) {
+        self.0.store(STRANGER, Ordering::Relaxed);
+    }
+
     /// Whether it keeps the place.
     pub fn is_kept(&self) -> bool {
         self.0.load(Ordering::Relaxed) == KEPT
@@ -72,7 +79,8 @@ impl<T> Places<T> {
     /// A place for a connection from `address`, with what closes it. Where all are taken a stranger goes: of the network with the most
     /// strangers, the one that came first. So who floods a listener from one address closes his own connections, and who floods it from many
     /// has to open as many as there are places before a new one is closed. Without a stranger, one goes that has proven its key and begun
-    /// nothing, chosen alike. `None` where all keep their places, and in a [crowd](Self::is_crowded).
+    /// nothing, chosen alike. One whose work is over counts as a stranger. `None` where all keep their places, and in a
+    /// [crowd](Self::is_crowded).
     pub fn take(&mut self, address: IpAddr, handle: T) -> Option<Taken<T>> {
         if self.is_crowded() {
             return None;
@@ -216,6 +224,21 @@ mod tests {
             places.leave(oldest.number);
         }
         assert!([client, at_work].iter().all(|kept| places.handles().any(|number| *number == kept.number)));
+    }
+
+    /// Who holds the key may draw out the ends of connections whose work is over. They go before a client that is still in its handshake.
+    #[test]
+    fn who_is_done_goes_as_a_stranger() {
+        let mut places = Places::new(MOST);
+        let known: Vec<Taken<u64>> = (0..MOST).map(|_| take(&mut places, address(1)).unwrap()).collect();
+        known.iter().for_each(|taken| taken.standing.keep());
+        assert!(take(&mut places, address(2)).is_none());
+        let (at_work, over) = known.split_last().unwrap();
+        over.iter().for_each(|taken| taken.standing.done());
+        let client = take(&mut places, address(2)).unwrap();
+        assert_eq!(client.displaced, Some(over[0].number));
+        assert_eq!(take(&mut places, address(1)).unwrap().displaced, Some(over[1].number));
+        assert!([&client, at_work].iter().all(|kept| places.handles().any(|number| *number == kept.number)));
     }
 
     /// A thread may take its time to end.

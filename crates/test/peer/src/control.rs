@@ -56,8 +56,8 @@ impl HasControl for ControlEvent {
     }
 }
 
-/// How long sent data may stay unacknowledged after a test: the kernel keeps it in memory, in addition to the data of the next test.
-pub(crate) const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
+/// How long sent data may stay unacknowledged after a test or a capture: the kernel keeps it in memory, in addition to the data of the next one.
+pub const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
 /// How often to look.
 pub(crate) const UNACKNOWLEDGED_LOOK: Nanos = Nanos::from_millis(5);
 
@@ -76,8 +76,8 @@ pub struct Control {
     proven: Option<Arc<Standing>>,
     /// Of a peer that sends short messages until it keeps its place.
     trusted: Option<Arc<Standing>>,
-    /// Whether its end waits until the other end has acknowledged all, and resets the connection otherwise.
-    ends_in_time: bool,
+    /// Its end resets the connection: the other end has not acknowledged all in time.
+    is_reset: bool,
 }
 
 impl Control {
@@ -123,7 +123,7 @@ impl Control {
             left_silently: false,
             proven: None,
             trusted: None,
-            ends_in_time: false,
+            is_reset: false,
         })
     }
 
@@ -149,12 +149,6 @@ impl Control {
     /// Takes long messages once `standing` keeps its place.
     pub(crate) fn trust_once(&mut self, standing: Arc<Standing>) {
         self.trusted = Some(standing);
-    }
-
-    /// Leaves nothing in the kernel for long when it ends, whatever the other end does. Its end may take three seconds: it is for those that had a
-    /// test, who wait for their turns. What others are told is short.
-    pub(crate) fn end_in_time(&mut self) {
-        self.ends_in_time = true;
     }
 
     /// A message that arrived.
@@ -255,26 +249,39 @@ impl Control {
     pub fn hang_up(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
+
+    /// Ends the connection and leaves nothing in the kernel, whatever the other end does. Resets the connection unless the other end acknowledges all
+    /// that was sent `within` this time and before [`ControlEvent::Abort`] comes. A connection that ends otherwise leaves what was sent in the kernel, for
+    /// minutes if the other end wants that: it must not be much.
+    pub fn end_in_time<E: HasControl>(mut self, within: Nanos, events: &Receiver<E>) {
+        self.hang_up();
+        self.is_reset = !is_acknowledged(&self.stream, within, events);
+    }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.hang_up();
-        // What is queued still goes out. After a test a server's kernel keeps it for three seconds at most.
-        if !self.ends_in_time || is_acknowledged(&self.stream) {
+        // What is queued still goes out.
+        if !self.is_reset {
             let _ = set_reset_on_close(&self.stream, false);
         }
     }
 }
 
-/// Waits until the other end has acknowledged all that was sent over `connection`, which was shut down, but its end. Whether it has in time.
-fn is_acknowledged(connection: &TcpStream) -> bool {
-    let until = monotonic() + ACKNOWLEDGED_WITHIN;
+/// Waits until the other end has acknowledged all that was sent over `connection`, which was shut down, but its end. Whether it has, in time and
+/// before [`ControlEvent::Abort`] came.
+fn is_acknowledged<E: HasControl>(connection: &TcpStream, within: Nanos, events: &Receiver<E>) -> bool {
+    let until = monotonic() + within;
     loop {
         match unacknowledged_bytes(connection) {
             Ok(0 | 1) => return true,
-            Ok(_) if monotonic() < until => thread::sleep(UNACKNOWLEDGED_LOOK.into()),
+            Ok(_) if monotonic() < until => {}
             Ok(_) | Err(_) => return false,
+        }
+        let event = events.recv_timeout(UNACKNOWLEDGED_LOOK.into());
+        if let Ok(Some(ControlEvent::Abort)) = event.map(E::into_control) {
+            return false;
         }
     }
 }
@@ -474,7 +481,7 @@ mod tests {
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
-    /// Another one has its place already, or waits for it.
+    /// What a stranger is sent is short.
     #[test]
     fn the_end_of_a_stranger_waits_for_nothing() {
         let (mut control, _events, _far) = pair();
@@ -484,24 +491,42 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
-    /// However often the other end acknowledges a little.
+    /// However often the other end acknowledges a little; at once if another connection takes its seat.
     #[test]
     fn a_server_keeps_nothing_for_who_does_not_read() {
-        let (mut control, _events, mut far) = pair();
-        control.end_in_time();
-        fill(&mut control);
-        let reader = thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            loop {
-                match far.read(&mut buffer) {
-                    Ok(0) => return None,
-                    Ok(_) => thread::sleep(Duration::from_millis(20)),
-                    Err(error) => return Some(error.kind()),
+        for is_displaced in [false, true] {
+            let (mut control, _events, mut far) = pair();
+            fill(&mut control);
+            let reader = thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                loop {
+                    match far.read(&mut buffer) {
+                        Ok(0) => return None,
+                        Ok(_) => thread::sleep(Duration::from_millis(20)),
+                        Err(error) => return Some(error.kind()),
+                    }
                 }
-            }
-        });
-        drop(control);
-        assert_eq!(reader.join().unwrap(), Some(ErrorKind::ConnectionReset));
+            });
+            let (sender, events) = channel::<ControlEvent>();
+            let within = if is_displaced {
+                sender.send(ControlEvent::Abort).unwrap();
+                Nanos::from_secs(3600)
+            } else {
+                Nanos::from_millis(200)
+            };
+            control.end_in_time(within, &events);
+            assert_eq!(reader.join().unwrap(), Some(ErrorKind::ConnectionReset), "displaced: {is_displaced}");
+        }
+    }
+
+    #[test]
+    fn who_reads_in_time_gets_all() {
+        let (mut control, _events, mut far) = pair();
+        fill(&mut control);
+        let reader = thread::spawn(move || std::io::copy(&mut far, &mut std::io::sink()));
+        let (_sender, events) = channel::<ControlEvent>();
+        control.end_in_time(Nanos::from_secs(60), &events);
+        assert!(reader.join().unwrap().is_ok());
     }
 
     /// Bytes come one by one, so that one always waits.

@@ -19,7 +19,7 @@ use longhaul_units::Nanos;
 use crate::control::{Control, ControlEvent, HasControl, random};
 
 /// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
-/// replaces one whose work has not begun; where all are at work it is closed at once.
+/// replaces one that is not at work; where all are at work it is closed at once.
 pub const CONNECTIONS_MOST: usize = 64 + 128;
 /// How long the next one waits for connections that were replaced and have not ended yet; then it is closed.
 const CROWD_PATIENCE: Duration = Duration::from_secs(1);
@@ -123,6 +123,11 @@ impl<E: HasControl> Seat<E> {
     /// This peer keeps its seat: its work begins.
     pub fn know(&self) {
         self.standing.keep();
+    }
+
+    /// This peer's work is over: a further connection may have its seat while this one ends.
+    pub fn done(&self) {
+        self.standing.done();
     }
 }
 

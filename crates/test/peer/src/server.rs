@@ -18,7 +18,7 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
-use crate::control::random;
+use crate::control::{ACKNOWLEDGED_WITHIN, random};
 use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
 use crate::event::{ConnectionQueue, Event};
@@ -200,6 +200,7 @@ fn serve(
         session,
         seat,
         tested,
+        has_started: false,
         shared: Arc::clone(shared),
         ticket: None,
         ends: Nanos::ZERO,
@@ -207,9 +208,11 @@ fn serve(
     };
     let place = ThisEnd::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
     let result = drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {});
+    let has_started = session.has_started;
     drop(session);
-    if *tested {
-        control.end_in_time();
+    seat.done();
+    if has_started {
+        control.end_in_time(ACKNOWLEDGED_WITHIN, &seat.receiver);
     }
     result
 }
@@ -246,6 +249,8 @@ struct Serving<'a> {
     seat: &'a Seat<Event>,
     /// Whether the client got its turn.
     tested: &'a mut bool,
+    /// Whether it started its test. It is sent little before, then live lines and a report.
+    has_started: bool,
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     ends: Nanos,
@@ -288,7 +293,10 @@ impl Drop for Serving<'_> {
 
 impl Session for Serving<'_> {
     fn handle_message(&mut self, now: Nanos, message: Message) {
+        let starts = matches!(message, Message::Start);
         self.session.handle_message(now, message);
+        // One that may not start yet is over now.
+        self.has_started |= starts && !self.session.is_over();
     }
     fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data) {
         self.begin();

@@ -1,4 +1,4 @@
-//! Clients that have the key and go beyond what they were granted, and one that reads slowly.
+//! Clients that have the key and go beyond what they were granted, and those that read slowly or not at all.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_peer::client::{self, Target};
+use longhaul_peer::listening::CONNECTIONS_MOST;
 use longhaul_peer::server::{DataPort, ServeOptions, Server};
 use longhaul_rtt::RttParameters;
 use longhaul_session::{Accept, BusyPolicy, Caps, Message, SessionError, TestParameters};
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpStreamId;
-use longhaul_terms::{Amount, StreamSent};
+use longhaul_terms::{Affinity, Amount, StreamSent};
 use longhaul_udp::{Pace, UdpParameters};
 use longhaul_units::BitRate;
 use longhaul_wire::probe::{Cookie, FIRST_RESERVED, HEADER_LEN, Probe};
 
 use crate::hostile::ByHand;
-use crate::hosts::{able, options, parameters, until};
+use crate::hosts::{able, options, parameters, result, until};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -234,6 +235,43 @@ fn a_slow_reader_gets_all_of_a_long_report() {
     };
     let (bytes, took) = NetNamespace::create().unwrap().enter(read).unwrap();
     assert!(took > Duration::from_secs(11), "{bytes} bytes in {took:?}: too fast to show it");
+}
+
+/// More clients than there are seats acknowledge nothing of what a server says at the end. Others get their seats, whether their tests were refused or
+/// broken off. The server runs all of these tests at once, so that no turn limits them.
+#[test]
+fn who_acknowledges_nothing_keeps_nobody_out() {
+    let options = ServeOptions { at_once: 2 * CONNECTIONS_MOST, ..options(None) };
+    let server = Server::bind(SocketAddr::new(LOOPBACK, 0), options).unwrap();
+    let address = server.address().unwrap();
+    // It ends with the process.
+    std::thread::spawn(move || server.run(None, false, |_| {}));
+    let refused = || {
+        let mut control = ByHand::connect(address);
+        assert!(matches!(control.hear(), Some(Message::Hello(_))), "kept out");
+        control.fall_deaf();
+        // There is no such CPU.
+        let affinity = Affinity { receiver_cpus: vec![8191], ..Affinity::default() };
+        control.say(&Message::Propose { parameters: TcpParameters { affinity, ..TcpParameters::default() }.into() });
+        control
+    };
+    let breaks_off = || {
+        let UdpClient { mut control, .. } = UdpClient::prove(ByHand::connect(address), RttParameters::default());
+        control.say(&Message::Start);
+        control.fall_deaf();
+        // It may not say that yet: the server answers with an error.
+        control.say(&Message::Goodbye);
+        control
+    };
+    let kinds: [(&str, &dyn Fn() -> ByHand); 2] = [("refused", &refused), ("breaks off", &breaks_off)];
+    for (name, connect) in kinds {
+        let deaf: Vec<ByHand> = (0..CONNECTIONS_MOST + 32).map(|_| connect()).collect();
+        let asked = UdpParameters { sockbuf_bytes: None, ..parameters(100) };
+        let end = client::run(&Target::at(address, None), asked, None, |_| {});
+        let end = end.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(result(&end, false).sent_packets, 100, "{name}");
+        drop(deaf);
+    }
 }
 
 /// With one port for data, the sockets of a test are gone before the next one begins: streams would get each other's datagrams, or the port would

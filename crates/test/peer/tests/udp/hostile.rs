@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, PROTOCOL, Role, to_frame};
 use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::socket_filter::SocketFilter;
+use longhaul_kernel::tcp::set_reset_on_close;
 use longhaul_peer::client::{self, Target};
 use longhaul_peer::listening::CONNECTIONS_MOST;
 use longhaul_peer::server::{ServeOptions, Server};
@@ -291,6 +293,12 @@ impl ByHand {
     /// Its own port.
     pub(crate) fn port(&self) -> u16 {
         self.stream.local_addr().unwrap().port()
+    }
+
+    /// The other end gets no more acknowledgments, and at the end a reset.
+    pub(crate) fn fall_deaf(&self) {
+        SocketFilter::nothing().attach(&self.stream).unwrap();
+        set_reset_on_close(&self.stream, true).unwrap();
     }
 
     /// How long to wait for a message.
