@@ -10,6 +10,7 @@ use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
 use longhaul_captures::spool::{Interface, Meta, PacketBlock};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
 use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
+use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_session::Message;
 use longhaul_testing::waiting::until;
 use serde_json::Value;
@@ -333,6 +334,36 @@ fn repeated_datagrams_are_no_sign_of_life() {
     let there = only(&log);
     assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");
     assert!(there["why"].as_str().unwrap().contains("no message"), "{there:#}");
+}
+
+/// What the kernel of the logging host keeps for a capture goes soon after its end, though the capture acknowledges nothing.
+#[test]
+fn who_acknowledges_nothing_leaves_nothing_in_the_kernel() {
+    let Some(hosts) = Hosts::new("log-deaf", "lan", &[]) else { return };
+    let log = hosts.log("log", &[]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let (sequence, payload) = impostor.payload(10);
+    datagrams.send(sequence, &payload);
+    SocketFilter::nothing().attach(&impostor.stream).unwrap();
+    // A message of progress comes twice a second.
+    sleep(Duration::from_millis(800));
+    let kept = || {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+        let text = hosts.server.enter(|| read("tcp") + &read("tcp6")).unwrap();
+        // Number, own address, the other's, state (proc(5)); port 5211, and not the one that listens.
+        let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        words.filter(|words| words[1].ends_with(":145B") && words[3] != "0A").count()
+    };
+    assert_eq!(kept(), 1);
+    // It may not say that.
+    impostor.say(&LinkMessage::Heard { bytes: 1 }).unwrap();
+    let began = Instant::now();
+    until("the connection to go", || kept() == 0);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let log = log.finish();
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");
 }
 
 /// Hundreds of connections that say nothing, half a word, or lengths that cannot be leave room for a capture.

@@ -39,7 +39,7 @@ const LONGER_PATIENCE: Nanos = Nanos::from_secs(2);
 /// A logging host reports its progress twice a second. After this silence the link is lost. It survives an outage of 5 s.
 const SILENCE: Nanos = Nanos::from_secs(10);
 /// After the capture's last message all logging hosts close their files within this time. They wait for late datagrams, then for the disk.
-const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
+pub(crate) const CLOSE_PATIENCE: Nanos = Nanos::from_secs(15);
 /// How long to wait for one of them before it is another one's turn.
 const CLOSE_TURN: Nanos = Nanos::from_millis(5);
 

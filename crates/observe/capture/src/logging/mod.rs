@@ -145,14 +145,14 @@ impl LogHost {
         let shared = Arc::clone(&self.shared);
         let until = Until { stop: Some(stop), once, goodbye: GOODBYE };
         listen(&self.listener, &self.seats, until, move |stream, peer, seat| {
-            let result = session::serve(stream, peer, seat, &shared, |folder: &Path| begun(peer, folder));
-            // A refused connection is not a capture.
-            let was_capture = result.is_ok();
-            // Who leaves without a word was not refused: it tried an address.
-            if !result.as_ref().is_err_and(|error| error.code == SILENT) {
-                ended(peer, result);
-            }
-            was_capture
+            let begun = |folder: &Path| begun(peer, folder);
+            let ended = |result: Result<Logged, SessionError>| {
+                // Who leaves without a word was not refused: it tried an address.
+                if !result.as_ref().is_err_and(|error| error.code == SILENT) {
+                    ended(peer, result);
+                }
+            };
+            session::serve(stream, peer, seat, &shared, begun, ended)
         })
     }
 }

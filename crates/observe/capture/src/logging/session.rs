@@ -17,7 +17,8 @@ use longhaul_units::Nanos;
 use super::opening::{FULL_REMEDY, NewFolder, Opened, open, refuse, say};
 use super::recording::{Recorded, Recording};
 use super::{CaptureSeat, Received, Shared};
-use longhaul_peer::control::{Control, ControlEvent};
+use crate::link::CLOSE_PATIENCE;
+use longhaul_peer::control::{ACKNOWLEDGED_WITHIN, Control, ControlEvent};
 use longhaul_peer::listening::Seat;
 
 /// The longest wait for datagrams before the control connection is read.
@@ -86,16 +87,24 @@ pub struct Logged {
     pub disk_error: Option<String>,
 }
 
-/// Serves the connection of `peer`: one capture. Calls `begun` with its folder.
+/// Serves the connection of `peer`: one capture. Calls `begun` with its folder, and `ended` with the outcome. Returns whether it was a capture: a
+/// refused connection is none.
 pub(super) fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     seat: &Seat<ControlEvent>,
     shared: &Arc<Shared>,
     begun: impl FnOnce(&Path),
-) -> Result<Logged, SessionError> {
-    // The place is given back after everything is closed.
-    let Opened { control, meta, folder, keys, number, socket, recording, place } = open(stream, seat, shared)?;
+    ended: impl FnOnce(Result<Logged, SessionError>),
+) -> bool {
+    let opened = match open(stream, seat, shared) {
+        Ok(opened) => opened,
+        Err(error) => {
+            ended(Err(error));
+            return false;
+        }
+    };
+    let Opened { control, meta, folder, keys, number, socket, recording, place } = opened;
     begun(folder.path());
     let now = monotonic();
     let session = Session {
@@ -123,7 +132,18 @@ pub(super) fn serve(
         arrived: now,
         finished: None,
     };
-    session.run(seat, &place)
+    let (result, control) = session.run(seat, &place);
+    control.hang_up();
+    // The files are closed: whoever is next has the place and the seat while the kernel waits for the other end.
+    drop(place);
+    seat.done();
+    let was_capture = result.is_ok();
+    // A capture waits no longer for its account.
+    let has_account = result.as_ref().is_ok_and(|logged| logged.end == LoggedEnd::Finished);
+    let within = if has_account { CLOSE_PATIENCE } else { ACKNOWLEDGED_WITHIN };
+    ended(result);
+    control.end_in_time(within, &seat.receiver);
+    was_capture
 }
 
 struct Session {
@@ -158,8 +178,8 @@ struct Session {
 }
 
 impl Session {
-    /// Receives datagrams until the capture ends.
-    fn run(mut self, seat: &Seat<ControlEvent>, place: &CaptureSeat) -> Result<Logged, SessionError> {
+    /// Receives datagrams until the capture ends. Returns the outcome, and the connection, which may still have to deliver the last message.
+    fn run(mut self, seat: &Seat<ControlEvent>, place: &CaptureSeat) -> (Result<Logged, SessionError>, Control) {
         let mut slots = ReceiveSlots::new(SLOTS, SLOT_BYTES, true);
         let (mut flush, mut progress) = (self.began, self.began);
         // Since when it is ending, and how.
@@ -333,11 +353,8 @@ impl Session {
         self.link.counts().datagrams > 0 || self.finished.is_some()
     }
 
-    /// Closes the files and sends the last message.
-    ///
-    /// # Errors
-    /// No capture began. Then there is no folder either.
-    fn end(mut self, end: LoggedEnd) -> Result<Logged, SessionError> {
+    /// Closes the files and sends the last message. The outcome is an error if no capture began. Then there is no folder either.
+    fn end(mut self, end: LoggedEnd) -> (Result<Logged, SessionError>, Control) {
         let end = match (self.link.finish(self.finished), end) {
             (false, LoggedEnd::Finished) => LoggedEnd::Vanished("its last message does not match what arrived".into()),
             (_, end) => end,
@@ -371,9 +388,10 @@ impl Session {
         }
         if !has_begun {
             let why = if let LoggedEnd::Vanished(why) = &end { format!(": {why}") } else { String::new() };
-            return Err(SessionError::new("not_begun", format!("no capture began{why}"), ""));
+            let error = SessionError::new("not_begun", format!("no capture began{why}"), "");
+            return (Err(error), self.control);
         }
-        Ok(Logged {
+        let logged = Logged {
             meta: self.meta,
             end,
             duration: monotonic().saturating_sub(self.began),
@@ -387,7 +405,8 @@ impl Session {
             written_bytes: recorded.written_bytes,
             marks: self.marks,
             disk_error: written.disk_error,
-        })
+        };
+        (Ok(logged), self.control)
     }
 }
 
