@@ -12,11 +12,16 @@ use longhaul_udp::locate::{Total, TotalScope};
 #[derive(Debug)]
 pub(crate) struct Before(Snapshot);
 
-/// What a host sends in a test.
+/// What a host sends in a UDP test.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
-    /// Of each packet; `None`: of many sizes.
-    pub(crate) payload_bytes: Option<u64>,
+    /// Of each packet.
+    pub(crate) payload_bytes: u64,
+    pub(crate) is_ipv6: bool,
+    /// Packets that the kernel took.
+    pub(crate) packets: u64,
+    /// In how many pieces it took them: a super-packet is one.
+    pub(crate) units: u64,
     /// Packets that the kernel may handle as one.
     pub(crate) unit_packets_most: u64,
 }
@@ -101,15 +106,20 @@ const IP_OUT: [&str; 23] = [
 const HANDED_OVER: [&str; 2] = ["Ip.OutTransmits", "Ip6OutTransmits"];
 const HANDED_OVER_BYTES: [&str; 2] = ["IpExt.OutOctets", "Ip6OutOctets"];
 /// Headers of a UDP packet over IPv4 where it is handed over, and in an interface. One over IPv6 has [`IPV6_MORE`] bytes more at both.
-const HANDED_HEADERS: u64 = 20 + 8;
-const FRAME_HEADERS: u64 = ETHERNET + HANDED_HEADERS;
-/// The loopback interface counts none.
-const ETHERNET: u64 = 14;
+const HANDED_HEADERS: u64 = 20 + UDP_HEADER;
+const FRAME_HEADERS: u64 = 14 + HANDED_HEADERS;
+/// Fragments behind the first one have none.
+const UDP_HEADER: u64 = 8;
 const IPV6_MORE: u64 = 20;
 /// What these leave out of the headers of a segment over IPv6, or of TCP with its options, at most.
 const SEGMENT_MORE: u64 = 72;
 /// Segments of TCP, over IPv4 and IPv6.
 const TCP_SEGMENTS: [&str; 1] = ["Tcp.OutSegs"];
+/// Fragments over IPv4, and packets that were cut into them.
+const FRAGMENTS: [&str; 1] = ["Ip.FragCreates"];
+const FRAGMENTED: [&str; 1] = ["Ip.FragOKs"];
+/// What an end says to the other one beside the test's packets, about: messages, acknowledgments, and the proof of the data path.
+const CONVERSATION_BYTES: u64 = 4_096;
 /// Packets that found the queue of a neighbour full, over IPv4 and IPv6.
 const UNANSWERED: [&str; 2] = ["arp_cache.unresolved_discards", "ndisc_cache.unresolved_discards"];
 /// Neighbours that did not answer. What waited for one is dropped, and is counted nowhere.
@@ -127,11 +137,11 @@ impl Before {
         self.changes(true)
     }
 
-    /// What changed since, at a host that sends.
-    pub(crate) fn sent(&self, sent: Sent) -> Changed {
+    /// What changed since, at a host that sends. Packets without a neighbour are placed where `sent` says which can be the test's; `None`: not known.
+    pub(crate) fn sent(&self, sent: Option<Sent>) -> Changed {
         let mut changed = self.changes(false);
-        let unanswered = changed.unanswered(sent);
-        changed.totals.extend(unanswered);
+        let unanswered = sent.map(|sent| changed.unanswered(sent));
+        changed.totals.extend(unanswered.into_iter().flatten());
         changed
     }
 
@@ -178,42 +188,52 @@ impl Changed {
         Some(Caveat::new(caveats::COUNTERS_UNREAD, message, remedy))
     }
 
-    /// Packets dropped because their next hop did not answer. The kernel counts them for all network namespaces together: this host's are those
-    /// that its IP handed over and its interfaces did not send. Where these do not say how many that is, they may be this host's or another's.
+    /// Packets dropped because their next hop did not answer. The kernel counts them for all network namespaces together, and of all traffic: anybody
+    /// who pings this host from addresses that nobody has causes answers that wait in vain. The test's are those that its host's IP handed over and
+    /// its interfaces did not send, less as many as other traffic can have been. The rest may be the test's or not.
     fn unanswered(&self, sent: Sent) -> Vec<Total> {
-        let of_machine = |names: [&str; 2]| names.map(|name| self.sum_of(|known| known.ends_with(name)));
-        let (units, failed) = (of_machine(UNANSWERED), of_machine(FAILED));
-        let machine = units.iter().sum::<u64>().saturating_mul(sent.unit_packets_most);
-        let waited = failed.iter().sum::<u64>().saturating_mul(WAITING_MOST).saturating_mul(sent.unit_packets_most);
-        let (least, most) = self.unsent(sent.payload_bytes, units[1] > 0 || failed[1] > 0);
-        let (own, perhaps) = (least.min(machine), most.min(machine) - least.min(machine));
+        let of_machine = |names: [&str; 2]| {
+            let units = self.sum_of(|known| names.iter().any(|name| known.ends_with(name)));
+            units.saturating_mul(sent.unit_packets_most)
+        };
+        let (full, waited) = (of_machine(UNANSWERED), of_machine(FAILED).saturating_mul(WAITING_MOST));
+        let [test, host, host_most] = self.unsent(sent);
+        // What of so many packets found a queue full, and what of the others can have waited.
+        let split = |packets: u64| (packets.min(full), packets.saturating_sub(full).min(waited));
+        let ((test_full, test_waited), (_, host_waited)) = (split(test), split(host));
         let total = |location, reason: &str, packets| {
             let reason = format!("machine: {reason}");
             Total { location, reason, packets, scope: TotalScope::Host }
         };
+        let (full_perhaps, waited_perhaps) = (host_most.min(full) - test_full, host_waited - test_waited);
         let totals = [
-            total(Location::SenderStack, "unresolved_discards", own),
-            total(Location::SenderStack, "res_failed, what waited", (least - own).min(waited)),
-            total(Location::Unexplained, "unresolved_discards, of this host or of another network namespace", perhaps),
+            total(Location::SenderStack, "unresolved_discards", test_full),
+            total(Location::SenderStack, "res_failed, what waited", test_waited),
+            total(Location::Unexplained, "unresolved_discards, of this test or of other traffic", full_perhaps),
+            total(Location::Unexplained, "res_failed, what waited, of this test or of other traffic", waited_perhaps),
         ];
         totals.into_iter().filter(|total| total.packets > 0).collect()
     }
 
-    /// Packets that IP handed over and no interface sent, at least and at most. By their bytes, as one packet here may be many there, and requests
-    /// for a neighbour's address, which IP does not hand over, have no payload.
-    fn unsent(&self, payload_bytes: Option<u64>, is_ipv6: bool) -> (u64, u64) {
-        let unknown = (0, u64::MAX);
+    /// Packets that IP handed over and no interface sent: at least of the test, at least of this host, at most of this host. By their bytes, as one
+    /// packet here may be many there, and requests for a neighbour's address, which IP does not hand over, have no payload.
+    fn unsent(&self, sent: Sent) -> [u64; 3] {
+        let unknown = [0, 0, u64::MAX];
         // What a queue or an interface dropped is missing, too, and they do not say how many bytes it was.
         let is_drop = |name: &str| [": drops", ": tx_dropped", ": tx_errors"].iter().any(|end| name.ends_with(end));
-        let (packets, bytes) = (self.sum(&HANDED_OVER), self.sum(&HANDED_OVER_BYTES));
         // Linux before 6.6 does not count them.
-        if packets == 0 || self.sum_of(is_drop) > 0 {
+        if self.sum(&HANDED_OVER) == 0 || self.sum_of(is_drop) > 0 {
             return unknown;
         }
-        let interfaces = |end: &str| self.sum_of(|name| name.ends_with(end));
-        let sent_packets = interfaces(": tx_packets");
-        let loopback = self.sum_of(|name| name == "lo: tx_packets");
-        let sent_bytes = interfaces(": tx_bytes").saturating_add(loopback.saturating_mul(ETHERNET));
+        // What passes the loopback interface needs no neighbour. No Ethernet header is counted there.
+        let loopback = |counter: &str| self.sum_of(|name| name.strip_prefix("lo: ") == Some(counter));
+        let interfaces = |counter: &str| {
+            let all = self.sum_of(|name| name.strip_suffix(counter).is_some_and(|rest| rest.ends_with(": ")));
+            all.saturating_sub(loopback(counter))
+        };
+        let packets = self.sum(&HANDED_OVER).saturating_sub(loopback("tx_packets"));
+        let bytes = self.sum(&HANDED_OVER_BYTES).saturating_sub(loopback("tx_bytes"));
+        let (sent_packets, sent_bytes) = (interfaces("tx_packets"), interfaces("tx_bytes"));
         let payload = |packets: u64, bytes: u64, headers| bytes.saturating_sub(packets.saturating_mul(headers));
         let handed_over = payload(packets, bytes, HANDED_HEADERS);
         // More is sent where a packet passes two interfaces.
@@ -223,9 +243,15 @@ impl Changed {
         let segments = sent_packets.saturating_sub(packets);
         // All others are of UDP over IPv4, whose headers are known.
         let segments = if self.sum(&HANDED_OVER[1..]) > 0 { segments } else { segments.min(self.sum(&TCP_SEGMENTS)) };
-        let each = payload_bytes.unwrap_or(handed_over / packets) + if is_ipv6 { IPV6_MORE } else { 0 };
         let most = missing.saturating_add(segments.saturating_mul(SEGMENT_MORE));
-        (missing / each.max(1), most / each.max(1))
+        let more = if sent.is_ipv6 { IPV6_MORE } else { 0 };
+        let test = sent.packets.saturating_mul(sent.payload_bytes).saturating_add(sent.units.saturating_mul(more));
+        let later_fragments = self.sum(&FRAGMENTS).saturating_sub(self.sum(&FRAGMENTED));
+        let others = handed_over
+            .saturating_add(later_fragments.saturating_mul(UDP_HEADER))
+            .saturating_sub(test.saturating_add(CONVERSATION_BYTES));
+        let each = (sent.payload_bytes + more).max(1);
+        [missing.saturating_sub(others), missing, most].map(|bytes| bytes / each)
     }
 
     /// Leaves of the drops in the machine's backlogs as many as this host's interfaces had: softnet counts for all network namespaces
@@ -309,11 +335,13 @@ fn driver_place(meaning: Meaning) -> Option<Location> {
 mod tests {
     use super::*;
 
-    const SINGLE: Sent = Sent { payload_bytes: Some(500), unit_packets_most: 1 };
-    const TOGETHER: Sent = Sent { payload_bytes: Some(500), unit_packets_most: 128 };
+    const SINGLE: Sent =
+        Sent { payload_bytes: 500, is_ipv6: false, packets: 1_000, units: 1_000, unit_packets_most: 1 };
+    /// 50 packets in each piece.
+    const TOGETHER: Sent = Sent { units: 20, unit_packets_most: 128, ..SINGLE };
 
-    /// What is told of packets without a neighbour, here and perhaps here, of a host that handed over `[packets, bytes]` over IPv4 or IPv6, whose
-    /// interfaces sent `[packets, bytes]`, and on whose machine so many had none.
+    /// What is told of packets without a neighbour, the test's and perhaps the test's, of a host that handed over `[packets, bytes]` over IPv4 or
+    /// IPv6, whose interfaces sent `[packets, bytes]`, and on whose machine so many had none.
     fn told(sent: Sent, ipv6: bool, handed_over: [i64; 2], interface: [i64; 2], machine: i64) -> (u64, u64) {
         told_with(sent, ipv6, handed_over, interface, machine, &[])
     }
@@ -340,7 +368,7 @@ mod tests {
         ];
         let more = more.iter().map(|(name, by)| ((*name).to_owned(), *by));
         let changed = Changed { all: all.into_iter().chain(more).collect(), ..Changed::default() };
-        let totals = changed.unanswered(sent);
+        let totals = changed.unanswered(Sent { is_ipv6: ipv6, ..sent });
         let at = |location| totals.iter().filter(|total| total.location == location).map(|total| total.packets).sum();
         (at(Location::SenderStack), at(Location::Unexplained))
     }
@@ -361,6 +389,9 @@ mod tests {
         // Linux before 6.6 counts other packets; and two interfaces count a packet twice.
         assert_eq!(told(SINGLE, false, [0, 528_000], sent, 100), (0, 100));
         assert_eq!(told(SINGLE, false, handed_over, [1_808, 2 * sent[1]], 100), (0, 100));
+        // Ten messages to the other end beside them.
+        let (handed_over, sent) = ([1_010, 528_000 + 10 * 200], [910, 900 * 542 + 10 * 214]);
+        assert_eq!(told(SINGLE, false, handed_over, sent, 100), (100, 0));
     }
 
     #[test]
@@ -377,6 +408,26 @@ mod tests {
         assert_eq!(told_with(SINGLE, false, [0, 528_000], sent, 0, &failed(50)), (0, 0), "Linux before 6.6");
         let failed = [("machine, CPU 0: ndisc_cache.res_failed", 1)];
         assert_eq!(told_with(SINGLE, true, [1_000, 548_000], [900, 900 * 562], 0, &failed), (100, 0));
+    }
+
+    /// Answers to pings from addresses that nobody has: a queue is full of them, or they wait until the kernel gives up.
+    #[test]
+    fn what_other_traffic_can_have_been_is_not_placed() {
+        let failed = [("machine, CPU 0: arp_cache.res_failed", 50)];
+        // The test's 1,000 packets were sent, and none of 100 answers of 1,000 bytes. 4,096 bytes of these count as the test's.
+        let (handed_over, sent) = ([1_100, 528_000 + 100 * 1_028], [1_000, 1_000 * 542]);
+        assert_eq!(told_with(SINGLE, false, handed_over, sent, 0, &failed), (8, 192));
+        assert_eq!(told(SINGLE, false, handed_over, sent, 150), (8, 142));
+        // Beside them 100 of the test's were not sent.
+        assert_eq!(told_with(SINGLE, false, handed_over, [900, 900 * 542], 0, &failed), (108, 192));
+        let failed_over_ipv6 = [("machine, CPU 0: ndisc_cache.res_failed", 50)];
+        let (handed_over, sent) = ([1_100, 548_000 + 100 * 1_048], [1_000, 1_000 * 562]);
+        assert_eq!(told_with(SINGLE, true, handed_over, sent, 0, &failed_over_ipv6), (7, 189));
+        // The test's are longer than a packet, and were sent in seven fragments each.
+        let long = Sent { payload_bytes: 9_000, ..SINGLE };
+        let (handed_over, sent) = ([7_100, 9_148_000 + 100 * 1_028], [7_000, 9_148_000 + 7_000 * 14]);
+        let more = [failed[0], ("host: Ip.FragCreates", 7_000), ("host: Ip.FragOKs", 1_000)];
+        assert_eq!(told_with(long, false, handed_over, sent, 0, &more), (0, 11));
     }
 
     /// The loopback interface counts no Ethernet header.

@@ -14,7 +14,7 @@ use longhaul_terms::Collect;
 use longhaul_udp::locate::Total;
 
 use super::flow::Flow;
-use crate::counters::{Before, Changed, Sent, without_event};
+use crate::counters::{Before, Changed, without_event};
 use crate::data::no_drop_events;
 
 /// Watches this end's drops until it is finished.
@@ -168,8 +168,8 @@ impl Drops {
         report.method = LocationMethod::Counters;
         report.complete = received.complete;
         let (forth, back) = (server, !server);
-        let sent = before.sent(Sent { payload_bytes: None, unit_packets_most: 1 });
-        for total in sent.totals.iter().filter(|total| total.location != Location::Unexplained) {
+        // Which packets without a neighbour can be the test's is not known.
+        for total in &before.sent(None).totals {
             let (backward, segment) = if plan.sends { (forth, Segment::Data) } else { (back, Segment::Ack) };
             let (reason, packets) = (total.reason.clone(), total.packets);
             report.drops.push(TcpDrop {

@@ -331,16 +331,25 @@ impl UdpData {
         all
     }
 
+    /// What all streams have sent.
+    fn sent(&self) -> Sent {
+        let outs = || self.streams.iter().filter_map(|stream| stream.sent.as_ref());
+        let is_ipv6 = |sender: &Arc<UdpSender>| sender.peer_address().ip().to_canonical().is_ipv6();
+        Sent {
+            payload_bytes: self.parameters.payload_bytes.into(),
+            is_ipv6: self.streams.iter().filter_map(|stream| stream.sender.as_ref()).any(is_ipv6),
+            packets: outs().map(|out| out.taken_packets).sum(),
+            units: outs().map(|out| out.taken_units).sum(),
+            unit_packets_most: self.unit_packets_most(),
+        }
+    }
+
     /// Counters that changed, and a caveat where some could not be read.
     fn changes(&self, receives: bool, caveats: &mut Vec<Caveat>) -> Changed {
         if !self.collects() {
             return Changed::default();
         }
-        let sent = Sent {
-            payload_bytes: Some(self.parameters.payload_bytes.into()),
-            unit_packets_most: self.unit_packets_most(),
-        };
-        let changed = if receives { self.before.received() } else { self.before.sent(sent) };
+        let changed = if receives { self.before.received() } else { self.before.sent(Some(self.sent())) };
         if !caveats.iter().any(|caveat| caveat.is(crate::caveats::COUNTERS_UNREAD)) {
             caveats.extend(changed.unread_caveat());
         }

@@ -26,6 +26,10 @@ const TOO_LONG_MOST: u32 = 100;
 #[derive(Debug, Default)]
 pub(super) struct StreamOut {
     pub(super) sent: StreamSent,
+    /// Packets that the kernel took: not what it refused, and what the way out dropped and said so.
+    pub(super) taken_packets: u64,
+    /// In how many pieces it took them: a super-packet is one.
+    pub(super) taken_units: u64,
     pub(super) spacing: SpacingRecorder,
     /// Time that each packet took in calls that sent several one by one.
     pub(super) back_to_back: TimeHistogram,
@@ -148,6 +152,9 @@ fn send_batch(
         } else {
             socket.send_segments(batch.bytes(done..count), batch.datagram_bytes(), true)
         };
+        let units = if single { sent.datagrams } else { sent.datagrams.min(1) };
+        out.taken_packets += sent.datagrams as u64;
+        out.taken_units += units as u64;
         done += sent.datagrams;
         let first = sequence + done as u64;
         let unit = if single { 1 } else { count - done };
