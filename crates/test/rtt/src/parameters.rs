@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::by_size::MOST_SIZES;
 use crate::clocks::ClockState;
 use crate::exchange::{LEAST_BYTES, TIMEOUT_MOST};
+use crate::probe_log::PROBES_MOST;
 
 /// Shortest payload: the answer has the responder's time stamps, and is as long as the question.
 pub const MIN_PAYLOAD_BYTES: u32 = LEAST_BYTES as u32;
@@ -20,8 +21,6 @@ const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)..=Nan
 const TIMEOUTS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=TIMEOUT_MOST;
 /// Longest measurement; a server allows less unless its operator says otherwise.
 const MOST_TIME: Nanos = Nanos::from_secs(366 * 24 * 3600);
-/// Sequence numbers have 48 bits, the last of which are reserved.
-const MOST_PROBES: u64 = 1 << 47;
 
 /// A measurement of round trips by datagrams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,13 +91,13 @@ impl RttParameters {
             }
         }
         check_range("interval_ns", Nanos(self.interval_ns), INTERVALS, "100us to 1h")?;
-        check_range("first_sequence", self.first_sequence, 0..=MOST_PROBES, "fewer probes before")?;
+        check_range("first_sequence", self.first_sequence, 0..=PROBES_MOST, "fewer probes before")?;
         check_range("timeout_ns", Nanos(self.timeout_ns), TIMEOUTS, "10ms to 4s")?;
         match self.amount {
             Amount::DurationNs(ns) => {
                 check_range("duration_ns", Nanos(ns), Nanos::from_millis(1)..=MOST_TIME, "1ms to 366 days")
             }
-            Amount::Packets(count) => check_range("probes", count, 1..=MOST_PROBES, "1 or more probes"),
+            Amount::Packets(count) => check_range("probes", count, 1..=PROBES_MOST, "1 or more probes"),
             Amount::Bytes(bytes) => Err(ParameterError::new("bytes", bytes, "give a time or a number of probes")),
         }
     }

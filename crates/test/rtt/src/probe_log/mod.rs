@@ -26,13 +26,15 @@ pub const SEGMENT_ROWS: usize = 65_536;
 pub const SEGMENT_NS: i64 = 60_000_000_000;
 /// Numbers of segments that longhaul writes are below this: thousands of years of them.
 pub const SEGMENTS_MOST: u32 = u32::MAX;
+/// Probes of a measurement at most, and of its log: sequence numbers have 48 bits, the last of which are reserved.
+pub(crate) const PROBES_MOST: u64 = 1 << 47;
 /// When probes were sent is rounded to so many nanoseconds, 2¹⁴: it orders and spaces rows, and no delay is computed from it.
 pub const SENT_QUANTUM_NS: i64 = 1 << 14;
 
 /// A probe that was sent. Differences of two hosts' clocks are raw: they contain the clocks' offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProbeRow {
-    /// Its number, from 0.
+    /// Its number, from 0, below 2⁴⁷.
     pub sequence: u64,
     /// Its payload, bytes.
     pub payload_bytes: u32,
@@ -159,7 +161,7 @@ pub enum ProbeLogError {
     /// Columns do not have as many values as rows.
     #[error("the log of probes is damaged: column `{0}` does not have as many values as it should")]
     Length(&'static str),
-    /// A row's number is not above that of the row before.
+    /// A row's number is not above that of the row before, or no measurement gets to it.
     #[error("the log of probes is damaged: after probe {0} comes probe {1}")]
     Order(u64, u64),
     /// A segment belongs to another measurement than the one before.

@@ -17,10 +17,11 @@ use parquet::file::reader::ChunkReader;
 use crate::clocks::Gap;
 use crate::path_change::PathChange;
 
-use super::{ABOUT_KEY, About, COLUMNS, ProbeLogError, ProbeRow, SCHEMA, SEGMENTS_MOST, segment_name, segment_number};
+use super::{
+    ABOUT_KEY, About, COLUMNS, PROBES_MOST, ProbeLogError, ProbeRow, SCHEMA, SEGMENTS_MOST, segment_name,
+    segment_number,
+};
 
-/// No log has so many probes; those of a resumed one are counted on from its last.
-const SEQUENCE_MOST: u64 = 1 << 62;
 /// Gaps that wait for someone to ask for them.
 const GAPS_KEPT: usize = 10_000;
 /// Longest text about a measurement, bytes.
@@ -85,7 +86,8 @@ impl ProbeLogReader {
         loop {
             if let Some(row) = self.rows.pop_front() {
                 let last = self.last.unwrap_or_default();
-                if row.sequence > SEQUENCE_MOST {
+                // Those of a resumed log are counted on from its last.
+                if row.sequence >= PROBES_MOST {
                     return Err(ProbeLogError::Order(last, row.sequence));
                 }
                 if let Some(last) = self.last.filter(|last| row.sequence <= *last) {

@@ -9,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
-use crate::{Account, Answer, Clocks, EndsStamps, GapReason, ResponderStamps, RttResult, Statistics};
+use crate::{Account, Answer, Clocks, EndsStamps, GapReason, ResponderStamps, RttParameters, RttResult, Statistics};
 
 struct Folder(PathBuf);
 
@@ -265,14 +265,21 @@ fn a_log_goes_on_as_long_as_there_are_numbers() {
     assert!(said.contains("after probes-4294967295.parquet no number is left"), "{said}");
 }
 
-/// A log that is resumed counts on from its last probe.
+/// A log that is resumed counts on from its last probe, with numbers that a measurement may have.
 #[test]
 fn a_number_that_nobody_reaches_is_refused() {
     let folder = Folder::new("number");
-    let rows = [row(1), ProbeRow { sequence: u64::MAX - 1, ..row(2) }];
-    write_segment(File::create(folder.0.join(segment_name(0))).unwrap(), &about(), &rows).unwrap();
-    let read: Result<Vec<ProbeRow>, _> = ProbeLogReader::open(&folder.0).unwrap().collect();
-    assert!(matches!(read, Err(ProbeLogError::Order(..))), "{read:?}");
+    let read = |last: u64| -> Result<Vec<ProbeRow>, ProbeLogError> {
+        let rows = [row(1), ProbeRow { sequence: last, ..row(2) }];
+        write_segment(File::create(folder.0.join(segment_name(0))).unwrap(), &about(), &rows).unwrap();
+        ProbeLogReader::open(&folder.0)?.collect()
+    };
+    let first_sequence = read(PROBES_MOST - 1).unwrap()[1].sequence + 1;
+    RttParameters { first_sequence, ..RttParameters::default() }.validate().unwrap();
+    for last in [PROBES_MOST, 1 << 62, u64::MAX] {
+        let read = read(last);
+        assert!(matches!(read, Err(ProbeLogError::Order(1, at)) if at == last), "{read:?}");
+    }
 }
 
 /// With `LONGHAUL_WRITE_CORPUS` set it writes the examples that fuzzing begins with.
