@@ -393,15 +393,14 @@ impl Runner<'_> {
             }
             for attempt in ran.tries_left(plan, &run) {
                 // What runs took beside their plan so far, the rest will take, too.
-                let rest: Nanos =
-                    left.iter().chain([&run]).map(|run| run.time).fold(Nanos::ZERO, |sum, time| sum + time);
+                let rest = left.iter().chain([&run]).map(|run| run.time).fold(Nanos::ZERO, Nanos::saturating_add);
                 let beside = Nanos((monotonic() - began).0.saturating_sub(planned.0) / made.max(1));
                 let rest = Nanos(rest.0.saturating_add(beside.0.saturating_mul(left.len() as u64 + 1)));
                 let done = runs.len() - left.len() - 1;
                 (self.tell)(Event::Begins { run, done, of: runs.len(), left: rest });
                 let (mut one, whole) = self.one(experiment, run, attempt, &mut ran);
                 ran.keep_one_over_time(plan, &mut one);
-                (made, planned) = (made + 1, planned + run.time);
+                (made, planned) = (made + 1, planned.saturating_add(run.time));
                 if !whole {
                     broken.insert(run.series);
                 }

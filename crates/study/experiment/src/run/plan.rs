@@ -215,7 +215,9 @@ fn time(amount: Amount, payload_bytes: u32, rate: BitRate, path: &PathSpec) -> N
 
 /// About how long a test takes with its lab.
 pub(super) fn time_with(test: Nanos, path: &PathSpec) -> Nanos {
-    test + BESIDE_A_TEST + Nanos(path.round_trip().0.saturating_mul(ROUND_TRIPS))
+    let round_trips = Nanos(path.round_trip().0.saturating_mul(ROUND_TRIPS));
+    // A file may ask for a transfer of centuries.
+    test.saturating_add(BESIDE_A_TEST).saturating_add(round_trips)
 }
 
 struct Outline<'a> {
@@ -366,6 +368,15 @@ mod tests {
         let quick = Plan::of(&nima, &Choice { quick: true, ..Choice::default() }, 1).unwrap();
         let whole: u64 = quick.series().iter().map(|(.., time)| time.0).sum();
         assert!(Nanos(whole) <= Nanos::from_secs(120), "{whole}");
+    }
+
+    /// A transfer of centuries is not told as one of seconds.
+    #[test]
+    fn a_time_beyond_all_numbers_is_the_longest() {
+        let text = "title = 'x'\npath = 'lan'\n[[tcp]]\nname = 'a'\ncongestion = ['reno']\nbytes = '8000000000G'\n";
+        let experiment = Experiment::parse(text, Path::new("")).unwrap();
+        let plan = Plan::of(&experiment, &Choice::default(), 1).unwrap();
+        assert_eq!((plan.runs()[0].time, plan.series()[0].3), (Nanos::MAX, Nanos::MAX));
     }
 
     #[test]
