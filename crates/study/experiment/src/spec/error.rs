@@ -105,6 +105,12 @@ impl ExperimentError {
         Self::at("with `full`", self.message)
     }
 
+    /// The same with what to do about it.
+    pub(super) fn and_do(mut self, remedy: &str) -> Self {
+        self.message = format!("{}; {remedy}", self.message);
+        self
+    }
+
     pub(crate) fn in_file(mut self, file: &str) -> Self {
         self.place = format!("{}:{} ", file.escape_debug(), self.place);
         self

@@ -12,6 +12,8 @@
 //! full.window = "2M"
 //! ```
 
+use std::fmt::Display;
+
 use toml::{Table, Value};
 
 use super::ExperimentError;
@@ -22,19 +24,21 @@ const FINDINGS: &str = "finding";
 /// Bytes of `full.each` at most: each series has them once more.
 const EACH_MOST: usize = 16 << 10;
 
-/// The experiment with the sizes of `full`; `None` where `text` has none, or is not TOML. `text` was read before: it has no more series and findings
-/// than an experiment may have.
+/// The experiment with the sizes of `full`; `None` where `text` has none. `text` was read before: it has no more series and findings than an
+/// experiment may have.
 ///
 /// # Errors
-/// `full` has a list of series or findings, or a long `full.each`.
+/// A `full` is no table or cannot be read, or has a list of series or findings, or a long `full.each`.
 pub(super) fn with_sources_sizes(text: &str) -> Result<Option<Table>, ExperimentError> {
-    let Ok(mut whole) = toml::from_str::<Table>(text) else { return Ok(None) };
-    let mut of_all = take(&mut whole, "full").unwrap_or_default();
+    let remedy = "write it otherwise, or leave it out";
+    let unreadable = |error: toml::de::Error| ExperimentError::of_toml(&error, text).and_do(remedy);
+    let mut whole: Table = toml::from_str(text).map_err(unreadable)?;
+    let mut of_all = take(&mut whole, "full", "full")?.unwrap_or_default();
     if let Some(list) = SERIES.iter().chain(&[FINDINGS]).find(|list| of_all.contains_key(**list)) {
         let why = format!("not here: give each `[[{list}]]` a `full` of its own");
         return Err(ExperimentError::at(format_args!("full.{list}"), why));
     }
-    let each = take(&mut of_all, "each").unwrap_or_default();
+    let each = take(&mut of_all, "each", "full.each")?.unwrap_or_default();
     let bytes: usize = each.iter().map(|(key, value)| key.len() + size(value)).sum();
     if bytes > EACH_MOST {
         return Err(ExperimentError::at("full.each", format!("{bytes} bytes, at most {EACH_MOST}")));
@@ -43,8 +47,8 @@ pub(super) fn with_sources_sizes(text: &str) -> Result<Option<Table>, Experiment
     whole.extend(of_all);
     for list in SERIES.iter().chain(&[FINDINGS]) {
         let Some(Value::Array(tables)) = whole.get_mut(*list) else { continue };
-        for table in tables.iter_mut().filter_map(Value::as_table_mut) {
-            let own = take(table, "full");
+        for (number, table) in tables.iter_mut().filter_map(Value::as_table_mut).enumerate() {
+            let own = take(table, "full", format_args!("{list}[{number}].full"))?;
             found |= own.is_some();
             if SERIES.contains(list) {
                 table.extend(each.clone());
@@ -66,12 +70,16 @@ fn size(value: &Value) -> usize {
     size_of::<Value>() + inner
 }
 
-/// Takes the table `key` out of `table`. What is no table stays, and is refused.
-fn take(table: &mut Table, key: &str) -> Option<Table> {
-    let Value::Table(taken) = table.get_mut(key)? else { return None };
-    let taken = std::mem::take(taken);
-    table.remove(key);
-    Some(taken)
+/// Takes the table `key`, which `place` is in the text, out of `table`.
+///
+/// # Errors
+/// It is no table. A date passes as one where the text is read first.
+fn take(table: &mut Table, key: &str, place: impl Display) -> Result<Option<Table>, ExperimentError> {
+    match table.remove(key) {
+        None => Ok(None),
+        Some(Value::Table(taken)) => Ok(Some(taken)),
+        Some(_) => Err(ExperimentError::at(place, "give a table of keys, such as { time = \"60s\" }")),
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +142,25 @@ mod tests {
         }
         let text = "title = 'x'\npath = 'lan'\nfull.each = 3\n[[udp]]\nname = 'a'\nrates = ['1M']\n";
         let error = Experiment::parse(text, Path::new("")).unwrap_err().to_string();
-        assert!(error.contains("with `full`: unknown field `each`"), "{error}");
+        assert!(error.contains("full.each: give a table of keys"), "{error}");
+    }
+
+    /// TOML's dates, and the table that the crate `toml` makes of one, pass as tables where nobody reads their keys.
+    #[test]
+    fn what_cannot_be_read_is_not_passed_over() {
+        let of_all = |full: &str| format!("title = 'x'\npath = 'lan'\n{full}\n[[udp]]\nname = 'a'\nrates = ['1M']\n");
+        let of_series = |full: &str| of_all("") + full;
+        let (key, remedy) = ("full.$__toml_private_datetime: ", "; write it otherwise, or leave it out");
+        for (full, said) in [
+            ("full = 1979-05-27", ["full: give a table of keys"; 2]),
+            ("full = { '$__toml_private_datetime' = '1979-05-27' }", ["full: give a table of keys"; 2]),
+            ("full = { '$__toml_private_datetime' = 'x' }", [key, remedy]),
+        ] {
+            for text in [of_all(full), of_series(full)] {
+                let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+                assert!(said.iter().all(|said| error.contains(said)), "{text}: {error}");
+            }
+        }
     }
 
     /// What would be copied into each series, or make series that nobody counted, is refused before.
