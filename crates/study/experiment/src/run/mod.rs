@@ -10,10 +10,13 @@ pub(crate) mod plan;
 mod program;
 mod steps;
 mod tcp;
+#[cfg(test)]
+mod tests;
+mod tries;
 mod udp;
 
 use crate::caveats;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -29,7 +32,7 @@ use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED}
 use longhaul_peer::client::{self, Live, Target};
 use longhaul_peer::server::{ServeOptions, Server};
 use longhaul_report::html::findings::Finding;
-use longhaul_report::html::points::{Point, Rejected, Repeat, Run};
+use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
 use longhaul_result::{Caveat, CaveatCode};
@@ -45,6 +48,7 @@ use serde_json::Value;
 
 pub use self::calibration::{FACTORS, calibration_time};
 use self::plan::{Plan, Planned};
+use self::tries::Tries;
 use crate::faults::Programs;
 use crate::machine::Machine;
 use crate::spec::finding::name;
@@ -181,14 +185,17 @@ pub struct Ran {
     pub mix: Vec<Series<mix_report::Run>>,
     /// The hosts as the first test saw them; `None` where no test ran.
     pub hosts: Option<Hosts>,
-    tries: u32,
+    /// Of each point that is planned, by its series and its place there, in the experiment.
+    tries: BTreeMap<(usize, usize), Tries>,
 }
 
 impl Ran {
     /// The points of `plan` without a run. A point is doubtful if one of its runs is rejected `tries` times.
     pub fn new(experiment: &Experiment, plan: &Plan, tries: u32) -> Self {
-        let mut ran = Self { udp: Vec::new(), tcp: Vec::new(), mix: Vec::new(), hosts: None, tries };
+        let (udp, tcp, mix) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ran = Self { udp, tcp, mix, hosts: None, tries: BTreeMap::new() };
         for ((number, point), place, label) in plan.points() {
+            ran.tries.insert((number, point), Tries::new(tries));
             if let Some(series) = experiment.udp.get(number) {
                 let paper_value = series.paper_values.get(&point).copied();
                 begin(&mut ran.udp, place, Point { paper_value, ..Point::new(label) }, || udp::empty(series));
@@ -202,13 +209,33 @@ impl Ran {
         ran
     }
 
-    /// Adds a run; one that is not in `plan` is left out.
-    pub fn add(&mut self, plan: &Plan, made: Made) {
+    /// Adds a run that was made just now, and averages its point.
+    fn add(&mut self, plan: &Plan, made: Made) {
         match made {
-            Made::Udp(made) => add(&mut self.udp, plan, *made, self.tries),
-            Made::Tcp(made) => add(&mut self.tcp, plan, *made, self.tries),
-            Made::Mix(made) => add(&mut self.mix, plan, *made, self.tries),
+            Made::Udp(made) => put(&mut self.udp, &mut self.tries, plan, *made).into_iter().for_each(Point::average),
+            Made::Tcp(made) => put(&mut self.tcp, &mut self.tries, plan, *made).into_iter().for_each(Point::average),
+            Made::Mix(made) => put(&mut self.mix, &mut self.tries, plan, *made).into_iter().for_each(Point::average),
         }
+    }
+
+    /// Adds a run that was made earlier, one of many: the means are without it until [`Ran::average`]. It is left out where its point is not in
+    /// `plan`, where its number is none from 1 to 1,000, and where the run of this number counts already or was rejected at each try.
+    pub fn add_earlier(&mut self, plan: &Plan, made: Made) {
+        match made {
+            Made::Udp(made) => drop(put(&mut self.udp, &mut self.tries, plan, *made)),
+            Made::Tcp(made) => drop(put(&mut self.tcp, &mut self.tries, plan, *made)),
+            Made::Mix(made) => drop(put(&mut self.mix, &mut self.tries, plan, *made)),
+        }
+    }
+
+    /// Computes the means of all points.
+    pub fn average(&mut self) {
+        fn all<R: Run>(series: &mut [Series<R>]) {
+            series.iter_mut().flat_map(|one| &mut one.points).for_each(Point::average);
+        }
+        all(&mut self.udp);
+        all(&mut self.tcp);
+        all(&mut self.mix);
     }
 
     /// Has `made` forget what it did over time where another run of its point is drawn: a result is to be short.
@@ -227,30 +254,9 @@ impl Ran {
         }
     }
 
-    /// The tries that a run has left: none if it counts. It has one in all where another run of its point was rejected at each try and none
-    /// counts: what spoils this point is no chance.
-    fn tries_left(&self, plan: &Plan, run: &Planned) -> Range<u32> {
-        fn of<R: Run>(series: &[Series<R>], place: (usize, usize), repeat: u32, tries: u32) -> Option<Range<u32>> {
-            let point = series.get(place.0)?.points.get(place.1)?;
-            let rejected = |repeat| point.rejected.iter().filter(|one| one.run.repeat == repeat).count() as u32;
-            // What others did at that time they may not do again.
-            let by_itself = |one: &&Rejected<R>| one.run.repeat != repeat && !one.why.is(caveats::CPU_TAKEN);
-            let by_itself = || point.rejected.iter().filter(by_itself).map(|one| one.run.repeat);
-            let is_hopeless = point.runs.is_empty()
-                && by_itself().any(|one| by_itself().filter(|other| *other == one).count() as u32 >= tries);
-            let tries = match point.runs.iter().any(|run| run.repeat == repeat) {
-                true => 0,
-                false if is_hopeless => 1,
-                false => tries,
-            };
-            Some(rejected(repeat)..tries)
-        }
-        let left = plan.place(run.series, run.point).and_then(|place| {
-            let (repeat, tries) = (run.repeat, self.tries);
-            let of_tests = of(&self.udp, place, repeat, tries).or_else(|| of(&self.tcp, place, repeat, tries));
-            of_tests.or_else(|| of(&self.mix, place, repeat, tries))
-        });
-        left.unwrap_or(0..self.tries)
+    /// The tries that a run has left; one of no plan has none.
+    fn tries_left(&self, run: &Planned) -> Range<u32> {
+        self.tries.get(&(run.series, run.point)).map_or(0..0, |tries| tries.left(run.repeat))
     }
 
     /// What came of the findings of `experiment`.
@@ -319,22 +325,21 @@ fn begin<R: Run>(all: &mut Vec<Series<R>>, place: usize, point: Point<R>, empty:
     all[place].points.push(point);
 }
 
-fn add<R: Run>(series: &mut [Series<R>], plan: &Plan, made: MadeAt<R>, tries: u32) {
-    let place = plan.place(made.series, made.point);
-    let point = place.and_then(|(place, point)| series.get_mut(place)?.points.get_mut(point));
-    match (point, made.rejected) {
-        (None, _) => {}
-        (Some(point), None) => {
-            let problems = made.run.run.problems();
-            point.doubtful |= problems.caveats.iter().any(|caveat| caveat.is(caveats::MORE_THAN_CARRIED));
-            point.add(made.run);
-        }
-        (Some(point), Some(why)) => {
-            let before = point.rejected.iter().filter(|rejected| rejected.run.repeat == made.run.repeat).count();
-            point.doubtful |= before + 1 >= tries as usize;
-            point.reject(why, made.run);
-        }
-    }
+/// Adds a run to its point, which is returned; `None` for a run that is left out.
+fn put<'a, R: Run>(
+    series: &'a mut [Series<R>],
+    tries: &mut BTreeMap<(usize, usize), Tries>,
+    plan: &Plan,
+    made: MadeAt<R>,
+) -> Option<&'a mut Point<R>> {
+    let (place, point) = plan.place(made.series, made.point)?;
+    let point = series.get_mut(place)?.points.get_mut(point)?;
+    let tries = tries.get_mut(&(made.series, made.point))?;
+    point.doubtful |= tries.take(made.run.repeat, made.rejected.as_ref())?;
+    let mut doubts = made.run.run.problems().caveats.iter();
+    point.doubtful |= made.rejected.is_none() && doubts.any(|caveat| caveat.is(caveats::MORE_THAN_CARRIED));
+    point.put(made.run, made.rejected);
+    Some(point)
 }
 
 /// What a test runs over.
@@ -375,9 +380,12 @@ impl Runner<'_> {
     /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
     pub fn run(&self, experiment: &Experiment, plan: &Plan, mut ran: Ran) -> Ran {
         let runs = plan.runs();
-        let mut left: Vec<Planned> = runs.iter().copied().filter(|run| !ran.tries_left(plan, run).is_empty()).collect();
+        let goes_on = || self.stop.requested().is_none();
+        // Of millions of runs this takes its time.
+        let asked = runs.iter().copied().take_while(|_| goes_on());
+        let mut left: Vec<Planned> = asked.filter(|run| !ran.tries_left(run).is_empty()).collect();
         left.reverse();
-        if let Some(first) = left.last() {
+        if let Some(first) = left.last().filter(|_| goes_on()) {
             (self.tell)(Event::WarmsUp);
             self.warm_up(experiment, *first);
         }
@@ -385,13 +393,13 @@ impl Runner<'_> {
         let (mut made, mut planned) = (0_u64, Nanos::ZERO);
         let mut broken: BTreeSet<usize> = BTreeSet::new();
         while let Some(run) = left.pop() {
-            if self.stop.requested().is_some() {
+            if !goes_on() {
                 break;
             }
             if broken.contains(&run.series) {
                 continue;
             }
-            for attempt in ran.tries_left(plan, &run) {
+            for attempt in ran.tries_left(&run) {
                 // What runs took beside their plan so far, the rest will take, too.
                 let rest = left.iter().chain([&run]).map(|run| run.time).fold(Nanos::ZERO, Nanos::saturating_add);
                 let beside = Nanos((monotonic() - began).0.saturating_sub(planned.0) / made.max(1));
@@ -406,7 +414,7 @@ impl Runner<'_> {
                 }
                 ran.add(plan, one.clone());
                 (self.tell)(Event::Made { run, made: &one, ran: &ran });
-                if one.rejected().is_none() || self.stop.requested().is_some() {
+                if one.rejected().is_none() || !goes_on() {
                     break;
                 }
             }

@@ -44,6 +44,7 @@ pub struct Choice {
 /// The points that are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
+    /// In the order of the experiment.
     points: Vec<PlannedPoint>,
     /// Points that need a lab where there is none, or are the same test as another there; or that need netem.
     left_out: Vec<String>,
@@ -171,13 +172,17 @@ impl Plan {
 
     /// The place in a result of a point of the experiment; `None` for one that is not run.
     pub(super) fn place(&self, series: usize, point: usize) -> Option<(usize, usize)> {
-        self.points.iter().find(|one| (one.series, one.point) == (series, point)).map(|one| one.place)
+        self.point(series, point).map(|one| one.place)
+    }
+
+    fn point(&self, series: usize, point: usize) -> Option<&PlannedPoint> {
+        let found = self.points.binary_search_by_key(&(series, point), |one| (one.series, one.point));
+        self.points.get(found.ok()?)
     }
 
     /// A run in words: series, point, number.
     pub fn words(&self, run: &Planned) -> String {
-        let point = self.points.iter().find(|one| (one.series, one.point) == (run.series, run.point));
-        let (name, label) = point.map_or(("", ""), |point| (&point.name, &point.label));
+        let (name, label) = self.point(run.series, run.point).map_or(("", ""), |point| (&point.name, &point.label));
         format!("{name}, {label}, run {}", run.repeat)
     }
 

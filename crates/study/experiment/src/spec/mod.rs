@@ -119,7 +119,8 @@ pub struct Repeats {
 impl Repeats {
     /// Runs of each point where nobody says how many: enough for an interval that is not much wider than it could be.
     const DEFAULT: u32 = 5;
-    const MOST: u32 = 1000;
+    /// Runs of each point at most.
+    pub(crate) const MOST: u32 = 1000;
 
     /// `points` are their labels. Without a list, the first and the last are quick.
     fn of(

@@ -217,20 +217,19 @@ impl<R: Run> Point<R> {
         Self { label, runs, rejected, doubtful: false, paper_value: None, means }
     }
 
-    /// Adds a run that counts.
-    pub fn add(&mut self, run: Repeat<R>) {
-        let place = self.runs.partition_point(|other| other.repeat <= run.repeat);
-        self.runs.insert(place, run);
-        self.average();
+    /// Adds a run, which counts unless it was `rejected`. The means are without it until [`Point::average`].
+    pub fn put(&mut self, run: Repeat<R>, rejected: Option<Caveat>) {
+        match rejected {
+            Some(why) => self.rejected.push(Rejected { why, run }),
+            None => {
+                let place = self.runs.partition_point(|other| other.repeat <= run.repeat);
+                self.runs.insert(place, run);
+            }
+        }
     }
 
-    /// Adds a run that does not count.
-    pub fn reject(&mut self, why: Caveat, run: Repeat<R>) {
-        self.rejected.push(Rejected { why, run });
-        self.average();
-    }
-
-    fn average(&mut self) {
+    /// Computes the means of all runs that there are.
+    pub fn average(&mut self) {
         self.means = self.means_of(|run| run.quantities().into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
 
@@ -309,6 +308,20 @@ pub(crate) mod tests {
     }
 
     pub(crate) static NO_PROBLEMS: Problems = Problems { error: None, caveats: Vec::new() };
+
+    impl<R: Run> Point<R> {
+        /// Adds a run that counts.
+        pub(crate) fn add(&mut self, run: Repeat<R>) {
+            self.put(run, None);
+            self.average();
+        }
+
+        /// Adds a run that does not count.
+        pub(crate) fn reject(&mut self, why: Caveat, run: Repeat<R>) {
+            self.put(run, Some(why));
+            self.average();
+        }
+    }
 
     /// A run that has a size.
     #[derive(Clone)]

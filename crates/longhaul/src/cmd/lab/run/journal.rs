@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use longhaul_experiment::{Experiment, FACTORS, Hosts, Made, Plan, Ran};
 use longhaul_kernel::links::followed;
 use longhaul_kernel::new_file::{NewFile, PUBLIC};
+use longhaul_kernel::signals::StopSignal;
 use longhaul_lab::LabSpec;
 use longhaul_units::Nanos;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::output::Failure;
 use crate::output::saved::RUNS;
+use crate::output::{Failure, exit_code};
 
 /// Longest line that is read: a run with 10,000 losses has a tenth of it.
 const LINE_BYTES_MOST: u64 = 16 << 20;
@@ -45,15 +46,26 @@ impl Kept {
         serde_json::from_slice(&line).map(Some).map_err(of_line)
     }
 
-    /// Puts the runs into `ran`. What is cut at the end goes, and the journal can go on.
-    pub(super) fn resume(mut self, plan: &Plan, ran: &mut Ran) -> Result<Journal, Failure> {
+    /// Puts the runs into `ran`. What is cut at the end goes, and the journal can go on. Where `stopped` has a signal before that, the file
+    /// stays as it was.
+    pub(super) fn resume(
+        mut self,
+        plan: &Plan,
+        ran: &mut Ran,
+        stopped: impl Fn() -> Option<StopSignal>,
+    ) -> Result<Journal, Failure> {
         while let Some(line) = self.next()? {
+            if let Some(signal) = stopped() {
+                let message = format!("--resume {}: interrupted while it was read", self.path.display());
+                return Err(Failure::new("interrupted", message).exit(exit_code(signal)));
+            }
             match line {
                 Line::Experiment(_) => return Err(not_resumed(&self.path, "it has two beginnings")),
                 Line::Hosts(hosts) => drop(ran.hosts.get_or_insert(hosts)),
-                Line::Made(made) => ran.add(plan, made),
+                Line::Made(made) => ran.add_earlier(plan, made),
             }
         }
+        ran.average();
         let file = self.reader.into_inner();
         file.set_len(self.whole_bytes).map_err(|error| not_resumed(&self.path, error))?;
         Ok(Journal { file, has_hosts: ran.hosts.is_some() })
@@ -210,12 +222,40 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_experiment::Choice;
+
     use super::*;
 
     fn header(cpus: &[usize], realtime: Option<u8>, seed: u64) -> Header {
         let lab = LabSpec { name: String::new(), cpus: cpus.into(), realtime, seed, ..LabSpec::default() };
         let (title, experiment) = ("some".to_owned(), "all of it".to_owned());
         Header { title, experiment, factor: 1.0, lab, server: None, started_at: "now".to_owned() }
+    }
+
+    /// Who stops it while a long journal is read finds the journal as it was, and goes on another time.
+    #[test]
+    fn a_stop_while_it_is_read_changes_nothing() {
+        let folder = std::env::temp_dir().join(format!("longhaul-journal-stopped-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, header) = (folder.join(RUNS), header(&[1], Some(50), 1));
+        drop(Journal::begin(&folder, header.clone()).unwrap());
+        let begun = std::fs::read_to_string(&file).unwrap();
+        let hosts = "{\"kind\":\"hosts\",\"client\":{},\"server\":null}\n";
+        let written = format!("{begun}{hosts}{{\"kind\":\"udp\",\"ser");
+        std::fs::write(&file, &written).unwrap();
+        let nima = Experiment::load("nima").unwrap();
+        let plan = Plan::of(&nima, &Choice::default(), 1).unwrap();
+        let resumed = |stopped: Option<StopSignal>| {
+            let mut ran = Ran::new(&nima, &plan, 1);
+            let (kept, _) = Journal::open(&folder, &folder, &header).unwrap();
+            let failure = kept.resume(&plan, &mut ran, || stopped).err();
+            (failure.map(|failure| failure.message().to_owned()), std::fs::read_to_string(&file).unwrap())
+        };
+        let (failure, left) = resumed(Some(StopSignal::Interrupt));
+        assert!(failure.is_some_and(|why| why.contains("interrupted while it was read")));
+        assert_eq!(left, written);
+        assert_eq!(resumed(None), (None, begun + hosts), "what was cut goes");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Runs that were begun with the emulator elsewhere go on with it there, and not without a word where it is by default now.

@@ -342,7 +342,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let journal_file = args.output.as_deref().unwrap_or(Path::new("")).join(RUNS);
     let unwritable = |error: io::Error| Failure::unwritable(&journal_file, error);
     let journal = match (kept, &folder) {
-        (Some(kept), _) => Some(kept.resume(plan, &mut ran)?),
+        (Some(kept), _) => Some(kept.resume(plan, &mut ran, || stop.requested())?),
         // That of before goes with the first run.
         (None, Some(folder)) if !folder.replaces() => {
             Some(Journal::begin(&folder.path(), header.clone()).map_err(unwritable)?)

@@ -1,0 +1,88 @@
+//! Runs that were made earlier, and being stopped.
+
+use longhaul_kernel::clock::thread_cpu_time;
+use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::wait::readable_until;
+use longhaul_report::html::points::Problems;
+
+use super::plan::Choice;
+use super::*;
+
+/// The runs at 64 bytes, 1,000 of each point.
+fn many() -> (Experiment, Plan) {
+    let nima = Experiment::load("nima").unwrap();
+    let choice = Choice { quick: true, only: vec!["64 bytes".into()], repeat: Some(1_000), ..Choice::default() };
+    let plan = Plan::of(&nima, &choice, 1).unwrap();
+    (nima, plan)
+}
+
+/// A journal of somebody else has all that it can have: it costs its length, and not that times the runs to be made.
+#[test]
+fn many_rejected_runs_are_counted_once() {
+    let (nima, plan) = many();
+    let ((series, point), ..) = plan.points().next().unwrap();
+    let late = Caveat::of_error("emulator_late", "late", "");
+    let run = |repeat: u32, rejected: Option<Caveat>| {
+        let most = mix_report::Most {
+            sent_packets_per_second: 1e6,
+            refused_packets: 0,
+            sender_ns_per_packet: 300.0,
+            making_ns_per_packet: 100.0,
+        };
+        let problems = Problems::default();
+        let run = mix_report::Run { rate_bps: None, time_ns: 1, at_rate: None, most: Some(most), problems };
+        let run = Repeat { repeat, seed: 1, began_at: String::new(), emulator: None, run };
+        Made::Mix(Box::new(MadeAt { series, point, rejected, run }))
+    };
+    let runs: Vec<Planned> = plan.runs().into_iter().filter(|run| (run.series, run.point) == (series, point)).collect();
+    // Runs that count, those that were rejected, and those that are still to be made.
+    let seen = |ran: &Ran| {
+        let point = &ran.mix[0].points[0];
+        let left = runs.iter().filter(|run| !ran.tries_left(run).is_empty()).count();
+        (point.runs.len(), point.rejected.len(), left)
+    };
+    let began = thread_cpu_time();
+    let mut ran = Ran::new(&nima, &plan, 3);
+    for repeat in (0..=1_001).chain(0..=1_001) {
+        ran.add_earlier(&plan, run(repeat, Some(late.clone())));
+    }
+    ran.average();
+    assert_eq!(seen(&ran), (0, 2_000, 1_000));
+    assert!(!ran.mix[0].points[0].doubtful && !ran.mix[0].points[0].means.is_empty());
+    // A run was rejected at each try: the others have had the one that they get.
+    for _ in 0..2 {
+        ran.add_earlier(&plan, run(7, Some(late.clone())));
+    }
+    assert_eq!(seen(&ran), (0, 2_001, 0));
+    assert!(ran.mix[0].points[0].doubtful);
+    for _ in 0..2 {
+        ran.add_earlier(&plan, run(8, None));
+    }
+    assert_eq!(seen(&ran), (1, 2_001, 998));
+    let took = thread_cpu_time().saturating_sub(began);
+    assert!(took < Nanos::from_secs(5), "{took}");
+}
+
+/// Whoever stops it before its first run waits for none.
+#[test]
+fn a_stop_before_the_first_run_is_obeyed() {
+    let (nima, plan) = many();
+    let stop = Stop::install().unwrap();
+    Process::open(std::process::id()).unwrap().unwrap().signal(Signal::INT).unwrap();
+    // A signal may end the wait before it is known.
+    while !readable_until(stop, None).unwrap() {}
+    let programs = Programs { longhaul: "longhaul".into(), cpus: Vec::new() };
+    let runner = Runner {
+        spec: &LabSpec::default(),
+        tries: 3,
+        stop,
+        save_losses: None,
+        command: |_, _| String::new(),
+        programs: &programs,
+        server: None,
+        tell: &|event: Event<'_>| panic!("{event:?}"),
+    };
+    let ran = runner.run(&nima, &plan, Ran::new(&nima, &plan, 3));
+    Stop::release();
+    assert!(!ran.has_result());
+}
