@@ -7,13 +7,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to, set_reset_on_close, unacknowledged_bytes};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, acknowledged_within, connect_to, goes_on_after, set_reset_on_close};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
@@ -58,8 +58,6 @@ impl HasControl for ControlEvent {
 
 /// How long sent data may stay unacknowledged after a test or a capture: the kernel keeps it in memory, in addition to the data of the next one.
 pub const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
-/// How often to look.
-pub(crate) const UNACKNOWLEDGED_LOOK: Nanos = Nanos::from_millis(5);
 
 /// One end of a control connection.
 pub struct Control {
@@ -255,7 +253,12 @@ impl Control {
     /// minutes if the other end wants that: it must not be much.
     pub fn end_in_time<E: HasControl>(mut self, within: Nanos, events: &Receiver<E>) {
         self.hang_up();
-        self.is_reset = !is_acknowledged(&self.stream, within, events);
+        let goes_on = |pause: Nanos| match events.recv_timeout(pause.into()) {
+            Ok(event) => !matches!(event.into_control(), Some(ControlEvent::Abort)),
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => goes_on_after(pause),
+        };
+        self.is_reset = !acknowledged_within(&self.stream, within, goes_on);
     }
 }
 
@@ -265,23 +268,6 @@ impl Drop for Control {
         // What is queued still goes out.
         if !self.is_reset {
             let _ = set_reset_on_close(&self.stream, false);
-        }
-    }
-}
-
-/// Waits until the other end has acknowledged all that was sent over `connection`, which was shut down, but its end. Whether it has, in time and
-/// before [`ControlEvent::Abort`] came.
-fn is_acknowledged<E: HasControl>(connection: &TcpStream, within: Nanos, events: &Receiver<E>) -> bool {
-    let until = monotonic() + within;
-    loop {
-        match unacknowledged_bytes(connection) {
-            Ok(0 | 1) => return true,
-            Ok(_) if monotonic() < until => {}
-            Ok(_) | Err(_) => return false,
-        }
-        let event = events.recv_timeout(UNACKNOWLEDGED_LOOK.into());
-        if let Ok(Some(ControlEvent::Abort)) = event.map(E::into_control) {
-            return false;
         }
     }
 }

@@ -6,14 +6,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr;
+use std::{ptr, thread};
 
 use longhaul_units::{BitRate, Nanos};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with, sockopt,
+    AddressFamily, Protocol, SocketFlags, SocketType, bind, connect, getpeername, ipproto, listen, socket_with, sockopt,
 };
 
+use crate::clock::monotonic;
 use crate::sysctl;
 use crate::udp::BufferGrant;
 use crate::udp::option::{read_words, set_bytes, set_int, set_traffic_class};
@@ -25,6 +26,9 @@ const CONGESTION_NAME_BYTES: usize = 16;
 const SYN_MOST_BYTES: usize = 512;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
+
+/// How often to look whether data was acknowledged, of which no event tells.
+pub const UNACKNOWLEDGED_LOOK: Nanos = Nanos::from_millis(5);
 
 /// Has `socket` send at `rate` of payload bits a second at most (`SO_MAX_PACING_RATE`). TCP paces itself where the interface
 /// has no fq.
@@ -331,8 +335,9 @@ pub fn set_reset_on_close(socket: impl AsFd, reset: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// What ioctl(2) says: before Linux 5.17 of MPTCP.
-pub fn unacknowledged_bytes(socket: &TcpStream) -> io::Result<u64> {
-    if socket.peer_addr().is_err() {
+pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
+    let socket = socket.as_fd();
+    if getpeername(socket).is_err() {
         // The count stays as it was, but nothing is kept.
         return Ok(0);
     }
@@ -342,6 +347,25 @@ pub fn unacknowledged_bytes(socket: &TcpStream) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Waits for `time` at most until the other end has acknowledged all that was sent over `connection`; the end of the stream is excepted. `goes_on`
+/// waits for the time that it is given and tells whether to go on. Gives whether all is acknowledged; `false` where the kernel does not tell.
+pub fn acknowledged_within(connection: impl AsFd, time: Nanos, mut goes_on: impl FnMut(Nanos) -> bool) -> bool {
+    let until = monotonic() + time;
+    loop {
+        match unacknowledged_bytes(&connection) {
+            Ok(0 | 1) => return true,
+            Ok(_) if monotonic() < until && goes_on(UNACKNOWLEDGED_LOOK) => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
+}
+
+/// Waits for `pause`, and goes on: for [`acknowledged_within`] where nothing else can end it.
+pub fn goes_on_after(pause: Nanos) -> bool {
+    thread::sleep(pause.into());
+    true
 }
 
 /// Takes up to `most` bytes out of `socket` without copying them anywhere (`MSG_TRUNC`); 0 at the end of the stream.
@@ -389,7 +413,6 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::clock::monotonic;
 
     fn pair(options: &TcpOptions) -> (TcpStream, TcpStream) {
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), options).unwrap();
@@ -496,8 +519,10 @@ mod tests {
             }
         };
         let (near, mut far) = filled();
+        assert!(!acknowledged_within(&near, Nanos::from_millis(1), goes_on_after));
         near.shutdown(std::net::Shutdown::Both).unwrap();
         io::copy(&mut far, &mut io::sink()).unwrap();
+        assert!(acknowledged_within(&near, Nanos::from_secs(5), goes_on_after));
         comes_to_none(&near);
         let (near, far) = filled();
         // What is unread resets the connection.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::tcp::{set_reset_on_close, unacknowledged_bytes};
+use longhaul_kernel::tcp::{UNACKNOWLEDGED_LOOK, set_reset_on_close, unacknowledged_bytes};
 use longhaul_units::Nanos;
 
-use crate::control::{ACKNOWLEDGED_WITHIN, ControlEvent, UNACKNOWLEDGED_LOOK};
+use crate::control::{ACKNOWLEDGED_WITHIN, ControlEvent};
 use crate::event::Event;
 
 /// Connections of a test that is over. On drop, resets those with data that the other end has not acknowledged.
