@@ -97,6 +97,8 @@ pub struct InetMemory {
     pub receive_buffer_bytes: u32,
     /// What the write queue may take (`SO_SNDBUF`).
     pub send_buffer_bytes: u32,
+    /// In the write queue: not sent yet, or not acknowledged.
+    pub write_queue_bytes: u32,
     /// Packets that it dropped.
     pub drops: u32,
 }
@@ -146,6 +148,7 @@ impl<'a> InetSocket<'a> {
             received_bytes: u32_at(words, 0)?,
             receive_buffer_bytes: u32_at(words, 1)?,
             send_buffer_bytes: u32_at(words, 3)?,
+            write_queue_bytes: u32_at(words, 5)?,
             drops: u32_at(words, 8).unwrap_or(0),
         })
     }
