@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Standing, Taken, shown};
+use longhaul_kernel::tcp::{acknowledged_within, send_buffer, set_reset_on_close};
 
 use parking_lot::FairMutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,6 +32,8 @@ const CONNECTION_LASTS: Duration = Duration::from_secs(30);
 const STRANGER_BYTES_MOST: usize = 128 << 10;
 /// Until then somebody has to prove who he is.
 const STRANGER_LASTS: Duration = Duration::from_secs(10);
+/// What the kernel keeps of an answer that the other end has not acknowledged, as at the page; it counts twice as much, with its own bookkeeping.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
 
 /// Who this end is to the other.
 pub(crate) enum As<'a> {
@@ -252,7 +255,7 @@ impl Connected {
 
 type Connections = Arc<Mutex<Connected>>;
 
-/// A connection's place among the others, given back when dropped.
+/// A connection's place among the others, given back when dropped: it ends the connection.
 struct Place {
     places: Connections,
     number: u64,
@@ -271,7 +274,21 @@ impl Place {
             // Its thread wakes up, and ends.
             let _ = stranger.shutdown(Shutdown::Both);
         }
-        Some(Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() })
+        let place = Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() };
+        send_buffer(stream, Some(SEND_BUFFER_BYTES)).ok()?;
+        // Also where this program is killed.
+        set_reset_on_close(stream, true).ok()?;
+        Some(place)
+    }
+
+    /// Says that no more comes. The kernel would keep an answer that is not acknowledged for minutes: a member's goes with the connection when the time
+    /// of that is over. What others are told is short.
+    fn end(&self) {
+        let _ = self.handle.shutdown(Shutdown::Write);
+        let left = (self.taken + CONNECTION_LASTS).saturating_duration_since(Instant::now());
+        if !self.standing.is_kept() || acknowledged_within(&self.handle, left.into()) {
+            let _ = set_reset_on_close(&self.handle, false);
+        }
     }
 
     /// The question of who has proven who he is, and is one that `is_member` knows.
@@ -313,6 +330,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.end();
         let mut connected = locked(&self.places);
         connected.places.leave(self.number);
         connected.members.remove(self.number);
@@ -387,6 +405,8 @@ fn serve_token(
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use longhaul_kernel::tcp::unacknowledged_bytes;
+
     use super::*;
 
     #[test]
@@ -455,6 +475,48 @@ mod tests {
             let place = Place::take(&places, &stream).unwrap();
             assert_eq!(serve(stream, &identity, &answering, &place).unwrap_err().to_string(), why);
             assert_eq!(answering.0.load(Ordering::Relaxed), 1, "{why}");
+        }
+    }
+
+    #[test]
+    fn an_answer_arrives_or_goes_with_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let places = Connected::none();
+        for reads in [true, false] {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut place = Place::take(&places, &stream).unwrap();
+            // As a member's.
+            place.standing.keep();
+            stream.set_nonblocking(true).unwrap();
+            let mut written = 0;
+            while let Ok(count) = stream.write(&[0; 4096]) {
+                written += count;
+            }
+            let waits = unacknowledged_bytes(&stream).unwrap() as usize;
+            assert!((SEND_BUFFER_BYTES..=2 * SEND_BUFFER_BYTES + (128 << 10)).contains(&waits), "{waits}");
+            drop(stream);
+            let mut read = move || -> std::io::Result<usize> {
+                let (mut some, mut read) = ([0; 4096], 0);
+                loop {
+                    match client.read(&mut some)? {
+                        0 => return Ok(read),
+                        count => read += count,
+                    }
+                    // Slowly: the place ends meanwhile.
+                    thread::sleep(Duration::from_millis(1));
+                }
+            };
+            if reads {
+                let reader = thread::spawn(read);
+                drop(place);
+                assert_eq!(reader.join().unwrap().unwrap(), written);
+            } else {
+                // Its time is over.
+                place.taken -= CONNECTION_LASTS;
+                drop(place);
+                assert_eq!(read().unwrap_err().kind(), ErrorKind::ConnectionReset);
+            }
         }
     }
 
