@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Standing, Taken, shown};
-use longhaul_kernel::tcp::{acknowledged_within, send_buffer, set_reset_on_close};
+use longhaul_kernel::tcp::{acknowledged_within, goes_on_after, send_buffer, set_reset_on_close};
 
 use parking_lot::FairMutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -286,7 +286,7 @@ impl Place {
     fn end(&self) {
         let _ = self.handle.shutdown(Shutdown::Write);
         let left = (self.taken + CONNECTION_LASTS).saturating_duration_since(Instant::now());
-        if !self.standing.is_kept() || acknowledged_within(&self.handle, left.into()) {
+        if !self.standing.is_kept() || acknowledged_within(&self.handle, left.into(), goes_on_after) {
             let _ = set_reset_on_close(&self.handle, false);
         }
     }

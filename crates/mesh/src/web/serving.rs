@@ -13,8 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use longhaul_channel::{Places, Taken};
 use longhaul_kernel::stderr_line;
-use longhaul_kernel::tcp::{acknowledged_within, receive_buffer, send_buffer, set_reset_on_close, unacknowledged_bytes};
-use longhaul_units::Nanos;
+use longhaul_kernel::tcp::{receive_buffer, send_buffer, set_reset_on_close, unacknowledged_bytes};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -118,7 +117,7 @@ async fn acknowledged(stream: &TcpStream) {
 
 /// Closes a connection. What the other end has not acknowledged goes with it: the kernel would keep it for minutes.
 fn end(stream: TcpStream) {
-    if acknowledged_within(&stream, Nanos::ZERO) {
+    if matches!(unacknowledged_bytes(&stream), Ok(0 | 1)) {
         let _ = set_reset_on_close(&stream, false);
     }
 }

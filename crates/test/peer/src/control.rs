@@ -13,7 +13,9 @@ use std::thread::{self, JoinHandle};
 use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, acknowledged_within, connect_to, goes_on_after, set_reset_on_close};
+use longhaul_kernel::tcp::{
+    TcpOpenError, TcpOptions, acknowledged_within, connect_to, goes_on_after, set_reset_on_close,
+};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
