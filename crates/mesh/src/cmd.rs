@@ -66,7 +66,7 @@ enum Action {
         /// Run the coordinator
         #[arg(long)]
         coordinator: bool,
-        /// Listen at this address; the coordinator: with a port
+        /// Listen at this address; for the coordinator, ADDRESS:PORT
         #[arg(long, default_value = "0.0.0.0")]
         bind: String,
         /// Limit this site's tests: udp=RATE, tcp=RATE, time=TIME, busy=SHARE of the time, rtt=no,

@@ -52,7 +52,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99), allow_hyphen_values = true)]
     #[cfg_attr(test, schemars(range(min = 1, max = 99)))]
     realtime: Option<u8>,
-    /// Raise a caveat if 1 % of packet runs leave later than this
+    /// Raise a caveat if 1 % of packets leave later than this; packets that travel together count as one
     #[arg(long, value_name = "TIME", default_value_t = DEFAULT_LATENESS_BOUND, allow_hyphen_values = true)]
     lateness_bound: Nanos,
 }

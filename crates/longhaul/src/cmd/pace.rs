@@ -18,7 +18,7 @@ use crate::output::{Failure, Outcome, say};
 pub(crate) struct Args {
     /// Send each connection at this rate at most, such as 9Gbit
     rate: BitRate,
-    /// Run this program; what it and its children send is paced
+    /// Run this program; longhaul paces its connections and those of its child processes
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

@@ -12,8 +12,8 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_te
 
 /// Show saved results of experiments, or compare several
 ///
-/// Of one result, shows its tables, or its page. Of several, compares each point of the first with the same point of the others: means, and
-/// the difference with its 95 % interval. Use it to compare two kernels, two machines, or before and after a change.
+/// With one result, shows its tables or its page. With several, compares each point of the first with the same point of the others:
+/// means, and the difference with its 95 % interval. Use it to compare two kernels, two machines, or before and after a change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul report results --html page.html          # the page of a result

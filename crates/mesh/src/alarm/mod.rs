@@ -45,7 +45,7 @@ pub(crate) struct AlarmOptions {
     pub(crate) on_alarm: Option<PathBuf>,
     /// POST each alarm to this address as JSON when it begins and when it ends, once each
     ///
-    /// Other users see arguments: an address with a secret in it belongs in the environment variable.
+    /// Other users can see arguments. If the address contains a secret, use the environment variable.
     #[arg(long, value_name = "URL", env = "LONGHAUL_WEBHOOK", hide_env_values = true, requires = "coordinator", value_parser = webhook::address)]
     pub(crate) webhook: Option<String>,
 }

@@ -37,7 +37,7 @@ Example:
 Reads what `longhaul capture` and `longhaul convert` write, pcap and pcapng, also compressed by gzip or zstd. \
 `longhaul docs analyze-results` explains each number.";
 
-/// Tell what each flow of a capture did, and what limits it
+/// Show what each flow of a capture did, and what limits it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Put first the flows with most of this
     #[arg(long, value_name = "WHAT", default_value = "bytes")]
     sort: Sort,
-    /// Answer "which flow suffers?": a line each, most lost packets first
+    /// Print a line for each flow that lost packets, the flow with the most losses first
     #[arg(long, conflicts_with = "sort")]
     worst: bool,
     #[command(flatten)]

@@ -71,7 +71,8 @@ pub(crate) struct Args {
     /// Write the spool into this folder; create it if it is missing. A name such as x.pcapng is a file, as with -w
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Write this file at the end: .pcapng, .pcap or .parquet by its name (until then a spool beside it); - writes pcapng to stdout at once
+    /// Write this file at the end, as its name says: .pcapng, .pcap or .parquet (until then, a spool is beside it); - writes pcapng to
+    /// stdout at once
     #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "output")]
     write: Option<PathBuf>,
     #[command(flatten)]
@@ -106,7 +107,7 @@ pub(crate) struct Args {
     /// Do not put the interface into promiscuous mode
     #[arg(long)]
     no_promiscuous: bool,
-    /// Report rates every TIME (0: never) [default: 1s]; a name that is no time, such as any, is the interface, as with tcpdump
+    /// Report rates every TIME (0: never) [default: 1s]; as with tcpdump, -i may name the interface instead, such as eth0 or any
     #[arg(short = 'i', long, value_name = "TIME", value_parser = interval_or_interface)]
     interval: Vec<IntervalOrInterface>,
     /// Print JSON at the end

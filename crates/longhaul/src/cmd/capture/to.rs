@@ -21,7 +21,7 @@ const FIELDS_BYTES: usize = 32;
 /// Where to send header snippets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ToArgs {
-    /// Send header snippets to this host, which runs `longhaul log`; several hosts take turns
+    /// Send header snippets to this host, which runs `longhaul log`; several hosts get datagrams in turn
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) to: Vec<String>,
     /// Encrypt with this key; the logging hosts need the same one

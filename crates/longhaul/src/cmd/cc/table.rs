@@ -20,7 +20,7 @@ use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print
   longhaul cc table --rate 100Gbit --rtt 71ms --mtu 9000 --algorithm all
   longhaul cc table --measured monday/result.json   # and the flows of a saved result")]
 pub(crate) struct Args {
-    /// Print rows for these link rates, in bits of whole packets [default: 10M, 100M, 1G, 10G]
+    /// Print rows for these link rates, counting whole packets with headers [default: 10M, 100M, 1G, 10G]
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<BitRate>,
     /// Use this round trip

@@ -63,10 +63,10 @@ pub(crate) struct Args {
     /// Trust that all time stamps are from one clock; estimate no offset
     #[arg(long)]
     same_clock: bool,
-    /// Let delays and round trips differ by this at least (needs --behaviour)
+    /// Accept differences of delays and round trips up to this time, whatever their margin is (needs --behaviour)
     #[arg(long, value_name = "TIME", default_value = "20us", requires = "behaviour")]
     tolerance: Nanos,
-    /// Let a quantity differ by this share of its value in A (needs --behaviour): median, range, p99, loss, loss-run, loss-dispersion
+    /// Accept a difference of this share of the value in A (needs --behaviour): median, range, p99, loss, loss-run, loss-dispersion
     #[arg(long, value_name = "NAME=SHARE", requires = "behaviour")]
     margin: Vec<Margin>,
     /// Read only packets of this endpoint, or between these two

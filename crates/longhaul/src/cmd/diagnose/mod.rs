@@ -45,7 +45,7 @@ Example:
   longhaul diagnose server --size 20M -o monday        # transfers of 20 MiB; keep the answer
   longhaul diagnose server --size 20M --every 5s       # over one connection, with pauses
   longhaul diagnose server --read big.tar              # is it the disk?
-  longhaul diagnose server --before monday             # what was promised, what came?
+  longhaul diagnose server --before monday             # did the change bring what was promised?
   longhaul diagnose server --html page.html            # limits as bars beside the target
   longhaul diagnose server --gentle                    # on a path that others use
   longhaul diagnose server --rate 10G --rtt 150ms      # good enough for a long path?

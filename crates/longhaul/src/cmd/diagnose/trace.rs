@@ -25,9 +25,9 @@ use crate::output::{Envelope, Outcome, print_result};
 const EXAMPLES: &str = "\
 Example:
   longhaul diagnose trace monday.pcapng
-  longhaul diagnose trace --rate 10G --port 443 captures/   # of a folder, by time
+  longhaul diagnose trace --rate 10G --port 443 captures/   # all captures in a folder
 
-`longhaul docs diagnosis` says what packets tell, and what they do not.";
+`longhaul docs diagnosis` says what packets can show, and what they cannot.";
 
 /// Find what limits the TCP connections of a capture
 #[derive(Debug, clap::Args)]

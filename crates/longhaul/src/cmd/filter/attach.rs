@@ -62,11 +62,11 @@ pub(crate) struct AttachArgs {
     staying: Staying,
 }
 
-/// Keep a pinned filter up to date with this host's addresses; without it, the filter accepts what a changed address may concern
+/// Keep a pinned filter up to date with this host's addresses; without it, the filter accepts all frames that a change of addresses may affect
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter follow eth0")]
 pub(crate) struct FollowArgs {
-    /// The interface
+    /// Interface of the filter
     #[arg(value_name = "INTERFACE")]
     interface: String,
     #[command(flatten)]

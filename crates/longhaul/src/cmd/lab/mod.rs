@@ -25,7 +25,7 @@ use crate::args::listen::in_lab;
 use crate::output::status;
 use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text, say};
 
-/// Run programs on hosts of this machine with an emulated path between them
+/// Create hosts on this machine with an emulated path between them; run programs on them
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = false)]
 #[command(after_help = "Example:
@@ -35,7 +35,7 @@ use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, pri
   longhaul lab down
   longhaul lab try --rtt 150ms --rate 1G --loss 0.01% -- ping -c 3 server
 
-The variable LONGHAUL_LAB names the lab where --name does not. It is set on a lab's hosts.")]
+Without --name, the environment variable LONGHAUL_LAB names the lab. It is set on a lab's hosts.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -57,7 +57,7 @@ enum Action {
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Open a shell on a host, which its prompt names
+    /// Open a shell on a host; the prompt shows the name of the host
     #[command(after_help = "Example:\n  longhaul lab shell server")]
     Shell {
         /// Name of the host, such as client, server, client2
@@ -68,7 +68,7 @@ enum Action {
     /// Change the running path, without losing packets in flight
     #[command(after_help = "Example:\n  longhaul lab set delay=50ms 'forward.loss=every(30000)' rate=1Gbit")]
     Set {
-        /// Change to make. Where several hops have the key, put a direction, or a hop's or host's name, and a dot before it
+        /// Change to make. If several hops have the key, write the direction, hop or host and a dot before it: forward.loss=1%
         #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
         #[command(flatten)]
@@ -121,7 +121,7 @@ enum Action {
 struct UpArgs {
     /// Path: a name from `longhaul paths`, or a path file
     path: String,
-    /// Name of the lab [default: what LONGHAUL_LAB says, else the path's name]
+    /// Name of the lab [default: the value of LONGHAUL_LAB, else the path's name]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -168,7 +168,7 @@ enum OnOff {
 /// Selects a lab.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Name of the lab [default: what LONGHAUL_LAB says, else the only one that is up]
+    /// Name of the lab [default: the value of LONGHAUL_LAB, else the only lab that is up]
     #[arg(long)]
     name: Option<String>,
 }

@@ -29,13 +29,13 @@ pub(super) struct Args {
     /// Round trip of the path, such as 150ms; each direction delays by half of it
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     rtt: RoundTrip,
-    /// Rate of each direction, such as 1G, as a cable counts: with preamble, FCS and gap [default: no limit]
+    /// Rate of each direction, such as 1G, on the wire: with preamble, FCS and gap [default: no limit]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<BitRate>,
-    /// Packets that each direction loses: a chance such as 0.01%, or a law such as every(30000) [default: none]
+    /// Loss of each direction: a probability such as 0.01%, or a law such as every(30000) [default: none]
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<LossSpec>,
-    /// Drop-tail queue before the rate: in products of rate and round trip (0.5bdp), bytes (16MiB), packets (1000p), or unlimited
+    /// Drop-tail queue in front of the rate: in bandwidth-delay products (0.5bdp), bytes (16MiB), packets (1000p), or unlimited
     /// [default: 1bdp]
     #[arg(long, value_name = "SIZE", requires = "rate", allow_hyphen_values = true)]
     queue: Option<QueueSize>,

@@ -47,7 +47,7 @@ far end has `gro on` or an XDP program. `longhaul docs mix` describes mix files 
 
 /// Generate background traffic: many kinds of frames, mostly addressed to other hosts
 ///
-/// Sends well-formed frames of each class by its weight, with a numbered stream to a target among them. Needs root.
+/// Sends well-formed frames; the weight of a class is its share. The class `stream` sends numbered packets to a target. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -34,13 +34,13 @@ const ROUTE_CHANGES_MOST: usize = 10;
 const EXAMPLES: &str = "\
 Example:
   longhaul profile far.txt -o far.toml                    # ping -i 0.01 -c 60000 far > far.txt
-  longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each way
+  longhaul profile near.pcap far.pcap -o far.toml         # captures of both ends: each direction
   longhaul profile tcp.pcap                               # one capture of TCP
   longhaul profile monday --diagnosis tuesday             # rate and queue of longhaul diagnose
   longhaul profile far.txt --netem far                    # for Linux's netem, too
   longhaul lab up --name far far.toml                     # that path on this machine
   longhaul lab exec --name far client -- COMMAND          # your program over it
-  longhaul verify far.toml --against far.txt              # how alike the two are
+  longhaul verify far.toml --against far.txt              # how similar the two are
 
 The path file has the evidence of each value as a comment, and says what the measurement does not show.";
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Give the path this name in its file [default: the name of the measurement]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Time between probes, where the output of ping does not say
+    /// Time between probes, if the output of ping does not show it
     #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o

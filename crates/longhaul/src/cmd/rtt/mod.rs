@@ -62,9 +62,9 @@ Example:
   longhaul rtt server -t 1h --html page.html      # over time, and their distribution
   longhaul rtt example.org --icmp -c 100          # without a server
   longhaul rtt example.org --tcp 443 -i 500ms
-  longhaul rtt example.org --to-each-hop          # each router on the way, by one flow
+  longhaul rtt example.org --to-each-hop          # each router on the path
 
-Time stamps come from the kernel, where it has none from the program, and with --timestamps nic from the NICs.
+Time stamps come from the kernel, or from the program if the kernel has none. With --timestamps nic they come from the NICs.
 
 `longhaul docs rtt-results` explains each number of the result.";
 
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     /// Send payloads of these sizes in turn: 64,512,1472, or 32 sizes from one to the other: 64-1472
     #[arg(long, value_name = "SIZES", conflicts_with_all = ["length", "tcp"])]
     sizes: Option<Sizes>,
-    /// Take the time of packets from the kernel, or from the NIC of each end that can stamp them (as root; server or --icmp)
+    /// Take time stamps from the kernel, or from the NIC at each end whose NIC can stamp packets (as root; with a server or --icmp)
     #[arg(long, value_name = "WHERE", default_value = "kernel", conflicts_with_all = ["tcp", "udp", "to_each_hop"])]
     timestamps: Timestamps,
     /// Count a probe as lost if no answer comes within this time

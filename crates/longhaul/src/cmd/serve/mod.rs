@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Listen at this port
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
-    /// Receive data at this port, TCP and UDP, one test at a time; it may be that of --port [default: ports that the kernel chooses]
+    /// Receive data at this port, TCP and UDP, one test at a time; may be the same as --port [default: ports that the kernel chooses]
     #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
     data_port: Option<u16>,
     /// Refuse longer tests; a client that does not end its test is dropped at most 80 s later

@@ -45,10 +45,10 @@ Example:
   longhaul sweep server -w 256K,1M,4M --softirq same,split
   longhaul sweep server --defer 0,50us,200us -b 100M --plan   # what would be done
 
-Settings of the receiving host are put back when each test ends, however it ends. \
+Each test restores the settings of the receiving host, also if it is killed. \
 `longhaul docs sweep-results` explains each number of the result.";
 
-/// Send UDP over sizes, rates and settings: find at which rate losses begin, and where
+/// Send UDP at many sizes, rates and settings: find at which rate losses begin, and where
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -21,7 +21,7 @@ use crate::output::{Failure, Outcome};
   longhaul tune --rate 10G --rtt 150ms --apply --for 60s    # changes settings for a minute
   longhaul tune confirm                                     # keeps them
   longhaul tune --rate 10G --rtt 150ms --apply --persist    # also when the machine starts again
-  longhaul tune monday --role sender --to far.example.net   # by `longhaul diagnose -o monday`
+  longhaul tune monday --role sender --to far.example.net   # from `longhaul diagnose -o monday`
   longhaul tune undo"
 )]
 pub(crate) struct Args {

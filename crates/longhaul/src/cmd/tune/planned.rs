@@ -22,7 +22,7 @@ pub(crate) struct PlanArgs {
     /// Take rate, round trip and causes from this result of `longhaul diagnose`, a file or a folder
     #[arg(value_name = "DIAGNOSIS")]
     diagnosis: Option<PathBuf>,
-    /// Take this direction of a result with two: from client to server, or from server to client
+    /// Use this direction of a diagnosis of both directions: from client to server, or from server to client
     #[arg(long, value_enum, requires = "diagnosis")]
     direction: Option<DirectionArg>,
     /// Tune for this rate of one connection

@@ -55,16 +55,16 @@ pub(crate) struct Args {
     /// Both captures use one clock: one-way delays are exact
     #[arg(long)]
     same_clock: bool,
-    /// Let a quantity differ by this share of its value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates
+    /// Accept a difference of this share of the measured value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates
     #[arg(long, value_name = "NAME=SHARE")]
     margin: Vec<Margin>,
-    /// Time between probes, where the output of ping does not say
+    /// Time between probes, if the output of ping does not show it
     #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Seed of the path's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Draw both in this HTML page: the verdict, their distributions, quantile by quantile, over time
+    /// Draw both in this HTML page: the verdict, both distributions, quantile against quantile, round trips over time
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<OutputFile>,
     #[command(flatten)]

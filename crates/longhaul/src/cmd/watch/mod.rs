@@ -44,7 +44,7 @@ Example:
   longhaul watch --port 443 -t 1m --html page.html          # drawn over time
   longhaul watch --pid 4711 -i 1s
   longhaul watch --udp --port 5000 -t 1m                    # where are datagrams lost?
-  longhaul watch --udp -o at-server -- ./receiver           # with the same at the sender:
+  longhaul watch --udp -o at-server -- ./receiver           # the same at the sender; then:
   longhaul compare at-client at-server                      # what became of each datagram
   longhaul show monday
 
@@ -54,7 +54,7 @@ the command does not exist, 126 if it cannot be run, 130 after Ctrl-C. `longhaul
 
 /// Watch other programs: what limits their TCP, where their UDP is lost
 ///
-/// Watches all connections of this network namespace, or those that you choose. The programs are not touched.
+/// Watches all connections of this network namespace, or those that you choose. It does not touch the programs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Watch connections with this port at either end
     #[arg(long, value_name = "PORT", group = "which", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Watch connections made in this control group (version 2) or one below, given as its folder
+    /// Watch connections of sockets made in this control group (version 2, given as its folder) or in one below it
     #[arg(long, value_name = "DIR", group = "which")]
     cgroup: Option<PathBuf>,
     /// Run this command, and watch its connections and those of its child processes
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Take a sample of TCP_INFO every TIME
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: Nanos,
-    /// Save the result in this folder: result.json, and of TCP samples.parquet with all TCP_INFO fields over time
+    /// Save the result in this folder: result.json, and for TCP samples.parquet with all TCP_INFO fields over time
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Draw the TCP connections over time in this HTML file

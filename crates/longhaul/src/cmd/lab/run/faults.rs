@@ -38,10 +38,10 @@ pub(super) struct FaultArgs {
     /// Run each fault with this many seeds of the path's random numbers [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
-    /// Run each fault over these round trips, as far as it has them [default: the first of each fault]
+    /// Run each fault with these round trips, if the fault lists them [default: the first one that it lists]
     #[arg(long, value_name = "TIME", value_delimiter = ',')]
     rtt: Vec<Nanos>,
-    /// Let each test send for this time [default: 30s]
+    /// Send for this time in each test [default: 30s]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
     /// Measure what each fault costs, by tests with it and without it, instead of a diagnosis
@@ -50,10 +50,10 @@ pub(super) struct FaultArgs {
     /// Diagnose one TCP test by what the kernels of its two hosts see, and by a capture, instead of by tests
     #[arg(long, conflicts_with_all = ["measure", "tune", "replay"])]
     observe: bool,
-    /// Where the first cause is at a host, let `longhaul tune` fix it by the diagnosis, and test TCP once more
+    /// If the first cause is at a host, let `longhaul tune` fix it, and test TCP a second time
     #[arg(long, conflicts_with_all = ["measure", "replay"])]
     tune: bool,
-    /// Judge the diagnoses that -o wrote into this folder by the present rules; run nothing
+    /// Judge the evidence that -o wrote into this folder by the rules of this version; run nothing
     #[arg(long, value_name = "FOLDER")]
     replay: Option<PathBuf>,
 }

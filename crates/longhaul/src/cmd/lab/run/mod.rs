@@ -72,7 +72,7 @@ pub(crate) struct Args {
     prometheus: PrometheusArgs,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Run each point this often [default: as the experiment says, 5 if it says nothing]
+    /// Run each point this many times [default: the experiment's number, else 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
     /// Repeat a run that this machine disturbed, up to N times in all [default: 3]
@@ -84,13 +84,13 @@ pub(crate) struct Args {
     /// Run only series whose name contains this text, or these faults; may be repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Run what the paper ran: its times, rates, windows and queues, in place of a short or scaled form; --plan says how long that takes
+    /// Use the times, rates, windows and queues of the paper, instead of a short or scaled form; --plan says how long that takes
     #[arg(long)]
     full: bool,
     /// Print what would be run and about how long it takes, and run nothing
     #[arg(long, conflicts_with_all = ["output", "resume"])]
     plan: bool,
-    /// Run the commands that the experiment has (`program`), as this user; look at them first
+    /// Allow the commands in the experiment (`program`), which run as this user; read them first
     #[arg(long)]
     commands: bool,
     /// Send this mix in place of the experiment's: a name or a file, as `longhaul mix` takes it; for experiments with a mix
