@@ -341,7 +341,7 @@ impl MixResult {
         if let Some(note) = &self.engine_note {
             caveats.push(Caveat::new(
                 caveats::PACKET_SOCKET_USED,
-                format!("frames went through a packet socket, as complete skbs, so that no filter saves the receiver their cost: {note}"),
+                format!("frames went through a packet socket, as complete skbs, so a filter cannot save the receiver their cost: {note}"),
                 &*self.engine_remedy,
             ));
         }

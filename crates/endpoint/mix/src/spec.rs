@@ -209,7 +209,7 @@ impl MixSpec {
             classes.push(Class { name, kind, weight: weight(&at("weight"), class.weight)? });
         }
         if classes.iter().all(|class| class.weight == 0.0) {
-            return Err(MixError::at("class", "one weight at least is above 0"));
+            return Err(MixError::at("class", "at least one weight must be above 0"));
         }
         Ok(Self { name: written.name, source: written.source, sizes, classes })
     }
@@ -254,7 +254,7 @@ fn read_spans(spans: Vec<SpanText>) -> Result<Vec<Span>, MixError> {
     };
     let spans: Vec<Span> = spans.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
     if spans.iter().all(|span| span.weight == 0.0) {
-        return Err(MixError::at("sizes", "one weight at least is above 0"));
+        return Err(MixError::at("sizes", "at least one weight must be above 0"));
     }
     Ok(spans)
 }
@@ -319,7 +319,7 @@ mod tests {
             ("size = 300", "size = 64\nsizes = []", "size and sizes: give one of them"),
             ("size = 300", "sizes = []", "sizes: 0 of them, 1 to 16"),
             ("size = 300", "sizes = [{ from = 99, to = 98, weight = 1 }]", "sizes[0].to: 98: at least 99"),
-            ("size = 300", "sizes = [{ from = 99, weight = 0 }]", "sizes: one weight at least is above 0"),
+            ("size = 300", "sizes = [{ from = 99, weight = 0 }]", "sizes: at least one weight must be above 0"),
             ("\"arp\"", "\"arq\"", "class[1].kind: `arq` is not a kind; use one of stream, udp, tcp"),
             ("\"arp\"", "\"stream\"", "class[1].name: `stream` is another's name already"),
             ("weight = 50", "weight = -1", "class[0].weight: -1.0: 0, or a number from 1e-9 to 1e9"),

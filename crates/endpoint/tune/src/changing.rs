@@ -330,7 +330,7 @@ fn put_one_back(saved: &Saved, may_be_partial: bool) -> PutBack {
     match setting::read(&saved.place) {
         Ok(now) if now == saved.before => result(Outcome::PutBack, Some(now), None),
         Ok(now) => {
-            let why = format!("the kernel made {now} of {}", saved.before);
+            let why = format!("the kernel holds {now} instead of {}", saved.before);
             result(Outcome::Failed, Some(now), Some(why))
         }
         Err(why) => result(Outcome::Failed, None, Some(why)),

@@ -44,7 +44,7 @@ pub enum TuneError {
     #[error("settings that were changed before are not confirmed")]
     Pending,
     /// Settings of an earlier command are kept: what goes back without a confirmation would take them along.
-    #[error("settings that were changed before are kept, and would be put back with these")]
+    #[error("earlier changes are kept, and would be put back together with these")]
     Earlier,
     /// Nothing is changed.
     #[error("no settings are changed here")]
@@ -60,7 +60,7 @@ pub enum TuneError {
         why: String,
     },
     /// Drop-ins are for the whole machine.
-    #[error("settings of a network namespace that is not the machine's first cannot be made to last")]
+    #[error("settings of this network namespace cannot be made to last: it is not the machine's first one")]
     NotFirst,
     /// A drop-in could not be written.
     #[error("{}: {source}", path.display())]

@@ -40,7 +40,7 @@ pub enum MemoryError {
         limit: &'static str,
     },
     /// The kernel refused.
-    #[error("the kernel gave no {needed} of packet memory: {step}: {source}")]
+    #[error("the kernel did not give {needed} of packet memory: {step}: {source}")]
     Refused {
         /// What was asked for.
         needed: Bytes,

@@ -56,7 +56,7 @@ impl Folder {
     pub(crate) fn open(path: PathBuf) -> Result<Self, Failure> {
         let open = OpenFolder::open(&path).map_err(|error| {
             Failure::new("not_resumed", format!("--resume {}: {error}", path.display()))
-                .remedy("give the folder of a measurement that was ended")
+                .remedy("give the folder of the measurement to continue")
         })?;
         Self::claim("--resume", path, open)
     }
@@ -79,7 +79,7 @@ impl Folder {
         if !capability::has(Capability::Fowner)
             && let Some(file) = of_another(&open.path(), user).map_err(unusable)?
         {
-            let why = format!("{file} in it is another user's, who alone may replace it in such a folder (sticky bit)");
+            let why = format!("{file} in it belongs to another user, and only that user may replace it (the folder has the sticky bit)");
             return Err(failed("not_written", &why).remedy("give a folder of your own"));
         }
         Ok(Self { name, open, replaces: Arc::default() })

@@ -182,7 +182,7 @@ fn every_address_of_a_name_is_tried() {
     }
     let output = on(&lab, "client", &[LONGHAUL, "tcp", "server", "-B", "10.99.0.1"]).output().unwrap();
     let said = text(&output.stderr);
-    assert!(said.contains("cannot use the own address 10.99.0.1:0") && said.contains("ip address"), "{said}");
+    assert!(said.contains("cannot use the local address 10.99.0.1:0") && said.contains("ip address"), "{said}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub enum Form {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The file's name does not end as that of a capture.
-    #[error("{path}: the name of the output does not say its form", path = .0.display())]
+    #[error("{path}: the name of the output does not show its format", path = .0.display())]
     UnknownForm(PathBuf),
     /// The system refuses.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
@@ -44,7 +44,7 @@ pub enum WriteError {
     #[error("pcap has one link type a file, and these packets have several")]
     LinkTypes,
     /// A form has no room for the time of a packet.
-    #[error("a packet's time is {0} ns since 1970, which this form has no room for")]
+    #[error("a packet's time is {0} ns since 1970, which does not fit into this format")]
     Time(i64),
     /// pcapng names its interfaces at the beginning, and the input names another one later.
     #[error("an interface appears in the middle of the input, which a pcapng stream cannot name at its beginning")]

@@ -157,7 +157,7 @@ impl Watch {
             Ok(owners) => Some(owners),
             Err(error) => {
                 let message = format!(
-                    "processes are only looked up in /proc, so that of a connection shorter than a sample is not known: {error}"
+                    "processes are looked up only in /proc, so the process of a connection shorter than a sample is unknown: {error}"
                 );
                 caveats.push(Caveat::new(caveats::SHORT_LIVED_UNOWNED, message, "run as root on a kernel with BTF"));
                 None

@@ -123,7 +123,7 @@ pub enum ControlError {
     },
     /// The caller cannot be told from others.
     #[error(
-        "your user has no number in this user namespace, so that a lab could not tell your commands from others': map it (unshare --map-root-user)"
+        "your user has no number in this user namespace, so a lab cannot distinguish your commands from those of others: map it (unshare --map-root-user)"
     )]
     Nobody,
     /// The kernel does not say which there are.

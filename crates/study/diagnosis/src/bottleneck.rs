@@ -29,7 +29,7 @@ pub enum NoBottleneck {
     #[error("UDP met no limit up to {} of payload (see longhaul diagnose --rate)", about(*.0))]
     NotMet(u64),
     /// It is at a host.
-    #[error("it is at a host ({0}), and no part of the path")]
+    #[error("it is at a host ({0}), not on the path")]
     AtHost(Location),
     /// Nothing waits.
     #[error("a policer drops above {} of payload, which a path file cannot say", about(*.0))]

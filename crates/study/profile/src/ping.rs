@@ -150,7 +150,7 @@ impl Reader {
             (None, _) if by_stamps => interval_of_stamps(&rows),
             (None, Some(ms)) if rows.len() > 1 => (ms.min(1 << 40) * 1_000_000 / (rows.len() as u64 - 1)) as i64,
             (None, _) => {
-                self.note("nothing says how far apart the probes were: 1 s is taken (see --interval)".into());
+                self.note("the time between the probes is unknown: 1 s is taken (see --interval)".into());
                 DEFAULT_INTERVAL_NS
             }
         };

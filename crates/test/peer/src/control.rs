@@ -381,7 +381,7 @@ fn unreachable(failed: &[(SocketAddr, TcpOpenError)], remedy: Remedy) -> Session
     };
     let all: Vec<String> = failed.iter().map(said).collect();
     let message = if all.is_empty() {
-        "cannot connect: no address of the server has the family of the own address".to_owned()
+        "cannot connect: no address of the server has the family of the local address".to_owned()
     } else {
         format!("cannot connect: {}", all.join("; "))
     };

@@ -238,7 +238,7 @@ pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Optio
 /// With [`Collect::Bpf`].
 pub(crate) fn no_drop_events(collect: Collect, why: &impl std::fmt::Display) -> Result<Caveat, SessionError> {
     if collect == Collect::Bpf {
-        let remedy = "take what there is (auto), or run both ends as root";
+        let remedy = "use auto, or run both ends as root";
         return Err(SessionError::new("no_drop_events", format!("collect: bpf: {why}"), remedy));
     }
     let message = format!("losses are placed by counters alone: {why}");

@@ -224,7 +224,7 @@ pub fn caveats_of(counts: &Counts, skipped_ns: u64, remote: Option<&RttEndReport
         ));
     }
     if skipped_ns > 0 {
-        let message = format!("probes were put off by {} ms in all", skipped_ns / 1_000_000);
+        let message = format!("probes left {} ms late in all", skipped_ns / 1_000_000);
         all.push(Caveat::new(
             caveats::INTERVAL_NOT_KEPT,
             message,

@@ -156,7 +156,7 @@ impl Caps {
             return Ok(());
         }
         let allowed = format!(
-            "to keep which of so many packets arrived takes {}; this server allows {} for a test: ask for a lower rate or fewer streams",
+            "the account of so many packets takes {} of memory; this server allows {} for a test: ask for a lower rate or fewer streams",
             Bytes(bytes),
             self.memory
         );
@@ -182,7 +182,7 @@ impl Caps {
         let sum = held_bytes(given, sockets, more);
         if sum > self.memory.0 {
             let allowed = format!(
-                "{sockets} sockets with twice that, and what else it holds, are {}; this server allows {} for a test",
+                "{sockets} sockets take twice that each, with the rest of the test {}; this server allows {} for a test",
                 Bytes(sum),
                 self.memory
             );

@@ -28,7 +28,7 @@ pub enum UserNamespaceError {
     #[error("a process with several threads cannot move into a user namespace")]
     SeveralThreads,
     /// Something else: a container's seccomp filter, a chroot.
-    #[error("no user namespace of one's own: {step}: {source}; run as root")]
+    #[error("cannot use a user namespace: {step}: {source}; run as root")]
     Io {
         /// What was being done.
         step: &'static str,

@@ -109,7 +109,7 @@ pub enum TcpOpenError {
         address: SocketAddr,
     },
     /// The own address or port cannot be used.
-    #[error("cannot use the own address {from}: {source}")]
+    #[error("cannot use the local address {from}: {source}")]
     NotBound {
         /// The own address and port.
         from: SocketAddr,

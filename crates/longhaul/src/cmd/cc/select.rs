@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (selected, refused) = selection.connections().map_err(|error| Failure::new("bpf", error))?;
     print_text(&format!("{selected} connections used {name}\n"));
     if refused > 0 {
-        print_text(&format!("{refused} connections were refused it by the kernel\n"));
+        print_text(&format!("the kernel refused it for {refused} connections\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

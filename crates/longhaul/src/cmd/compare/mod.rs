@@ -261,7 +261,7 @@ fn caveats(traces: &[&Trace], result: &CompareResult) -> Vec<Caveat> {
     for points in [&result.points, &result.second_points].into_iter().flatten() {
         if points.clock.corrected && points.clock.offset_error_ns.is_none() {
             let message = "packets of only one direction passed both points: the shortest delay is taken as 0".into();
-            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or say --same-clock");
+            warn(caveats::OFFSET_UNKNOWN, message, "capture both directions, or give --same-clock");
         }
         let shifted =
             points.directions.iter().filter_map(|shown| shown.between.delay).any(|delay| delay.min_ns < -1_000.0);

@@ -137,7 +137,7 @@ pub(crate) fn attach(args: AttachArgs) -> Outcome {
     }
     if !args.pin && Filter::open(link.index).is_ok_and(|filter| filter.is_kept()) {
         let failure =
-            Failure::new("stays", format!("{name}: the filter that is there stays; it would be replaced for good"));
+            Failure::new("stays", format!("{name} has a pinned filter, which this command would replace for good"));
         return Err(failure.remedy("give --pin, or detach it first (longhaul filter detach)"));
     }
     // A file that cannot be written must fail before anything is dropped.

@@ -83,7 +83,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     control.set_patience(WRITE_PATIENCE);
     let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
     let Some(place) = CaptureSeat::take(shared) else {
-        let text = format!("it accepts {} captures at the same time, and has them", options.captures_most);
+        let text = format!("it accepts {} captures at the same time, and has that many", options.captures_most);
         let error = SessionError::new("busy", text, "try later, or start `longhaul log` with larger `captures`");
         let _ = control.send(&Message::Refuse(Refusal { error: error.clone(), retry_after: None }));
         let _ = control.transmit();

@@ -22,7 +22,7 @@ pub enum SpoolError {
     #[error("the spool is of version {0}, this program reads {VERSION}; use a newer longhaul")]
     Version(u8),
     /// A block with a good checksum does not hold what it should.
-    #[error("a block of the spool is not as it should be: {0}")]
+    #[error("a block of the spool is malformed: {0}")]
     Block(&'static str),
 }
 

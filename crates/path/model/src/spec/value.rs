@@ -187,7 +187,7 @@ impl Setting {
     }
 }
 
-const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY), bursts(FOR,EVERY,LOST,OTHERWISE) or a chance alone, such as 0.01%";
+const LOSS_FORMS: &str = "none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY), bursts(FOR,EVERY,LOST,OTHERWISE) or a probability alone, such as 0.01%";
 
 /// A form by its name, or the chance of `random` alone.
 pub(crate) fn loss(text: &str) -> Result<LossSpec, String> {

@@ -281,7 +281,7 @@ fn what_is_refused_and_how() {
         ),
         (
             "loss = \"sometimes\"",
-            "line 2, column 8: forward[0].loss: `sometimes`: use none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY), bursts(FOR,EVERY,LOST,OTHERWISE) or a chance alone, such as 0.01%",
+            "line 2, column 8: forward[0].loss: `sometimes`: use none, random(P), every(N), gilbert-elliott(P,R), gilbert-elliott(P,R,H,K), list(1,5,9-12), bursts(FOR,EVERY), bursts(FOR,EVERY,LOST,OTHERWISE) or a probability alone, such as 0.01%",
         ),
         ("outages = [{ at = \"1s\" }]", "line 2, column 12: forward[0].outages[0]: for is missing, a time"),
         (

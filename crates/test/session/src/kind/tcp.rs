@@ -49,7 +49,7 @@ impl TestKind for TcpParameters {
         }
         if self.mptcp && self.direction.server_sends() && caps.rate.is_some() {
             // SO_MAX_PACING_RATE is not for its sockets.
-            let allowed = "this server sends at a rate that it allows alone, and the kernel paces no MPTCP";
+            let allowed = "this server limits the rate at which it sends, and the kernel does not pace MPTCP";
             return Err(ParameterError::new("mptcp", true, allowed));
         }
         let own_block = if self.direction.server_sends() { block } else { 0 };

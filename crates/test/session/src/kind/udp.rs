@@ -82,7 +82,7 @@ impl TestKind for UdpParameters {
         let sockets = sockets(self.streams, self.direction);
         if held_bytes(SOCKBUF_LEAST.0, sockets, more) > caps.memory.0 {
             let allowed = format!(
-                "their readers, and what is kept of the packets, take {}; this server allows {} for a test",
+                "their readers and the account of the packets take {}; this server allows {} for a test",
                 Bytes(more),
                 caps.memory
             );

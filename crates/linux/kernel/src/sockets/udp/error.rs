@@ -35,7 +35,7 @@ pub enum UdpOpenError {
         address: SocketAddr,
     },
     /// The caller may open no socket for ICMP echo.
-    #[error("no socket for ICMP echo may be opened, neither a raw one ({raw}) nor a datagram one ({datagram})")]
+    #[error("cannot open a socket for ICMP echo: neither a raw one ({raw}) nor a datagram one ({datagram})")]
     NoEcho {
         /// Why no raw one: it takes `CAP_NET_RAW`.
         raw: io::Error,

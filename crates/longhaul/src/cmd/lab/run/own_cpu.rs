@@ -58,7 +58,7 @@ pub(super) fn said_of_sleep(spec: &LabSpec) -> String {
     let priority =
         spec.realtime.map_or_else(String::new, |priority| format!(", the emulator at SCHED_FIFO priority {priority}"));
     format!(
-        "as CPUs are few, sender and emulator sleep as long as they may{priority}: packets leave up to {late} late, and as much more as waking takes (--wake-interval 0ns: exact)"
+        "there are few CPUs, so sender and emulator sleep between packets{priority}: packets leave up to {late} late, plus the time of a wake-up (--wake-interval 0ns: exact)"
     )
 }
 

@@ -57,7 +57,7 @@ impl RealArgs {
 /// What of `experiment` does not hold between real hosts, and what of it is left out by `plan`, in a sentence each.
 pub(super) fn differs(experiment: &Experiment, plan: &Plan, host: &str) -> String {
     let mut said = vec![format!(
-        "This was measured between this host and {host}, over the path that there is: the path of the experiment ({}) and its changes do not hold.",
+        "This was measured between this host and {host}, over the real path between them. The path of the experiment ({}) and its changes do not apply.",
         experiment.path.name
     )];
     let left_out = plan.left_out();
