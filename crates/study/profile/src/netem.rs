@@ -64,7 +64,7 @@ impl Netem {
             netem.lacks("hosts", "delay and rate of their own access");
         }
         if path.clients.len() > 1 || path.servers.len() > 1 {
-            netem.lacks("hosts", "several on a side");
+            netem.lacks("hosts", "several at an end");
         }
         netem.script = netem.written();
         netem

@@ -1,4 +1,4 @@
-//! A UDP test: its parameters, the account of every packet, the places of loss, the result.
+//! A UDP test: its parameters, the account of every packet, the locations of loss, the result.
 //!
 //! ```text
 //!  packets ──► account::SequenceTracker ──► LossMap ─┐

@@ -229,7 +229,7 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     assert!(lost > 0, "{result:#}");
     assert!(page.contains(&format!("<dt>Packets lost</dt><dd>{lost}</dd>")), "{lost}");
     for (place, packets) in result["result"]["loss_by_location"].as_object().unwrap() {
-        let told = sum(&drawn["Packets lost, by place"], &place.replace('_', " "));
+        let told = sum(&drawn["Packets lost, by location"], &place.replace('_', " "));
         assert_eq!(Some(told), packets.as_u64(), "{place}");
     }
 
@@ -268,7 +268,7 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let tcp =
         ["Goodput", "What limits the sender", "Congestion window and data in flight", "Round trip", "Retransmissions"];
     in_a_browser(&mut browser, &tcp_file, axe.as_deref(), &tcp);
-    in_a_browser(&mut browser, &udp_file, axe.as_deref(), &["Rate", "Packets lost, by place", "Share lost"]);
+    in_a_browser(&mut browser, &udp_file, axe.as_deref(), &["Rate", "Packets lost, by location", "Share lost"]);
     in_a_browser(&mut browser, &rtt_file, axe.as_deref(), &["Round trips over time"]);
     let received =
         ["Received", "Window that this host offers", "Round trip as the receiver sees it", "Packets out of order"];

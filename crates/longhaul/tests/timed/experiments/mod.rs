@@ -125,7 +125,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     // This machine may have spoiled one.
     let place = |point: usize, rate: &str| {
         let counts = !result["result"]["udp"][0]["points"][point]["runs"].as_array().unwrap().is_empty();
-        format!("Packets lost, by place: {rate} Mb/s{}", if counts { "" } else { " (rejected)" })
+        format!("Packets lost, by location: {rate} Mb/s{}", if counts { "" } else { " (rejected)" })
     };
     let (slow, fast) = (place(0, "10"), place(1, "40"));
     let over_time = ["Received", "Share lost", &slow, &fast];
@@ -228,7 +228,7 @@ fn tcp_has_its_table_and_its_page() {
         some.map(|(_, title)| *title).collect()
     };
     let at_hosts =
-        ["Dropped by the hosts, by place: reno (rejected)", "Dropped by the hosts, by place: cubic (rejected)"];
+        ["Dropped by the hosts, by location: reno (rejected)", "Dropped by the hosts, by location: cubic (rejected)"];
     let (first, second) = (dropped(0, &at_hosts), dropped(1, &at_hosts));
     let limits = ["What limits cubic (rejected)"];
     let titles = [&own[..], &first[..], &own[..1], &beside[..], &own[1..], &limits[..], &second[..]].concat();

@@ -171,7 +171,7 @@ fn nlr_tcp_loss() {
     let runs = points.flat_map(|point| [all(&point["runs"]), all(&point["rejected"])].concat());
     // Packets with data that were dropped over time are the lost bytes of their place; nearly all are full, and the last ones may come after the samples.
     let dropped: Vec<Value> = runs.filter(|run| !run["over_time"]["dropped_packets"].is_null()).collect();
-    assert!(!dropped.is_empty() && page.contains("data-figure=\"Dropped by the hosts, by place: "), "{result:#}");
+    assert!(!dropped.is_empty() && page.contains("data-figure=\"Dropped by the hosts, by location: "), "{result:#}");
     for run in &dropped {
         let lost = &run["flows"]["result"]["loss_bytes_by_location"];
         for place in ["snd_txloss", "rcv_rxloss", "tcp_pruning"] {
@@ -183,7 +183,7 @@ fn nlr_tcp_loss() {
             );
         }
     }
-    for seen in ["Bytes lost, by place", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
+    for seen in ["Bytes lost, by location", "ACKs, entering the sender (snd_rxloss)", "Bytes lost as a table"] {
         assert!(page.contains(seen), "{seen}: {page}");
     }
 }

@@ -131,7 +131,7 @@ impl SharedLink {
 /// What is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// UDP probes at a rate: loss, by place.
+    /// UDP probes at a rate: loss, by location.
     Udp {
         /// Payload bits a second.
         rate: BitRate,

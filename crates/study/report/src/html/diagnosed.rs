@@ -85,8 +85,8 @@ fn found(diagnosis: &Diagnosis) -> String {
 fn certainty(diagnosis: &Diagnosis, evidence: &Evidence) -> String {
     let failed = evidence.runs.iter().filter(|run| matches!(run, Run::Failed { .. })).count();
     let ended = match evidence.runs.len() - failed {
-        1 => "It rests on one test".to_owned(),
-        many => format!("It rests on {many} tests"),
+        1 => "It is based on one test".to_owned(),
+        many => format!("It is based on {many} tests"),
     };
     let failed = if failed > 0 { format!("; {failed} more did not come to their end") } else { String::new() };
     let mut sentences = vec![format!("{ended}{failed}.")];
@@ -264,7 +264,7 @@ mod tests {
         };
         let html = report(vec![("forward", &diagnosed)]);
         let top = "<p class=\"verdict\">TCP carries 8Mbit/s: no cause was found.</p>\n\
-                   <p class=\"certainty\">It rests on 0 tests; 1 more did not come to their end. \
+                   <p class=\"certainty\">It is based on 0 tests; 1 more did not come to their end. \
                    One thing is not known: it is listed below, with the test to run.</p>\n\
                    <details class=\"caveats\"><summary>1 caveat applies: interrupted</summary>";
         assert!(html.contains(top), "{html}");

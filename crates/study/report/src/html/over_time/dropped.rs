@@ -8,7 +8,7 @@ use crate::html::over_time::sampled::PACKETS;
 
 /// Intervals that are kept: of a longer test each second one goes, now and then.
 const MOST: usize = 800;
-pub(super) const TITLE: &str = "Dropped by the hosts, by place";
+pub(super) const TITLE: &str = "Dropped by the hosts, by location";
 /// Locations of `longhaul_tcp::LossBytes` in the order in which data travels, with colours that differ without colour vision, as `tcp_goodput/lost.rs`
 /// has them.
 const PLACES: [(&str, &str); 3] = [

@@ -124,7 +124,7 @@ fn losses(losses: &LossBytes) -> String {
     if most == 0 {
         return String::new();
     }
-    let mut table = Table::new("Bytes lost, by place", "numbers", &["place", "bytes of IP packets", "where"]);
+    let mut table = Table::new("Bytes lost, by location", "numbers", &["location", "bytes of IP packets", "where"]);
     for (place, bytes) in places.into_iter().filter(|(_, bytes)| *bytes > 0) {
         table.row(place, [bytes.to_string(), meaning(place).to_owned()]);
     }

@@ -336,7 +336,7 @@ pub(crate) mod tests {
         assert!(!figures(&[("reno", &short)], Detail::ALL[3]).contains("What limits"));
         // The drops of the one that had some are drawn, each as it is kept.
         assert_eq!(html.matches("data-figure=\"Dropped by the hosts").count(), 1);
-        let (_, drawn) = html.split_once("data-figure=\"Dropped by the hosts, by place: reno &lt;1&gt;\"").unwrap();
+        let (_, drawn) = html.split_once("data-figure=\"Dropped by the hosts, by location: reno &lt;1&gt;\"").unwrap();
         let data = drawn.split_once("application/json\">").unwrap().1.split_once("</script>").unwrap().0;
         let drawn: serde_json::Value = serde_json::from_str(data).unwrap();
         let kept: Vec<f64> = short.dropped_packets.unwrap().rcv_rxloss.iter().map(|packets| *packets as f64).collect();

@@ -55,7 +55,7 @@ impl Tested<'_> {
 }
 
 /// How sure the numbers of a test are, as far as they come from one test.
-pub(super) const ONE_TEST: &str = "This is one test: it does not say how far another would be from it.";
+pub(super) const ONE_TEST: &str = "This is only one test: how much results vary is unknown.";
 
 /// How sure it is where packets were lost.
 pub(super) fn located(method: LocationMethod) -> &'static str {

@@ -226,7 +226,8 @@ fn places(result: &UdpResult) -> String {
     if result.loss_reasons.is_empty() {
         return String::new();
     }
-    let mut table = Table::new("Packets lost, by place", "numbers", &["place", "packets", "share of sent, %", "why"]);
+    let mut table =
+        Table::new("Packets lost, by location", "numbers", &["location", "packets", "share of sent, %", "why"]);
     for reason in &result.loss_reasons {
         let share = reason.packets as f64 * 100.0 / result.sent_packets.max(1) as f64;
         let name = reason.location.name().replace('_', " ");
@@ -279,7 +280,7 @@ impl Departures {
                     })
                     .collect(),
             }),
-            ..panel("Packets lost, by place", "", &PACKETS)
+            ..panel("Packets lost, by location", "", &PACKETS)
         };
         let share = Panel {
             steps: true,

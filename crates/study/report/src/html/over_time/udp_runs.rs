@@ -87,7 +87,7 @@ pub(crate) fn figures(runs: &[Named<'_>], detail: Detail) -> String {
         lines: lines(&|named, _| named.run.lost_percent(most)),
         ..panel("Share lost", "of packets sent, ", &SHARE)
     };
-    let titles: Vec<String> = lossy().map(|named| format!("Packets lost, by place: {}", named.name)).collect();
+    let titles: Vec<String> = lossy().map(|named| format!("Packets lost, by location: {}", named.name)).collect();
     let names: Vec<Vec<String>> = lossy()
         .map(|named| named.run.lost_packets.keys().map(|location| location.name().replace('_', " ")).collect())
         .collect();
@@ -128,7 +128,7 @@ pub(crate) mod tests {
         let (none, some) = (run(0), run(5));
         let html = figures(&[named("10 Mb/s", &none), named("<20>", &some)], Detail::ALL[0]);
         assert_eq!(html.matches("<figure").count(), 3, "{html}");
-        assert!(html.contains("data-figure=\"Packets lost, by place: &lt;20&gt;\"") && !html.contains("<20>"));
+        assert!(html.contains("data-figure=\"Packets lost, by location: &lt;20&gt;\"") && !html.contains("<20>"));
         let data = |number: usize| -> serde_json::Value {
             let part = html.split("application/json\">").nth(number).unwrap();
             serde_json::from_str(part.split_once("</script>").unwrap().0).unwrap()

@@ -115,7 +115,7 @@ fn certainty(points: &[PointResult]) -> String {
     let tests = |point: &PointResult| point.tests.iter().filter(|test| test.figures.is_some()).count();
     match points.iter().map(tests).min() {
         None | Some(0) => "Some points have no test with a result.".into(),
-        Some(1) => "Some points have one test: it does not say how far another would be from it.".into(),
+        Some(1) => "Some points have only one test: how much results vary is unknown.".into(),
         Some(least) => format!("Each figure is the mean of at least {least} tests."),
     }
 }

@@ -1,4 +1,4 @@
-//! What TCP lost, by place, in bytes: figure 6 (c) of the NLR Rings paper, for any experiment.
+//! What TCP lost, by location, in bytes: figure 6 (c) of the NLR Rings paper, for any experiment.
 //!
 //! Places are those of `longhaul_tcp::LossBytes`. Percentages are of the bytes of data that was sent, retransmissions and headers included: the
 //! paper says that its own are "in bytes", but not of what.
@@ -75,7 +75,7 @@ impl Report<Run> {
         if self.points().all(|(_, point)| bar(point).total() <= 0.0) {
             return;
         }
-        *body += "<h2>Bytes lost, by place</h2>\n<ul class=\"legend\">\n";
+        *body += "<h2>Bytes lost, by location</h2>\n<ul class=\"legend\">\n";
         for (_, words, colour) in PLACES {
             // Writing to a string cannot fail.
             let _ = writeln!(

@@ -476,7 +476,7 @@ pub(crate) mod tests {
         for said in [
             "<h2>Over time</h2>",
             "data-figure=\"Received\"",
-            "Packets lost, by place: 400 Mb/s",
+            "Packets lost, by location: 400 Mb/s",
             "the first that counted",
         ] {
             assert!(html.contains(said), "{said}: {html}");
