@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::place::HostSetting;
 
-/// What became of a setting or of a drop-in that was to be put back.
+/// What happened to a setting or drop-in that was to be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -78,7 +78,7 @@ pub(crate) struct Converted<'a> {
     marks: &'a [Mark],
     /// A file ends without having been closed.
     was_cut: bool,
-    /// Packets that stand after later ones.
+    /// Packets that come after a later one in the files.
     late_packets: u64,
 }
 

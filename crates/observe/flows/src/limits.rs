@@ -44,7 +44,7 @@ pub struct LimitedBy {
     /// The congestion window or the send buffer, without loss.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub sender_window: f64,
-    /// Cannot be told.
+    /// Unknown.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub unclear: f64,
 }
@@ -61,7 +61,7 @@ pub struct Limits {
     pub slices: u64,
     /// Of these, with retransmitted data.
     pub slices_with_retransmissions: u64,
-    /// Of these, in which the flight came up to the receiver's window.
+    /// Of these, those in which the data in flight reached the receiver's window.
     pub slices_at_receive_window: u64,
     /// Time in silence with all data acknowledged.
     pub silent_ns: i64,

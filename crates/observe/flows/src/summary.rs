@@ -61,7 +61,7 @@ pub enum End {
     Fin,
     /// RST.
     Reset,
-    /// Nothing came for longer than flows are kept.
+    /// No packet came for longer than flows are kept.
     Idle,
     /// Too many others were open.
     Evicted,
@@ -112,7 +112,7 @@ pub struct DirectionSummary {
     pub payload_bytes: u64,
     /// Payload bytes, each once.
     pub unique_bytes: u64,
-    /// Time between first and last data packet in which the capture lost packets; no part of rate, intervals, bursts and silence.
+    /// Time between first and last data packet in which the capture lost packets; rate, intervals, bursts and silence exclude it.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub left_out_ns: i64,
     /// Payload over the time from first to last data packet, in bits a second.
@@ -200,7 +200,7 @@ pub struct RttSummary {
     pub stddev_ns: f64,
 }
 
-/// One direction of a TCP connection: of the data that goes this way, and of the acknowledgments of it that come back.
+/// One direction of a TCP connection: the data in this direction, and the acknowledgments for it in the other.
 ///
 /// Packets are packets as captured; `..._wire_packets` counts what super-packets stand for.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -237,8 +237,8 @@ pub struct TcpSummary {
     pub duplicate_packets: u64,
     /// Packets captured behind their own acknowledgment, as a capture of several queues has them: neither reordered nor retransmitted.
     pub captured_behind_ack_packets: u64,
-    /// Of the retransmitted, reordered and duplicate packets, those that only time tells apart while the capture has no round trip of the
-    /// whole path: some may be of another of the three kinds.
+    /// Retransmitted, reordered and duplicate packets that were distinguished by time alone, without a round trip of the whole path: some may
+    /// be another of the three kinds.
     #[serde(default)]
     pub late_packets_judged_without_rtt: u64,
     /// Bytes that never passed here though later ones did, or were acknowledged.
@@ -271,7 +271,7 @@ pub struct TcpSummary {
     pub rtt: Option<RttSummary>,
     /// The same by time stamps.
     pub timestamp_rtt: Option<RttSummary>,
-    /// What limits it; `None` where one direction alone was captured or too little.
+    /// What limits it; `None` if only one direction was captured, or too little.
     pub limits: Option<Limits>,
 }
 
@@ -292,13 +292,13 @@ pub struct ProbeSummary {
     pub unique_packets: u64,
     /// Missing between the lowest and the highest number.
     pub lost_packets: u64,
-    /// Packets missing where the capture lost packets; no part of `lost_packets`.
+    /// Packets missing in gaps of the capture; `lost_packets` excludes them.
     pub not_captured_packets: u64,
     /// Runs of missing numbers.
     pub loss_runs: u64,
     /// How many of these runs have one packet, two, and so on; the last counts all that are longer.
     pub loss_run_lengths: [u32; LOSS_RUN_LENGTHS],
-    /// Packets that came again.
+    /// Duplicate packets.
     pub duplicate_packets: u64,
     /// Packets with a lower number than one before (RFC 4737).
     pub reordered_packets: u64,
@@ -334,7 +334,7 @@ pub struct Totals {
     pub time_steps_back: u64,
     /// Times between the first and the last packet in which the capture lost some, by its own account.
     pub gaps: u64,
-    /// How long they are together: no part of rates, intervals, bursts and silence.
+    /// Their total length, which rates, intervals, bursts and silence exclude.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub left_out_ns: i64,
 }

@@ -10,7 +10,7 @@ pub const KEPT: f64 = 0.8;
 /// From this change on the goodput is another: what is worth fixing raises it by as much.
 const CHANGED: f64 = 1.3;
 
-/// An earlier diagnosis of the same direction beside this one.
+/// An earlier diagnosis of the same direction, compared with this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Before {
@@ -42,9 +42,9 @@ pub enum Outcome {
     Kept,
     /// The goodput is at least 1.3 times that of before, and below what was promised.
     Partly,
-    /// The promise is not kept, and the goodput is as it was.
+    /// The promise is not kept, and the goodput has not changed.
     NotFixed,
-    /// There was no cause then, and the goodput is as it was.
+    /// There was no cause then, and the goodput has not changed.
     Unchanged,
     /// The goodput is 1.3 times lower than before, or less.
     Worse,

@@ -41,7 +41,7 @@ pub enum Code {
     MtuBlackHole,
     /// Packets are smaller than the path would carry.
     Mtu,
-    /// Something on the way took options out of TCP's handshake.
+    /// A device on the path removed options from TCP's handshake.
     MiddleboxOptions,
     /// Packets are reordered.
     Reordering,
@@ -252,7 +252,7 @@ impl Remedy {
 pub struct Bound {
     /// What limits.
     pub code: Code,
-    /// Where packets are lost, or wait; `null` where the limit is no place on the way of a packet.
+    /// Where packets are lost, or wait; `null` if the limit is not a location on a packet's path.
     pub place: Option<Location>,
     /// At which host; `null` for the network, or if it is not known.
     pub host: Option<Role>,

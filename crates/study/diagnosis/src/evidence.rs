@@ -259,9 +259,9 @@ pub struct TcpFacts {
     pub timeouts: u64,
     /// Times that the window was cut, at least; `null` if it was not seen.
     pub loss_events: Option<u64>,
-    /// Bytes lost at each place.
+    /// Bytes lost at each location.
     pub loss_bytes: BTreeMap<Location, u64>,
-    /// The place's reason in the kernel's words, with its packets, the most first.
+    /// The kernel's reasons at that location, each with its packets, the most first.
     pub loss_reasons: Vec<(String, u64)>,
     /// Payload bytes of a segment.
     pub mss_bytes: u64,
@@ -335,7 +335,7 @@ pub enum Vantage {
     Packets,
 }
 
-/// Shares of a flow's time that packets alone tell, 0…1 (T-RAT, SIGCOMM 2002).
+/// Shares of a flow's time, inferred from packets alone, 0…1 (T-RAT, SIGCOMM 2002).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketShares {
@@ -351,7 +351,7 @@ pub struct PacketShares {
     /// As much in each round trip, in a burst: the congestion window or the send buffer.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub sender_window: f64,
-    /// Cannot be told.
+    /// Unknown.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub unclear: f64,
 }
@@ -449,13 +449,13 @@ pub struct UdpFacts {
     pub sent_packets: u64,
     /// Packets lost.
     pub lost_packets: u64,
-    /// Packets lost at each place.
+    /// Packets lost at each location.
     pub loss_packets: BTreeMap<Location, u64>,
-    /// The place's reason in the kernel's words, with its packets, the most first.
+    /// The kernel's reasons at that location, each with its packets, the most first.
     pub loss_reasons: Vec<(String, u64)>,
     /// Runs of lost packets (RFC 3357's loss periods).
     pub loss_runs: u64,
-    /// Packets that came twice.
+    /// Duplicate packets.
     pub duplicate_packets: u64,
     /// Packets that came late (RFC 4737).
     pub reordered_packets: u64,
@@ -499,7 +499,7 @@ pub struct Diagnosed {
     /// The answer.
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
-    /// An earlier diagnosis beside this one; `null` if none was given.
+    /// An earlier diagnosis, compared with this one; `null` if none was given.
     #[serde(default)]
     pub before: Option<Before>,
     /// What each test saw.

@@ -42,7 +42,7 @@ pub struct LongPath {
     pub time_to_pass_ns: u64,
 }
 
-/// What came of the test.
+/// The result of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -21,9 +21,9 @@ pub struct SlowestQueue {
     pub rate_bps: u64,
     /// What it holds, bytes on the wire; `None` if that is not known.
     pub bytes: Option<u64>,
-    /// How the rate came about, a sentence.
+    /// How the rate was found, in a sentence.
     pub rate_evidence: String,
-    /// How its size came about.
+    /// How its size was found.
     pub bytes_evidence: String,
 }
 

@@ -73,7 +73,7 @@ pub enum Split {
     OneClock,
     /// Two clocks, laid over each other: variation of each direction is known; the shortest delay is halved, which is a guess.
     ShortestHalved,
-    /// There are round trips alone: the delay is halved and all variation given to the forward direction, both guesses.
+    /// There are only round trips: each direction gets half of the delay, and the forward direction gets all variation. Both are guesses.
     RoundTrips,
 }
 
@@ -101,7 +101,7 @@ pub struct Profile {
     pub route_changes: Vec<RouteChange>,
     /// How delay was split.
     pub split: Split,
-    /// How the server's clock went beside this one's, where two clocks were laid over each other.
+    /// How the server's clock ran compared with this one's, if two clocks were aligned.
     pub clocks: Option<ClockFit>,
     /// What was lost, and the law. Of captures at both ends: in the forward direction.
     pub loss: LossFit,

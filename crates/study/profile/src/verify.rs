@@ -71,7 +71,7 @@ impl WayName {
     }
 }
 
-/// What was found of the packets of one way, or of round trips.
+/// Figures of the packets of one direction, or of round trips.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifiedWay {
@@ -98,7 +98,7 @@ pub struct VerifiedWay {
 pub struct Verification {
     /// Outside where any quantity is; within where all are.
     pub verdict: Verdict,
-    /// Round trips; of captures at both ends each way.
+    /// Round trips; for captures at both ends, each direction.
     pub ways: Vec<VerifiedWay>,
     /// How late the emulator was, where the path ran in real time; `None` in virtual time, which is never late.
     pub lateness: Option<Lateness>,

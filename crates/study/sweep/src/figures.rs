@@ -12,7 +12,7 @@ const CPU_COUNTERS: (&str, &str) = ("machine, CPU ", ": busy_ns");
 /// The counter that says for how long it looked.
 const CPU_WATCHED: &str = "machine: cpu_watched_ns";
 
-/// What one test came to.
+/// The result of one test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figures {

@@ -14,7 +14,7 @@ use crate::figures::{Estimate, Figures, Metric};
 pub struct Test {
     /// The place of the test in the order in which all were run, from 0.
     pub number: u64,
-    /// What it came to; `null` where nothing did.
+    /// Its result; `null` if there is none.
     pub figures: Option<Figures>,
     /// Why there are no figures, with what to do; `null` where there are.
     pub error: Option<Caveat>,

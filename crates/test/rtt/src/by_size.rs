@@ -36,7 +36,7 @@ pub struct BySize {
     /// The link of each host whose rate is known, the client's first, bits per second.
     #[serde(default)]
     pub host_links_bps: Vec<u64>,
-    /// What these links add for each byte, there and back, nanoseconds: what the slope has beyond it, the path and the hosts add.
+    /// What these links add for each byte, there and back, nanoseconds. The path and the hosts add the rest of the slope.
     #[serde(default)]
     pub host_links_ns_per_byte: f64,
 }

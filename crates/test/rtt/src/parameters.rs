@@ -34,8 +34,8 @@ pub struct RttParameters {
     pub poisson: bool,
     /// Payload of a probe, bytes, and of its answer; that of the largest with `sizes`.
     pub payload_bytes: u32,
-    /// Payloads of probes, bytes, in rising order; none where all have `payload_bytes`. Of as many probes as there are sizes each has
-    /// another one, in an order that chance gives anew.
+    /// Payloads of probes, bytes, in rising order; empty if all have `payload_bytes`. A round has one probe of each size, in a new random
+    /// order.
     #[serde(default)]
     pub sizes: Vec<u32>,
     /// After this time without an answer a probe is lost, nanoseconds.

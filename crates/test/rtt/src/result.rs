@@ -52,7 +52,7 @@ pub struct RttResult {
     pub outages: u64,
     /// The longest of them, nanoseconds.
     pub longest_outage_ns: u64,
-    /// Times in which probes told nothing of the path: how many. They are no losses and no outages.
+    /// Number of times in which probes said nothing about the path. They are neither losses nor outages.
     #[serde(default)]
     pub gap_count: u64,
     /// How long they lasted in all, nanoseconds.
@@ -67,8 +67,8 @@ pub struct RttResult {
     /// The first thousand of them. A change of the forward route, beyond this host's own, shows by the round trip alone.
     #[serde(default)]
     pub path_changes: Vec<PathChange>,
-    /// How often the responder's clock was set while probes were under way: what one direction gained the other lost. It is no part of
-    /// `forward` and `backward`.
+    /// How often the responder's clock was set while probes were in flight: one direction then looks longer and the other shorter. `forward`
+    /// and `backward` exclude it.
     #[serde(default)]
     pub responder_steps: u64,
     /// What both hosts say of their clocks; `None` where one was not asked.
@@ -147,7 +147,7 @@ pub struct Spread {
     pub max_ns: u64,
 }
 
-/// How the delay of one direction varied. The offset of the clocks is no part of it.
+/// How the delay of one direction varied. It excludes the offset of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OneWayVariation {

@@ -159,7 +159,8 @@ pub struct WatchedConnection {
     /// Packets that arrived at the other end with a mark of congestion (CE, RFC 3168), as it told (`tcpi_delivered_ce`); `null` before Linux 4.18.
     #[serde(default)]
     pub marked_packets: Option<u64>,
-    /// Of its process's threads the one that wanted a CPU most while it was open; `null` if that was shorter than 0.2 s, or not to be read.
+    /// The thread of its process that needed a CPU most while it was open; `null` if it was open for less than 0.2 s, or if this could not be
+    /// read.
     #[serde(default)]
     pub busiest_thread: Option<ThreadCpu>,
 }

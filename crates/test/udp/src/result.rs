@@ -85,7 +85,7 @@ pub struct UdpResult {
     /// RFC 3550 jitter of the packets that left and arrived by themselves, the greatest of all streams; `null` if at least half of them
     /// shared time stamps.
     pub jitter_ns: Option<u64>,
-    /// One-way delay over its least, of all streams the greatest; `null` if nothing arrived.
+    /// One-way delay minus the shortest one, the largest of all streams; `null` if nothing arrived.
     #[serde(default)]
     pub delay_over_least: Option<DelayOverLeast>,
     /// Each stream.
@@ -123,7 +123,7 @@ pub struct UdpResult {
     /// Packets by their TOS byte or traffic class, as they arrived; empty if that was not asked for.
     #[serde(default)]
     pub traffic_classes: TrafficClasses,
-    /// Round trips beside the test; `null` if they were not asked for.
+    /// Round trips during the test; `null` if they were not requested.
     #[serde(default)]
     pub latency: Option<Latency>,
     /// Settings of the interface by which the packets arrived; `null` if its end did not report them.

@@ -97,7 +97,7 @@ pub struct WatchedUdpSocket {
 pub struct WatchedUdpFlow {
     /// The address that the socket used; `null` if none arrived, or for the peers that were too many.
     pub local: Option<IpAddr>,
-    /// The peer; `null` for those that were too many to be told apart.
+    /// The peer; `null` for the sum of those that were too many to be listed.
     pub remote: Option<SocketAddr>,
     /// Datagrams sent.
     pub sent_packets: u64,
@@ -111,7 +111,7 @@ pub struct WatchedUdpFlow {
     pub drops: Vec<UdpSocketDrop>,
 }
 
-/// Datagrams that were dropped at one place for one reason.
+/// Datagrams that were dropped at one location for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpSocketDrop {

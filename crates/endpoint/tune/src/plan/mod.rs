@@ -28,7 +28,7 @@ pub struct Change {
     pub then: String,
     /// Why.
     pub why: String,
-    /// Where that stands: RFC and section, document of the kernel, vendor.
+    /// Its source: RFC and section, document of the kernel, vendor.
     pub source: String,
     /// The most memory that it lets one connection take; `None` where it takes none.
     pub memory_bytes: Option<u64>,
@@ -56,7 +56,7 @@ pub struct ByHand {
     pub command: String,
     /// Why, and why longhaul does not do it.
     pub why: String,
-    /// Where that stands.
+    /// Its source.
     pub source: String,
 }
 

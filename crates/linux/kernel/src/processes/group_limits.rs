@@ -128,7 +128,7 @@ pub struct CpuLimit {
 pub struct MemoryLimit {
     /// The folder of the group that has it.
     pub folder: String,
-    /// Bytes that the group may use: of version 2 all its memory, of which that of sockets is part; of version 1 that of TCP alone.
+    /// Bytes that the group may use. Version 2: all its memory, including that of sockets. Version 1: only that of TCP.
     pub limit_bytes: u64,
     /// Of which this much is used.
     pub used_bytes: u64,

@@ -144,7 +144,7 @@ struct DescribedMix {
     sizes: Vec<DescribedSizes>,
 }
 
-/// Sizes of which each is as likely as another, FCS included.
+/// A range of sizes with equal probability, FCS included.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DescribedSizes {

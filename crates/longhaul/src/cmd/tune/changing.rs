@@ -36,7 +36,7 @@ pub(crate) enum End {
     Undone,
 }
 
-/// What came of changed settings.
+/// The result of changed settings.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Applied {

@@ -103,7 +103,7 @@ pub(crate) struct Parameters {
     apply: bool,
     /// They were to be put back after this time; `None`: never.
     for_ns: Option<u64>,
-    /// They were to outlive a start of the machine.
+    /// They were to be applied after a reboot, too.
     persist: bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Tuned {
     plan: Plan,
     /// What could not be read, so that the plan says nothing of it.
     unread: Vec<Unread>,
-    /// What came of it; `None` where nothing was to be changed.
+    /// Its result; `None` if nothing was to be changed.
     applied: Option<Applied>,
 }
 

@@ -78,7 +78,7 @@ pub enum LinkMessage {
     },
     /// Logging host: the files are closed.
     Closed {
-        /// What came of it.
+        /// Its result.
         progress: LinkProgress,
         /// When packets were lost on the link, or dropped by the logging host's disk.
         ledger: Ledger,

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How B's clock goes beside A's.
+/// How B's clock runs compared with A's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockFit {

@@ -26,7 +26,7 @@ pub struct Path {
     pub protocol: u8,
 }
 
-/// Which way, between the points.
+/// The direction between the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

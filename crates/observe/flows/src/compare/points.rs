@@ -87,7 +87,7 @@ pub struct Delay {
     pub stddev_ns: f64,
 }
 
-/// Packets that were seen at one point alone while the other was not captured: whether they passed it cannot be told.
+/// Packets that only one point captured while the other captured nothing: it is unknown whether they passed the other point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotObservable {
@@ -112,7 +112,7 @@ pub struct Between {
     pub reached_packets: u64,
     /// Of these, not received there.
     pub lost_packets: u64,
-    /// Seen at the second point alone: made in between, or changed.
+    /// Seen only at the second point: created or changed in between.
     pub unknown_packets: u64,
     /// Packets that count as none of these.
     pub not_observable: NotObservable,
@@ -135,18 +135,18 @@ pub struct Between {
     /// The same between packets without payload, which are TCP's acknowledgments.
     #[serde(skip)]
     pub ack_intervals: [Intervals; 2],
-    /// Whether the path left the packets' spacing as it was.
+    /// Whether the path kept the packets' spacing.
     pub spacing: Behaviour,
 }
 
-/// What came out.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// Directions of flows.
     pub paths: Vec<Path>,
     /// How the clocks lie.
     pub clock: ClockFit,
-    /// Whether IP identifications passed unchanged, and so told packets apart.
+    /// Whether IP identifications passed unchanged, and so identified packets.
     pub by_identification: bool,
     /// From A to B, and back; a direction without packets is left out.
     pub directions: Vec<Between>,

@@ -9,7 +9,7 @@ use super::clocks::ClockFit;
 use super::points::{Between, Compared};
 use crate::{Intervals, Protocol};
 
-/// What came out.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareResult {
@@ -28,9 +28,9 @@ pub struct CompareResult {
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Points {
-    /// How B's clock goes beside A's.
+    /// How B's clock runs compared with A's.
     pub clock: ClockFit,
-    /// Whether IP identifications passed unchanged, and so told packets apart.
+    /// Whether IP identifications passed unchanged, and so identified packets.
     pub by_identification: bool,
     /// How long a packet was waited for at the other point: four times the longest delay among the samples, the clocks' error,
     /// and 100 ms.
@@ -38,7 +38,7 @@ pub struct Points {
     /// Packets that were given up before they were due at the other point, as too many passed to hold them all; counted as not
     /// observable.
     pub given_up_packets: u64,
-    /// Captured packets of directions that came after as many as are kept: they are left out.
+    /// Captured packets of directions beyond the number that is kept: they are left out.
     #[serde(default)]
     pub left_out_packets: u64,
     /// When A and B lost packets by their own accounts: that time is left out.

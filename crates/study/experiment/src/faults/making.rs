@@ -68,7 +68,7 @@ pub enum MakingError {
         host: &'static str,
         /// What was to be done.
         command: String,
-        /// What came of it.
+        /// Its result.
         why: String,
     },
     /// The server does not listen.

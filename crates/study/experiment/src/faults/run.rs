@@ -52,7 +52,7 @@ pub struct Price {
     pub faulty_bps: Vec<u64>,
     /// The same, fixed.
     pub fixed_bps: Vec<u64>,
-    /// Tests that were made anew, as the machine spoiled them.
+    /// Tests that were repeated because the machine disturbed them.
     pub void_runs: usize,
     /// Why a test is missing; empty if none is.
     pub error: String,

@@ -38,20 +38,20 @@ pub struct Cell {
     pub findings: Vec<String>,
     /// Payload that TCP carried in the diagnosis, bits per second.
     pub goodput_bps: Option<u64>,
-    /// Payload that TCP carries with the fault, and fixed, bits per second, as it was measured apart; `null` where it was not.
+    /// Payload that TCP carries with the fault and without it, bits per second, from a separate measurement; `null` if there is none.
     pub measured_bps: Option<[u64; 2]>,
     /// Whether what had to be named was: the first cause is the fault, the first two are the pair, there is no cause on a healthy path. Of
     /// a fault that costs too little: no other cause is named.
     pub right: bool,
-    /// Whether the first cause has the right place; `null` where none is known or the code is wrong.
+    /// Whether the first cause has the right location; `null` if none is known or the code is wrong.
     pub place_right: Option<bool>,
     /// The same of the host.
     pub host_right: Option<bool>,
     /// Whether the price is within 1.5 times what fixing brought; `null` where the code is wrong, or the price is no interval.
     pub price_right: Option<bool>,
-    /// What tuning the hosts by the diagnosis brought; `null` where that was not asked, or its first cause is at no host.
+    /// The gain of tuning the hosts by the diagnosis; `null` if that was not requested, or if its first cause is at no host.
     pub tuned: Option<Tuned>,
-    /// Diagnoses that were made anew, as the machine spoiled them.
+    /// Diagnoses that were repeated because the machine disturbed them.
     pub void_runs: usize,
     /// Why there is no diagnosis; empty if there is one.
     pub error: String,
@@ -84,7 +84,7 @@ pub enum Kind {
 pub struct Expected {
     /// The limit.
     pub code: Code,
-    /// Where packets are lost, or wait; `null`: any place is right.
+    /// Where packets are lost, or wait; `null`: any location is right.
     pub place: Option<Location>,
     /// At which host; `null`: any is right.
     pub host: Option<Role>,
@@ -144,11 +144,11 @@ impl From<ExpectedCause> for Expected {
 pub struct Tuned {
     /// The settings that were changed, at the sender and at the receiver.
     pub settings: Vec<String>,
-    /// The rate that was promised: the goodput and the least worth of the first cause, payload bits per second.
+    /// The promised rate: the goodput plus the lower end of what the first cause is worth, payload bits per second.
     pub promised_bps: u64,
     /// What one flow carried then, payload bits per second.
     pub came_bps: u64,
-    /// Whether at least 80 % of the promised rate came.
+    /// Whether at least 80 % of the promised rate was reached.
     pub kept: bool,
     /// Whether a setting fixes the cause. A rule of a firewall or a queueing discipline that somebody set up, a program, a CPU, a disk are their
     /// owners': `longhaul tune` leaves them, and it is not scored.
@@ -282,7 +282,7 @@ pub struct Summary {
     pub confusion: BTreeMap<Code, BTreeMap<Code, usize>>,
     /// Of single faults: the first cause is right.
     pub single: Share,
-    /// Of these: the place is right.
+    /// Of these: the location is right.
     pub place: Share,
     /// Of these: the host is right.
     pub host: Share,
@@ -301,7 +301,7 @@ pub struct Summary {
     /// Diagnoses without a test, by form: of the faults that the form should find, those that it names correctly; of the healthy paths, those
     /// for which it names no cause.
     pub without_test: BTreeMap<Form, Share>,
-    /// Diagnoses that were made anew, as the machine spoiled them.
+    /// Diagnoses that were repeated because the machine disturbed them.
     pub void_runs: usize,
     /// Cells without a diagnosis.
     pub failed: usize,

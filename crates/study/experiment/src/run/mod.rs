@@ -74,7 +74,7 @@ pub enum Event<'a> {
     Made {
         /// Which.
         run: Planned,
-        /// What came of it.
+        /// Its result.
         made: &'a Made,
         /// All so far.
         ran: &'a Ran,

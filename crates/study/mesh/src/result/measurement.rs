@@ -64,7 +64,7 @@ pub struct RoundTrips {
     pub outages: i64,
     /// The longest of them, nanoseconds.
     pub longest_outage_ns: i64,
-    /// Time in which probes told nothing of the path, such as a host that was suspended, nanoseconds. It is no loss.
+    /// Time in which probes said nothing about the path, for example while a host was suspended, nanoseconds. It does not count as loss.
     pub gaps_ns: i64,
 }
 

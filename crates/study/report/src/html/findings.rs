@@ -38,7 +38,7 @@ pub struct Asked {
     pub points: Vec<(String, Option<(usize, usize)>)>,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
@@ -57,7 +57,7 @@ pub struct Finding {
     /// A point is doubtful, so the verdict proves nothing.
     #[serde(default)]
     pub doubtful: bool,
-    /// The means, and what stood in the way.
+    /// The means, and what prevented the finding.
     pub why: String,
 }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockState {
-    /// Whether it is synchronised: someone disciplines it, and has told the kernel so.
+    /// Whether it is synchronised: a program disciplines it and has told the kernel.
     pub synchronised: bool,
-    /// The most that it is off, nanoseconds, as who disciplines it says. It grows by 500 ppm until told anew.
+    /// Its largest error, nanoseconds, as the program that disciplines it says. It grows by 500 ppm until the next update.
     pub max_error_ns: u64,
     /// About how much it is off, nanoseconds, by the same source.
     pub estimated_error_ns: u64,

@@ -80,7 +80,7 @@ pub enum StampedBy {
     Program,
     /// The kernel, where the packet passes between its stack and the device.
     Kernel,
-    /// The NIC, where the packet passes the wire; told by the host's clock.
+    /// The NIC, when the packet passes the wire; converted to the host's clock.
     Nic,
 }
 

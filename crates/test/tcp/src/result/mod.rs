@@ -58,7 +58,7 @@ pub struct TcpResult {
     pub location_method: LocationMethod,
     /// What the receiver's TCP did for lack of memory, on the whole host.
     pub receiver_memory: TcpMemory,
-    /// Round trips beside the test; `null` if they were not asked for.
+    /// Round trips during the test; `null` if they were not requested.
     #[serde(default)]
     pub latency: Option<Latency>,
     /// The file with all samples, in the folder of this result.

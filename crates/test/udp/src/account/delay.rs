@@ -10,9 +10,9 @@ const CHOOSING: usize = 5;
 /// Most samples that are kept; then every second one goes.
 const KEPT: usize = 4096;
 
-/// How much longer packets of a stream were on their way than the quickest one.
+/// How much longer packets of a stream took than the fastest one.
 ///
-/// The clocks of the two hosts need not agree. They must run at the same rate: what they drift apart in the test is part of it.
+/// The clocks of the two hosts need not be synchronised, but they must run at the same rate: their drift during the test is included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelayOverLeast {

@@ -228,7 +228,7 @@ pub(crate) struct Ended<'a> {
     tcp: &'a [Series<tcp_goodput::Run>],
     /// Series of receivers under background traffic, in the order of the experiment; empty where it is of another kind.
     mix: &'a [Series<mix::Run>],
-    /// What came of the findings that the experiment expects, in its order.
+    /// The verdicts of the findings that the experiment expects, in its order.
     findings: Vec<Finding>,
 }
 

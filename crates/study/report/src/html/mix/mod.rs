@@ -59,16 +59,16 @@ pub struct Run {
     pub rate_bps: Option<u64>,
     /// How long the mix was sent, each of two times.
     pub time_ns: u64,
-    /// What came of a rate; `None` where nothing did.
+    /// The result at a rate; `None` if there is none.
     pub at_rate: Option<AtRate>,
-    /// What came of sending as fast as it goes; `None` where nothing did.
+    /// The result of sending as fast as possible; `None` if there is none.
     pub most: Option<Most>,
     /// What went wrong.
     #[serde(flatten)]
     pub problems: Problems,
 }
 
-/// Frames sent at a rate, alone and then beside a TCP flow.
+/// Frames sent at a rate, alone and then together with a TCP flow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AtRate {
@@ -90,7 +90,7 @@ pub struct AtRate {
     /// CPUs of the machine that were busy.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub busy_cpus: f64,
-    /// Goodput of a TCP flow beside the same mix.
+    /// Goodput of a TCP flow together with the same mix.
     pub tcp_goodput_bps: u64,
     /// Frames a second of the mix beside that flow.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]

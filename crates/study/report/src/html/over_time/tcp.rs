@@ -15,7 +15,7 @@ use crate::parquet::{End, FlowSamples};
 pub struct Report<'a> {
     /// The test.
     pub tested: Tested<'a>,
-    /// What came of it.
+    /// Its result.
     pub results: &'a Directions<TcpResult>,
     /// Whether the client is the sender where there is one direction.
     pub client_sends: bool,

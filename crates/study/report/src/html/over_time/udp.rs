@@ -126,7 +126,7 @@ impl Departures {
 pub struct Report<'a> {
     /// The test.
     pub tested: Tested<'a>,
-    /// What came of it.
+    /// Its result.
     pub results: &'a Directions<UdpResult>,
     /// Payload bytes of a packet.
     pub payload_bytes: u32,

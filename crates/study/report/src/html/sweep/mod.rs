@@ -23,7 +23,7 @@ pub struct Report<'a> {
     pub longhaul: String,
     /// When the sweep began.
     pub started_at: String,
-    /// What came of it.
+    /// Its result.
     pub result: &'a SweepResult,
     /// Its caveats.
     pub caveats: &'a [Caveat],

@@ -36,7 +36,7 @@ pub struct Packets {
     /// The same where they reach the sender.
     #[serde(default)]
     pub surface_at_sender: Surface,
-    /// The rate of the payload over time. Of each point the first run that counted keeps it, and the first that was rejected if that was before.
+    /// The rate of the payload over time. Only the first run of each point that counted has it, and an earlier first rejected run.
     #[serde(default)]
     pub rates: RatesOverTime,
     /// Packets that the two captures lost themselves.
@@ -78,7 +78,7 @@ pub struct AckIntervals {
     pub bunched_percent: f64,
 }
 
-/// How many intervals of which length there were in which part of a flow: TAPEE's figures 10 and 11.
+/// Counts of intervals by their length and by the time in the flow: TAPEE's figures 10 and 11.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Surface {

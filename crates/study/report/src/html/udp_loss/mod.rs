@@ -77,19 +77,19 @@ pub struct Run {
     pub command: String,
     /// The test as it was granted.
     pub parameters: UdpParameters,
-    /// What came of it; `None` where nothing did.
+    /// Its result; `None` if there is none.
     pub result: Option<UdpResult>,
     /// What went wrong.
     #[serde(flatten)]
     pub problems: Problems,
-    /// Delay and loss beside what the path asks for; `None` where the experiment does not ask for it.
+    /// Delay and loss compared with the path file; `None` if the experiment does not ask for this.
     #[serde(default)]
     pub exactness: Option<Exactness>,
     /// Who sent to whom, where the experiment names hosts; `None`: the client to the server.
     #[serde(default)]
     pub between: Option<Pair>,
-    /// What it did over time. Of each point the first run that counted keeps it, and the first that was rejected if that was before; `None` for the
-    /// others, and where the sender did not report when packets left.
+    /// What it did over time. Only the first run of each point that counted has it, and an earlier first rejected run; `None` for the others,
+    /// and if the sender did not report when packets left.
     #[serde(default)]
     pub over_time: Option<UdpOverTime>,
 }
