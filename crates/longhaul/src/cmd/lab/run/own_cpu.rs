@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(sleeping(&none, &udp, 2, || true).unwrap().realtime, Some(50));
         assert!(
             said_of_sleep(&late).contains(
-                "packets leave up to 100us late, and as much more as waking takes (--wake-interval 0ns: exact)"
+                "packets leave up to 100us late, plus the time of a wake-up (--wake-interval 0ns: exact)"
             )
         );
         assert_eq!(sleeping(&none, &udp, 4, || true), None, "CPUs enough");
