@@ -79,7 +79,9 @@ impl Folder {
         if !capability::has(Capability::Fowner)
             && let Some(file) = of_another(&open.path(), user).map_err(unusable)?
         {
-            let why = format!("{file} in it belongs to another user, and only that user may replace it (the folder has the sticky bit)");
+            let why = format!(
+                "{file} in it belongs to another user, and only that user may replace it (the folder has the sticky bit)"
+            );
             return Err(failed("not_written", &why).remedy("give a folder of your own"));
         }
         Ok(Self { name, open, replaces: Arc::default() })

@@ -40,7 +40,9 @@ pub enum CompareError {
     #[error("all packets look alike and cannot be distinguished")]
     AllAlike,
     /// The super-packets of one of them stand for more wire packets than this, see [`Bounds`].
-    #[error("the super-packets of one capture stand for more than {0} packets, which is too many for files of this length")]
+    #[error(
+        "the super-packets of one capture stand for more than {0} packets, which is too many for files of this length"
+    )]
     TooManyWirePackets(u64),
 }
 

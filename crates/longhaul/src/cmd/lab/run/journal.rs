@@ -190,7 +190,8 @@ impl Journal {
                         return Err(placed_otherwise(&kept.path, &there.lab));
                     }
                     let title = &there.title;
-                    let why = format!("its runs are of an earlier form of “{title}”, or had other options of the emulator");
+                    let why =
+                        format!("its runs are of an earlier form of “{title}”, or had other options of the emulator");
                     return Err(not_resumed(&kept.path, why));
                 }
                 if !FACTORS.contains(&there.factor) {

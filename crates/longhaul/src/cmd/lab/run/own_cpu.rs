@@ -146,9 +146,8 @@ mod tests {
         assert_eq!(late, LabSpec { wake_interval: WAKE_INTERVAL, ..none.clone() });
         assert_eq!(sleeping(&none, &udp, 2, || true).unwrap().realtime, Some(50));
         assert!(
-            said_of_sleep(&late).contains(
-                "packets leave up to 100us late, plus the time of a wake-up (--wake-interval 0ns: exact)"
-            )
+            said_of_sleep(&late)
+                .contains("packets leave up to 100us late, plus the time of a wake-up (--wake-interval 0ns: exact)")
         );
         assert_eq!(sleeping(&none, &udp, 4, || true), None, "CPUs enough");
         assert_eq!(
