@@ -311,6 +311,14 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     } else {
         longhaul_testing::no_judge!("iperf3 does not run here");
     }
+    // The client offers it in its SYN, and both ends use it, or neither.
+    for (number, run) in only_runs(&series[5]).iter().enumerate() {
+        assert_eq!(series[5]["points"][number]["label"], ["reno, SACK on", "reno, SACK off"][number]);
+        let handshake = &stream(run)["handshake"];
+        let seen = ["/syn_received/sack_permitted", "/client_options/sack", "/server_options/sack"]
+            .map(|place| handshake.pointer(place).and_then(Value::as_bool));
+        assert_eq!(seen, [Some(number == 0); 3], "{handshake:#}");
+    }
 
     let findings = result["result"]["findings"].as_array().unwrap();
     assert_eq!(findings[0]["verdict"], "reappeared", "{findings:#?}");
