@@ -94,7 +94,9 @@ mod enabled {
 
     impl KernelTypes {
         pub(crate) fn read() -> Result<Self, BpfError> {
-            match Btf::from_vmlinux() {
+            // Without the log libbpf writes two lines to stderr at each try, which say no more than the error.
+            let (read, _) = with_log(Btf::from_vmlinux);
+            match read {
                 Ok(btf) => Ok(Self { btf }),
                 Err(error) => Err(BpfError::NoBtf { source: io_error(&error) }),
             }

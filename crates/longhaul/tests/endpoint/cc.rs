@@ -355,6 +355,7 @@ fn a_kernel_without_btf_is_told() {
     let error = object(&load.stdout);
     assert_eq!(error["error"]["code"], "no_btf", "{error}");
     assert!(error["error"]["message"].as_str().unwrap().contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
+    assert_eq!(String::from_utf8_lossy(&load.stderr).lines().count(), 1, "{load:?}");
     assert!(!available().contains(&own_name("b")));
     let list = object(&without(&["cc", "list", "--json"]).stdout);
     assert!(list["result"]["cannot_load_because"].as_str().is_some_and(|why| why.contains("BTF")), "{list:#}");
