@@ -1,5 +1,6 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
+mod lacking;
 mod over_time;
 mod papers;
 
