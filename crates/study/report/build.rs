@@ -7,6 +7,11 @@ fn main() {
     let built = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../../web/dist");
     // The folder is there in each checkout: a path that is missing would have this run at each build.
     println!("cargo:rerun-if-changed={}", built.display());
+    fs::write(Path::new(&env::var("OUT_DIR").unwrap()).join("scripts.rs"), source(&built)).unwrap();
+}
+
+/// A constant for each script: what is in the folder `built`, or `None`.
+pub(crate) fn source(built: &Path) -> String {
     let embedded = |name: &str| {
         let (script, hash) = (built.join(format!("{name}.js.gz")), built.join(format!("{name}.sha256")));
         match fs::read_to_string(hash) {
@@ -20,6 +25,5 @@ fn main() {
             "/// `{name}.js`, compressed by gzip, and its SHA-256 in base64.\nconst {upper}: Option<(&[u8], &str)> = {value};\n"
         )
     };
-    let source = constant("charts") + &constant("stills");
-    fs::write(Path::new(&env::var("OUT_DIR").unwrap()).join("scripts.rs"), source).unwrap();
+    constant("charts") + &constant("stills")
 }

@@ -17,9 +17,14 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 
 /// The same with scripts, which the policy allows. They may make pictures of what they draw.
 pub(crate) fn page_with<'a>(title: &str, body: &str, scripts: impl IntoIterator<Item = &'a Script>) -> String {
-    let (mut policy, mut elements) = (String::new(), String::new());
     let has_stills = ["<svg data-csv=", "<canvas class=\"heat\""].into_iter().any(|still| body.contains(still));
-    for script in scripts.into_iter().chain(scripts::stills().filter(|_| has_stills)) {
+    framed(title, body, scripts.into_iter().chain(scripts::stills().filter(|_| has_stills)))
+}
+
+/// A page with these scripts and no other.
+fn framed<'a>(title: &str, body: &str, scripts: impl IntoIterator<Item = &'a Script>) -> String {
+    let (mut policy, mut elements) = (String::new(), String::new());
+    for script in scripts {
         policy += &format!(" 'sha256-{}'", script.hash);
         elements += &format!("<script>{}</script>\n", script.text);
     }
@@ -57,4 +62,34 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::lines::{Line, Panel};
+    use crate::html::over_time::timeline;
+
+    /// A binary that was built without Node has no script: the drawings stay, and nothing but a script hides them.
+    #[test]
+    fn without_scripts_a_page_shows_its_drawings() {
+        let points = vec![Some((0.0, 1.0)), Some((1.0, 2.0))];
+        let lines = vec![Line { name: "a flow", colour: "--blue", points }];
+        let panel = Panel { title: "Rate", units: &[(1.0, "B")], lines, ..Panel::default() };
+        let still = with_numbers("<svg class=\"still\"></svg>", [vec![number(1.0)]]);
+        let body = timeline([(panel, "")]) + &still;
+
+        let html = framed("", &body, None);
+        assert!(html.contains("<div class=\"drawn\"><svg ") && html.contains("<polyline"), "{html}");
+        assert!(html.contains(&still), "{html}");
+        assert!(!html.contains("<script>") && html.contains("style-src 'unsafe-inline'\""), "{html}");
+        let hiding = html.lines().filter(|line| line.contains(".drawn") && line.contains("display: none"));
+        let hiding: Vec<&str> = hiding.map(str::trim_start).collect();
+        assert!(!hiding.is_empty() && hiding.iter().all(|rule| rule.starts_with(".with-charts ")), "{hiding:?}");
+        assert!(!html.contains("class=\"with-charts"), "that is for the script to say: {html}");
+
+        let script = Script { text: "draw()".into(), hash: "abc" };
+        let html = framed("", &body, [&script]);
+        assert!(html.contains("<script>draw()</script>") && html.contains("; script-src 'sha256-abc';"), "{html}");
+    }
 }
