@@ -132,6 +132,7 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     against_tcptrace(&b);
     against_tshark(&b);
     series_adds_up(&a, &folder);
+    page_has_the_numbers(&a, &folder);
     in_a_browser(&a, &folder);
 }
 
@@ -209,6 +210,58 @@ fn series_adds_up(capture: &str, folder: &Folder) {
         }
     }
     assert!(directions > 1, "{result:#}");
+}
+
+/// What the page draws of the largest flow, as captured at its sender, and what the result says of it.
+fn page_has_the_numbers(capture: &str, folder: &Folder) {
+    let file = folder.file("numbers.html");
+    let analysed = json(&["analyze", "--html", &file, "--json", capture]);
+    let page = fs::read_to_string(&file).unwrap();
+    let flow = &analysed["result"]["flows"][0];
+    let [there, back] = [&flow["forward"], &flow["backward"]];
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number: {flow:#}"));
+    for told in [
+        format!("{} packets in ", analysed["result"]["totals"]["packets"]),
+        format!("{} bytes, ", there["payload_bytes"]),
+    ] {
+        assert!(page.contains(&told), "{told}: {page}");
+    }
+
+    let name = ["client", "server"].map(|end| flow[end].as_str().unwrap()).join(" to ");
+    let (_, section) = page.split_once(&format!("<h2>tcp {name}</h2>")).unwrap_or_else(|| panic!("{name}: {page}"));
+    let section = section.split("<h2>").next().unwrap();
+    let data = |begins: &str| -> Vec<Value> {
+        let parts = section.split(begins).skip(1).map(|part| part.split("</script>").next().unwrap());
+        parts.map(|part| serde_json::from_str(part).unwrap()).collect()
+    };
+    let figures = data("<script type=\"application/json\">");
+    let figure = |title: &str| {
+        let of_title = |figure: &&Value| figure["title"].as_str().unwrap().starts_with(title);
+        figures.iter().find(of_title).unwrap_or_else(|| panic!("{title}: {section}"))
+    };
+    let values = |list: &Value| -> Vec<u64> {
+        list.as_array().unwrap().iter().filter_map(Value::as_f64).map(|value| value as u64).collect()
+    };
+    let band = |title: &str, edge: &str| values(&figure(title)["bands"][0][edge]);
+    let most = |values: Vec<u64>| values.into_iter().max();
+    assert_eq!(most(band("Rate", "high")), there["peak_1ms_bps"].as_u64());
+    assert_eq!(most(band("Bytes in flight", "high")), there["tcp"]["max_in_flight_bytes"].as_u64());
+    let sent = most(values(&figure("Sequence")["lines"][0]["values"])).unwrap();
+    let beside_data = sent.checked_sub(number(&there["unique_bytes"]));
+    assert!(matches!(beside_data, Some(1 | 2)), "SYN and FIN have a number each: {sent} {there:#}");
+    // A millisecond with several round trips shows the last one.
+    let rtt = &there["tcp"]["rtt"];
+    let (least, longest) = (band("Round trip", "low").into_iter().min(), most(band("Round trip", "high")));
+    assert!(least >= rtt["min_ns"].as_u64() && longest <= rtt["max_ns"].as_u64() && least <= longest, "{rtt:#}");
+
+    // Each interval is in its surface.
+    let counted = |id: &str| -> u64 {
+        let surfaces = data(&format!("<script type=\"application/json\" id=\"{id}\">"));
+        surfaces[0]["cells"].as_array().unwrap().chunks(3).map(|cell| number(&cell[2])).sum()
+    };
+    assert_eq!(counted("heat-0") + 1, number(&there["data_packets"]));
+    let (acks, answers) = (counted("acks-0"), number(&back["packets"]) - number(&back["data_packets"]));
+    assert!((1..answers).contains(&acks), "{acks} of {answers}");
 }
 
 /// A result that was saved, by `--json` or by `-o`, shows the text that the command prints.
