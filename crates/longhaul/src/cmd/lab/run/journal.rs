@@ -282,7 +282,7 @@ mod tests {
             "was on CPU 0,2",
             "was on the hosts' CPUs, at SCHED_FIFO priority 10",
             "was on the hosts' CPUs, with --wake-interval 100us",
-            "or of other options of the emulator",
+            "or had other options of the emulator",
         ]) {
             assert!(failure.message().ends_with(said), "{}", failure.message());
         }

@@ -125,7 +125,7 @@ mod tests {
         let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
         let places = [
             "<h1>TCP to far",
-            "<strong>From client to server:</strong> 20 Mbit/s</p>\n<p class=\"certainty\">This is one test",
+            "<strong>From client to server:</strong> 20 Mbit/s</p>\n<p class=\"certainty\">This is only one test",
             "<strong>From server to client:</strong>",
             "<summary>1 caveat applies: cut short</summary>",
             "<h2>From client to server</h2>",
