@@ -349,13 +349,14 @@ pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Waits for `time` at most until the other end has acknowledged all that was sent over `connection`; the end of the stream is excepted. `goes_on`
-/// waits for the time that it is given and tells whether to go on. Gives whether all is acknowledged; `false` where the kernel does not tell.
+/// Waits for `time` at most until the other end has acknowledged all that was sent over `connection`, also its end where that was sent: before that
+/// the kernel keeps the socket, and what arrived out of order, for minutes after this program has closed it. `goes_on` waits for the time that it is
+/// given and tells whether to go on. Gives whether all is acknowledged; `false` where the kernel does not tell.
 pub fn acknowledged_within(connection: impl AsFd, time: Nanos, mut goes_on: impl FnMut(Nanos) -> bool) -> bool {
     let until = monotonic() + time;
     loop {
         match unacknowledged_bytes(&connection) {
-            Ok(0 | 1) => return true,
+            Ok(0) => return true,
             Ok(_) if monotonic() < until && goes_on(UNACKNOWLEDGED_LOOK) => {}
             Ok(_) | Err(_) => return false,
         }
@@ -413,6 +414,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+    use crate::socket_filter::SocketFilter;
 
     fn pair(options: &TcpOptions) -> (TcpStream, TcpStream) {
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), options).unwrap();
@@ -523,11 +525,21 @@ mod tests {
         near.shutdown(std::net::Shutdown::Both).unwrap();
         io::copy(&mut far, &mut io::sink()).unwrap();
         assert!(acknowledged_within(&near, Nanos::from_secs(5), goes_on_after));
-        comes_to_none(&near);
+        assert_eq!(unacknowledged_bytes(&near).unwrap(), 0);
         let (near, far) = filled();
         // What is unread resets the connection.
         drop(far);
         comes_to_none(&near);
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_acknowledged_too() {
+        let (near, far) = pair(&TcpOptions::default());
+        SocketFilter::nothing().attach(&far).unwrap();
+        assert!(acknowledged_within(&near, Nanos::ZERO, goes_on_after), "nothing was sent");
+        near.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(!acknowledged_within(&near, Nanos::from_millis(10), goes_on_after));
+        assert!(!acknowledged_within(&near, Nanos::from_secs(3600), |_| false));
     }
 
     #[test]
