@@ -7,15 +7,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
-use longhaul_kernel::tcp::{
-    TcpOpenError, TcpOptions, acknowledged_within, connect_to, goes_on_after, set_reset_on_close,
-};
+use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, acknowledged_within, connect_to, set_reset_on_close};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{Message, SessionError};
 use longhaul_units::Nanos;
@@ -58,7 +56,7 @@ impl HasControl for ControlEvent {
     }
 }
 
-/// How long sent data may stay unacknowledged after a test or a capture: the kernel keeps it in memory, in addition to the data of the next one.
+/// How long sent data may stay unacknowledged after a session: the kernel keeps it in memory, in addition to the data of the next one.
 pub const ACKNOWLEDGED_WITHIN: Nanos = Nanos::from_secs(3);
 
 /// One end of a control connection.
@@ -76,7 +74,7 @@ pub struct Control {
     proven: Option<Arc<Standing>>,
     /// Of a peer that sends short messages until it keeps its place.
     trusted: Option<Arc<Standing>>,
-    /// Its end resets the connection: the other end has not acknowledged all in time.
+    /// Its end resets the connection.
     is_reset: bool,
 }
 
@@ -125,6 +123,19 @@ impl Control {
             trusted: None,
             is_reset: false,
         })
+    }
+
+    /// Has the end of this reset the connection, unless [`end_in_time`](Self::end_in_time) ends it.
+    pub(crate) fn reset_at_end(&mut self) {
+        self.is_reset = true;
+    }
+
+    /// The own address and port.
+    ///
+    /// # Errors
+    /// Does not fail in practice.
+    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
+        self.stream.local_addr()
     }
 
     /// A peer that does not accept a message within `patience` is dead.
@@ -251,15 +262,10 @@ impl Control {
     }
 
     /// Ends the connection and leaves nothing in the kernel, whatever the other end does. Resets the connection unless the other end acknowledges all
-    /// that was sent `within` this time and before [`ControlEvent::Abort`] comes. A connection that ends otherwise leaves what was sent in the kernel, for
-    /// minutes if the other end wants that: it must not be much.
-    pub fn end_in_time<E: HasControl>(mut self, within: Nanos, events: &Receiver<E>) {
+    /// that was sent, also the end of the stream, `within` this time. `goes_on` waits for the time that it is given and tells whether to go on. A
+    /// connection that ends otherwise leaves in the kernel what was sent, and what arrived out of order, for minutes if the other end wants that.
+    pub(crate) fn end_in_time(mut self, within: Nanos, goes_on: impl FnMut(Nanos) -> bool) {
         self.hang_up();
-        let goes_on = |pause: Nanos| match events.recv_timeout(pause.into()) {
-            Ok(event) => !matches!(event.into_control(), Some(ControlEvent::Abort)),
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => goes_on_after(pause),
-        };
         self.is_reset = !acknowledged_within(&self.stream, within, goes_on);
     }
 }
@@ -424,6 +430,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use longhaul_channel::Role;
+    use longhaul_kernel::tcp::goes_on_after;
     use longhaul_session::Message;
 
     use super::*;
@@ -469,14 +476,17 @@ mod tests {
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
-    /// What a stranger is sent is short.
+    /// A thread of the server may have panicked.
     #[test]
-    fn the_end_of_a_stranger_waits_for_nothing() {
-        let (mut control, _events, _far) = pair();
+    fn a_server_waits_for_nothing_where_a_connection_is_dropped() {
+        let (mut control, _events, mut far) = pair();
+        control.reset_at_end();
         fill(&mut control);
         let began = Instant::now();
         drop(control);
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let read = std::io::copy(&mut far, &mut std::io::sink());
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
 
     /// However often the other end acknowledges a little; at once if another connection takes its seat.
@@ -495,14 +505,8 @@ mod tests {
                     }
                 }
             });
-            let (sender, events) = channel::<ControlEvent>();
-            let within = if is_displaced {
-                sender.send(ControlEvent::Abort).unwrap();
-                Nanos::from_secs(3600)
-            } else {
-                Nanos::from_millis(200)
-            };
-            control.end_in_time(within, &events);
+            let within = if is_displaced { Nanos::from_secs(3600) } else { Nanos::from_millis(200) };
+            control.end_in_time(within, |pause| !is_displaced && goes_on_after(pause));
             assert_eq!(reader.join().unwrap(), Some(ErrorKind::ConnectionReset), "displaced: {is_displaced}");
         }
     }
@@ -512,8 +516,7 @@ mod tests {
         let (mut control, _events, mut far) = pair();
         fill(&mut control);
         let reader = thread::spawn(move || std::io::copy(&mut far, &mut std::io::sink()));
-        let (_sender, events) = channel::<ControlEvent>();
-        control.end_in_time(Nanos::from_secs(60), &events);
+        control.end_in_time(Nanos::from_secs(60), goes_on_after);
         assert!(reader.join().unwrap().is_ok());
     }
 

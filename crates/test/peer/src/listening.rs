@@ -12,15 +12,19 @@ use std::time::{Duration, Instant};
 use longhaul_channel::{Channel, Key, Places, Role, Standing, Taken};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_kernel::tcp::{goes_on_after, receive_buffer, set_reset_on_close};
 use longhaul_kernel::wait::Poller;
 use longhaul_session::SessionError;
 use longhaul_units::Nanos;
 
-use crate::control::{Control, ControlEvent, HasControl, random};
+use crate::control::{ACKNOWLEDGED_WITHIN, Control, ControlEvent, HasControl, random};
 
 /// Connections at a time, served or waiting; also those of both directions of 64 streams, where data comes to the same port. A further one
 /// replaces one that is not at work; where all are at work it is closed at once.
 pub const CONNECTIONS_MOST: usize = 64 + 128;
+/// Receive buffer of a control connection; the kernel counts twice as much, with its own bookkeeping. Without a bound whoever connects fills megabytes
+/// with data out of order, which nobody reads. The longest message, 1 MiB, takes less than 3 s over a round trip of 200 ms.
+const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
 /// How long the next one waits for connections that were replaced and have not ended yet; then it is closed.
 const CROWD_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.
@@ -104,20 +108,26 @@ impl<E: HasControl> Seat<E> {
     pub fn control(&self, stream: TcpStream, key: Option<&Key>) -> Result<Control, SessionError> {
         let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
         stream.set_nonblocking(false).map_err(io)?;
+        receive_buffer(&stream, Some(RECEIVE_BUFFER_BYTES)).map_err(io)?;
         let channel = match key {
             Some(key) => Channel::keyed(Role::Server, key, random()?),
             None => Channel::plain(Role::Server),
         };
         let mut control = Control::new(stream, channel, &self.sender).map_err(io)?;
+        control.reset_at_end();
         if key.is_some() {
             control.prove_to(Arc::clone(&self.standing));
         } else {
             control.trust_once(Arc::clone(&self.standing));
         }
-        control.establish(&self.receiver).map_err(|error| {
-            if control.left_silently() { SessionError { code: SILENT.into(), ..error } } else { error }
-        })?;
-        Ok(control)
+        match control.establish(&self.receiver) {
+            Ok(()) => Ok(control),
+            Err(error) => {
+                let is_silent = control.left_silently();
+                self.end(control, ACKNOWLEDGED_WITHIN);
+                Err(if is_silent { SessionError { code: SILENT.into(), ..error } } else { error })
+            }
+        }
     }
 
     /// This peer keeps its seat: its work begins.
@@ -125,9 +135,13 @@ impl<E: HasControl> Seat<E> {
         self.standing.keep();
     }
 
-    /// This peer's work is over: a further connection may have its seat while this one ends.
-    pub fn done(&self) {
-        self.standing.done();
+    /// Ends the connection of a peer whose work is over, and resets it unless the other end acknowledges all of it `within` this time. Meanwhile a
+    /// further connection has its seat, but a stranger keeps it until then; where another connection takes that, this one is reset at once.
+    pub fn end(&self, control: Control, within: Nanos) {
+        if let Some(oldest) = self.seats.places(|places| places.end(self.number)) {
+            let _ = oldest.send(ControlEvent::Abort.into());
+        }
+        control.end_in_time(within, |pause| !self.standing.is_displaced() && goes_on_after(pause));
     }
 }
 
@@ -180,6 +194,8 @@ pub fn listen<E: HasControl>(
                 continue;
             }
         };
+        // Where it is dropped nothing of it stays in the kernel, which refuses this to no TCP socket.
+        let _ = set_reset_on_close(&stream, true);
         let crowded = Instant::now() + CROWD_PATIENCE;
         while seats.places(|places| places.is_crowded()) && Instant::now() < crowded && !over() {
             sleep(CROWD_LOOK);
@@ -203,4 +219,96 @@ pub fn listen<E: HasControl>(
         sleep(GOODBYE_LOOK);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use longhaul_kernel::sock_diag::{InetFilter, InetMemory, InetSocket, InetSockets};
+    use longhaul_kernel::socket_filter::SocketFilter;
+    use longhaul_testing::waiting::until;
+
+    use super::*;
+
+    /// A connection to a listener that takes it: its seat among `seats`, its socket, the other end, and the listener's address.
+    fn accepted(seats: &Arc<Seats<ControlEvent>>) -> (Seat<ControlEvent>, TcpStream, TcpStream, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        (Seat::take(seats, peer.ip()).unwrap(), stream, client, address)
+    }
+
+    /// The memory of the connections of `address` that the kernel has, also those that no program has any more.
+    fn kept(address: SocketAddr) -> Vec<Option<InetMemory>> {
+        let mut kept = Vec::new();
+        let each = |socket: &InetSocket<'_>| {
+            if socket.local == address {
+                kept.push(socket.memory());
+            }
+        };
+        InetSockets::tcp().unwrap().dump(InetFilter::Port(address.port()), each).unwrap();
+        kept
+    }
+
+    #[test]
+    fn nobody_fills_more_than_a_bounded_receive_buffer() {
+        let (seat, stream, mut client, address) = accepted(&Arc::default());
+        client.write_all(b"longhaul/1 plain").unwrap();
+        let control = seat.control(stream, None).unwrap();
+        let kept = kept(address);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!(kept[0].unwrap().receive_buffer_bytes as usize, 2 * RECEIVE_BUFFER_BYTES);
+        drop(control);
+    }
+
+    /// Not even the end is acknowledged: the kernel would keep it for minutes.
+    #[test]
+    fn nothing_of_who_acknowledges_nothing_stays_in_the_kernel() {
+        let (seat, stream, mut client, address) = accepted(&Arc::default());
+        client.write_all(b"longhaul/1 plain").unwrap();
+        let control = seat.control(stream, None).unwrap();
+        SocketFilter::nothing().attach(&client).unwrap();
+        seat.end(control, Nanos::from_millis(20));
+        // The thread that reads ends, too.
+        until("the connection to go", || kept(address).is_empty());
+    }
+
+    /// As many others come as there are seats.
+    #[test]
+    fn nothing_of_a_stranger_that_loses_its_seat_stays_in_the_kernel() {
+        let seats = Arc::default();
+        let (seat, stream, client, address) = accepted(&seats);
+        SocketFilter::nothing().attach(&client).unwrap();
+        let ip = address.ip();
+        let _others: Vec<_> = (0..CONNECTIONS_MOST).map(|_| Seat::take(&seats, ip).unwrap()).collect();
+        let began = Instant::now();
+        let error = seat.control(stream, None).err().expect("its seat is another's");
+        assert_eq!(error.code, "interrupted", "{error:?}");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        until("the connection to go", || kept(address).is_empty());
+    }
+
+    /// The account of a capture may be on its way, for one. Strangers take all seats, at the same address.
+    #[test]
+    fn a_connection_whose_work_is_over_ends_in_peace_and_has_no_seat() {
+        let seats = Arc::default();
+        let (seat, stream, mut client, address) = accepted(&seats);
+        client.write_all(b"longhaul/1 plain").unwrap();
+        let control = seat.control(stream, None).unwrap();
+        seat.know();
+        // Nothing is acknowledged for a while.
+        SocketFilter::nothing().attach(&client).unwrap();
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(move || seat.end(control, Nanos::from_secs(60)));
+            until("the end", || seats.places(|places| places.handles().count()) == 0);
+            let ip = address.ip();
+            let others: Vec<_> = (0..3 * CONNECTIONS_MOST / 2).map(|_| Seat::take(&seats, ip).unwrap()).collect();
+            assert!(!ends.is_finished() && others[0].standing.is_displaced());
+            SocketFilter::all(u32::MAX).attach(&client).unwrap();
+        });
+        // It was not reset.
+        assert_eq!(std::io::copy(&mut client, &mut std::io::sink()).unwrap(), 16);
+    }
 }

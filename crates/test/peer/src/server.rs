@@ -18,7 +18,7 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
-use crate::control::{ACKNOWLEDGED_WITHIN, random};
+use crate::control::{ACKNOWLEDGED_WITHIN, Control, random};
 use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
 use crate::event::{ConnectionQueue, Event};
@@ -72,8 +72,8 @@ struct Shared {
     testing: Mutex<Option<ConnectionQueue>>,
     /// The sessions of measurements that run.
     measuring: Mutex<HashMap<MeasurementId, Held>>,
-    /// Where data connections arrive at the control port: what connections get back that had a small receive buffer.
-    tuned: Option<TunedBuffer>,
+    /// Data connections arrive at the control port, and can get back the receive buffer that the kernel tunes: all have a small one at first.
+    holds_small: bool,
 }
 
 /// A session that a measurement has.
@@ -116,11 +116,11 @@ impl Server {
     /// Where the address is taken, or is not this host's.
     pub fn bind(address: SocketAddr, options: ServeOptions) -> std::io::Result<Self> {
         let listener = listening::bind(address)?;
-        let mut tuned = None;
+        let mut holds_small = false;
         if let DataPort::Control(_) = options.data_port {
             // Where it cannot be kept, results have none.
             let _ = save_syn(&listener);
-            tuned = TunedBuffer::of_namespace();
+            holds_small = TunedBuffer::of_namespace().is_some();
         }
         let at_once = if options.data_port == DataPort::Any { options.at_once } else { 1 };
         let admission = Mutex::new(Admission::new(at_once, options.policy));
@@ -130,7 +130,7 @@ impl Server {
             admission,
             testing: Mutex::default(),
             measuring: Mutex::default(),
-            tuned,
+            holds_small,
         };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
@@ -165,9 +165,18 @@ impl Server {
             {
                 return false;
             }
+            let mut control = match seat.control(stream, shared.options.key.as_ref()) {
+                Ok(control) => control,
+                Err(error) => {
+                    log(&Ended { peer, result: Err(error) });
+                    return false;
+                }
+            };
             let mut tested = false;
-            let result = serve(stream, peer, seat, &shared, &mut tested);
+            let result = serve(&mut control, peer, seat, &shared, &mut tested);
             log(&Ended { peer, result });
+            // Whoever is next has the turn by now, and gets the seat.
+            seat.end(control, ACKNOWLEDGED_WITHIN);
             tested
         })
     }
@@ -183,54 +192,39 @@ pub struct Ended {
 }
 
 fn serve(
-    stream: TcpStream,
+    control: &mut Control,
     peer: SocketAddr,
     seat: &Seat<Event>,
     shared: &Arc<Shared>,
     tested: &mut bool,
 ) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
-    let own = stream.local_addr().map_err(io)?.ip();
+    let own = control.local_address().map_err(io)?.ip();
     let options = &shared.options;
-    // It ends after the session: whoever is next has the turn while the kernel waits for the other end.
-    let mut control = seat.control(stream, options.key.as_ref())?;
     let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving {
         session,
         seat,
         tested,
-        has_started: false,
         shared: Arc::clone(shared),
         ticket: None,
         ends: Nanos::ZERO,
         turn: Arc::default(),
     };
     let place = ThisEnd::Server { own, peer: peer.ip(), caps: options.caps, data_port: options.data_port };
-    let result = drive(&mut session, &mut control, &seat.receiver, &seat.sender, place, |_| {});
-    let has_started = session.has_started;
-    drop(session);
-    seat.done();
-    if has_started {
-        control.end_in_time(ACKNOWLEDGED_WITHIN, &seat.receiver);
-    }
-    result
+    drive(&mut session, control, &seat.receiver, &seat.sender, place, |_| {})
 }
 
 /// Passes `stream` on to the test that has its turn, if it begins as a data connection does. The session looks whether it is of its test.
 /// `false`: it is a control connection's.
 fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Shared) -> bool {
-    if shared.tuned.is_some() {
+    if shared.holds_small {
         hold_small(stream);
     }
     let hello = match data_hello(stream, &seat.receiver) {
         Ok(Some(hello)) => hello,
-        Ok(None) => {
-            if let Some(tuned) = shared.tuned {
-                let _ = tuned.give_back(stream);
-            }
-            return false;
-        }
+        Ok(None) => return false,
         Err(_) => return true,
     };
     if let (Some(testing), Ok(connection)) = (&*shared.testing(), stream.try_clone()) {
@@ -249,8 +243,6 @@ struct Serving<'a> {
     seat: &'a Seat<Event>,
     /// Whether the client got its turn.
     tested: &'a mut bool,
-    /// Whether it started its test. It is sent little before, then live lines and a report.
-    has_started: bool,
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     ends: Nanos,
@@ -293,10 +285,7 @@ impl Drop for Serving<'_> {
 
 impl Session for Serving<'_> {
     fn handle_message(&mut self, now: Nanos, message: Message) {
-        let starts = matches!(message, Message::Start);
         self.session.handle_message(now, message);
-        // One that may not start yet is over now.
-        self.has_started |= starts && !self.session.is_over();
     }
     fn handle_data_opened(&mut self, now: Nanos, data: &mut dyn Data) {
         self.begin();

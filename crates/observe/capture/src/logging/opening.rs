@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -34,7 +34,6 @@ const FOLDERS_MOST: u32 = 1_000;
 
 /// A capture that was accepted and has not begun.
 pub(super) struct Opened {
-    pub(super) control: Control,
     pub(super) meta: Meta,
     pub(super) folder: NewFolder,
     pub(super) keys: DatagramKeys,
@@ -75,13 +74,16 @@ impl Drop for NewFolder {
 pub(super) const FULL_REMEDY: &str = "start `longhaul log` there with a larger `bytes_cap` or `folder_cap`";
 
 /// Accepts the capture of this connection and prepares everything for it.
-pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Shared>) -> Result<Opened, SessionError> {
+pub(super) fn open(
+    control: &mut Control,
+    seat: &Seat<ControlEvent>,
+    shared: &Arc<Shared>,
+) -> Result<Opened, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
-    let own = stream.local_addr().map_err(io)?;
+    let own = control.local_address().map_err(io)?;
     let options = &shared.options;
-    let mut control = seat.control(stream, options.key.as_ref())?;
     control.set_patience(WRITE_PATIENCE);
-    let open = wait_for_open(&mut control, seat).map_err(|error| refuse(&mut control, error))?;
+    let open = wait_for_open(control, seat).map_err(|error| refuse(control, error))?;
     let Some(place) = CaptureSeat::take(shared) else {
         let text = format!("it accepts {} captures at the same time, and has that many", options.captures_most);
         let error = SessionError::new("busy", text, "try later, or start `longhaul log` with larger `captures`");
@@ -91,7 +93,7 @@ pub(super) fn open(stream: TcpStream, seat: &Seat<ControlEvent>, shared: &Arc<Sh
     };
     if shared.size.is_full() {
         let error = SessionError::new("full", "the folder of captures reached its size limit", FULL_REMEDY);
-        return Err(refuse(&mut control, error));
+        return Err(refuse(control, error));
     }
     seat.know();
     admit(control, open, own, options, place)
@@ -146,7 +148,7 @@ fn wait_for_open(control: &mut Control, seat: &Seat<ControlEvent>) -> Result<Ope
 
 /// Prepares keys, a socket and a folder, and accepts the capture.
 fn admit(
-    mut control: Control,
+    control: &mut Control,
     open: Open,
     own: SocketAddr,
     options: &LogOptions,
@@ -189,11 +191,10 @@ fn admit(
             .map_err(|error| SessionError::new("not_started", error.to_string(), ""))?;
         Ok((meta, keys, secret, socket, number, folder, recording))
     };
-    let (meta, keys, secret, socket, session, folder, recording) =
-        ready().map_err(|error| refuse(&mut control, error))?;
+    let (meta, keys, secret, socket, session, folder, recording) = ready().map_err(|error| refuse(control, error))?;
     let port = socket.local_address().port();
-    say(&mut control, &LinkMessage::Accept { session, port, secret: encode_secret(&secret) })?;
-    Ok(Opened { control, meta, folder, keys, number: session, socket, recording, place })
+    say(control, &LinkMessage::Accept { session, port, secret: encode_secret(&secret) })?;
+    Ok(Opened { meta, folder, keys, number: session, socket, recording, place })
 }
 
 /// A socket for datagrams, at the address that the capture connected to. Its port is that of the control connection, so that firewalls

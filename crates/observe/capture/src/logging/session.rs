@@ -97,14 +97,22 @@ pub(super) fn serve(
     begun: impl FnOnce(&Path),
     ended: impl FnOnce(Result<Logged, SessionError>),
 ) -> bool {
-    let opened = match open(stream, seat, shared) {
-        Ok(opened) => opened,
+    let mut control = match seat.control(stream, shared.options.key.as_ref()) {
+        Ok(control) => control,
         Err(error) => {
             ended(Err(error));
             return false;
         }
     };
-    let Opened { control, meta, folder, keys, number, socket, recording, place } = opened;
+    let opened = match open(&mut control, seat, shared) {
+        Ok(opened) => opened,
+        Err(error) => {
+            ended(Err(error));
+            seat.end(control, ACKNOWLEDGED_WITHIN);
+            return false;
+        }
+    };
+    let Opened { meta, folder, keys, number, socket, recording, place } = opened;
     begun(folder.path());
     let now = monotonic();
     let session = Session {
@@ -134,15 +142,14 @@ pub(super) fn serve(
     };
     let (result, control) = session.run(seat, &place);
     control.hang_up();
-    // The files are closed: whoever is next has the place and the seat while the kernel waits for the other end.
+    // The files are closed: whoever is next has the place while the kernel waits for the other end.
     drop(place);
-    seat.done();
     let was_capture = result.is_ok();
     // A capture waits no longer for its account.
     let has_account = result.as_ref().is_ok_and(|logged| logged.end == LoggedEnd::Finished);
     let within = if has_account { CLOSE_PATIENCE } else { ACKNOWLEDGED_WITHIN };
     ended(result);
-    control.end_in_time(within, &seat.receiver);
+    seat.end(control, within);
     was_capture
 }
 

@@ -9,7 +9,9 @@ use std::thread::{Builder, JoinHandle, scope};
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::guard::Changed;
-use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, TunedBuffer, connect_to, listen_at, receive_buffer, save_syn};
+use longhaul_kernel::tcp::{
+    TcpOpenError, TcpOptions, TunedBuffer, connect_to, listen_at, receive_buffer, save_syn, set_reset_on_close,
+};
 use longhaul_kernel::wait::{Poller, readable_until};
 use longhaul_session::{DataPlan, SessionError};
 use longhaul_tcp::TcpParameters;
@@ -265,6 +267,8 @@ fn accept(listener: &TcpListener, expected: Expected, stop: &UnixStream, queue: 
     let mut number = 0;
     while !poller.wait(Some(monotonic() + LOOK))?.any(|key| key == STOP) {
         for (stream, from) in (0..ACCEPTED_AT_ONCE).map_while(|_| listener.accept().ok()) {
+            // Where it is dropped nothing of it stays in the kernel.
+            let _ = set_reset_on_close(&stream, true);
             if from.ip().to_canonical() != expected.peer {
                 continue;
             }
@@ -311,6 +315,8 @@ fn make_room(
 mod tests {
     use std::sync::mpsc::channel;
 
+    use longhaul_kernel::sock_diag::{InetFilter, InetSocket, InetSockets};
+    use longhaul_kernel::socket_filter::SocketFilter;
     use longhaul_kernel::tcp::set_up_accepted;
     use longhaul_tcp::proof::TcpCookie;
 
@@ -413,6 +419,25 @@ mod tests {
             honest.write_all(&[2; TCP_HELLO_BYTES]).unwrap();
             assert_eq!(said(), [2; TCP_HELLO_BYTES]);
         });
+    }
+
+    /// Those that are displaced, and acknowledge nothing.
+    #[test]
+    fn nothing_of_who_loses_its_place_stays_in_the_kernel() {
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let deaf: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
+        deaf.iter().for_each(|stream| SocketFilter::nothing().attach(stream).unwrap());
+        while_accepting(&listener, |said| {
+            let mut last = TcpStream::connect(address).unwrap();
+            last.write_all(&[3; TCP_HELLO_BYTES]).unwrap();
+            assert_eq!(said(), [3; TCP_HELLO_BYTES]);
+        });
+        let mut kept = 0;
+        let each = |socket: &InetSocket<'_>| kept += usize::from(socket.local == address);
+        InetSockets::tcp().unwrap().dump(InetFilter::Port(address.port()), each).unwrap();
+        assert_eq!(kept, 0);
+        drop(deaf);
     }
 
     /// Another client leaves the queue while the first bytes are on their way.

@@ -87,8 +87,8 @@ fn a_client_that_falls_silent_is_given_up() {
     assert!(test(&lab, address, parameters(500), |_| {}).is_ok());
 }
 
-/// What it does not acknowledge the server's kernel keeps for 3 s after its test, while another client has the turn. Who had no test gives its place
-/// back at once.
+/// What it does not acknowledge the server's kernel keeps for 3 s after its session, while another client has the turn; and nothing after that, whether
+/// it had a test or not.
 #[test]
 fn a_client_that_acknowledges_nothing_is_reset_after_its_test() {
     if !able() {
@@ -126,13 +126,9 @@ fn a_client_that_acknowledges_nothing_is_reset_after_its_test() {
         let _next = tested.then(|| client.enter(granted).unwrap());
         assert!(began.elapsed() < Duration::from_secs(3), "the next one waits for the place, not for the turn");
         while server.says("ended ") != "protocol" {}
-        let took = began.elapsed();
-        if tested {
-            assert!((Duration::from_secs(3)..Duration::from_secs(10)).contains(&took), "{took:?}");
-            until("the reset", || resets() > before);
-        } else {
-            assert!(took < Duration::from_secs(2), "{took:?}");
-        }
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        until("the reset", || resets() > before);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
     until("all places to be free", || server.holds().0 <= 2);
 }
