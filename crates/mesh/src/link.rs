@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_channel::{Channel, Identity, Key, PREAMBLE_BYTES, Places, PublicKey, Role, Standing, Taken, shown};
-use longhaul_kernel::tcp::{acknowledged_within, goes_on_after, send_buffer, set_reset_on_close};
+use longhaul_kernel::tcp::{acknowledged_within, goes_on_after, receive_buffer, send_buffer, set_reset_on_close};
 
 use parking_lot::FairMutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,6 +34,9 @@ const STRANGER_BYTES_MOST: usize = 128 << 10;
 const STRANGER_LASTS: Duration = Duration::from_secs(10);
 /// What the kernel keeps of an answer that the other end has not acknowledged, as at the page; it counts twice as much, with its own bookkeeping.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
+/// What it keeps of what arrived and was not read, also out of order or behind the question; counted alike. A message of 1 MiB takes less than 3 s over
+/// a round trip of 200 ms.
+const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
 
 /// Who this end is to the other.
 pub(crate) enum As<'a> {
@@ -268,25 +271,26 @@ struct Place {
 impl Place {
     /// `None` where there is none, or the connection has ended.
     fn take(places: &Connections, stream: &TcpStream) -> Option<Self> {
+        // At its end nothing of it stays in the kernel, also where this program is killed.
+        set_reset_on_close(stream, true).ok()?;
+        send_buffer(stream, Some(SEND_BUFFER_BYTES)).ok()?;
+        receive_buffer(stream, Some(RECEIVE_BUFFER_BYTES)).ok()?;
         let (address, handle) = (stream.peer_addr().ok()?.ip(), Arc::new(stream.try_clone().ok()?));
         let Taken { number, standing, displaced } = locked(places).places.take(address, Arc::clone(&handle))?;
         if let Some(stranger) = displaced {
             // Its thread wakes up, and ends.
             let _ = stranger.shutdown(Shutdown::Both);
         }
-        let place = Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() };
-        send_buffer(stream, Some(SEND_BUFFER_BYTES)).ok()?;
-        // Also where this program is killed.
-        set_reset_on_close(stream, true).ok()?;
-        Some(place)
+        Some(Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() })
     }
 
-    /// Says that no more comes. The kernel would keep an answer that is not acknowledged for minutes: a member's goes with the connection when the time
-    /// of that is over. What others are told is short.
+    /// Says that no more comes. The kernel would keep for minutes what is not acknowledged: it goes with the connection when the time of that is over,
+    /// or another connection took its place, or the other end has closed it, too.
     fn end(&self) {
         let _ = self.handle.shutdown(Shutdown::Write);
-        let left = (self.taken + CONNECTION_LASTS).saturating_duration_since(Instant::now());
-        if !self.standing.is_kept() || acknowledged_within(&self.handle, left.into(), goes_on_after) {
+        let lasts = if self.standing.is_kept() { CONNECTION_LASTS } else { STRANGER_LASTS };
+        let left = (self.taken + lasts).saturating_duration_since(Instant::now());
+        if acknowledged_within(&self.handle, left.into(), |pause| !is_closed(&self.handle) && goes_on_after(pause)) {
             let _ = set_reset_on_close(&self.handle, false);
         }
     }
@@ -405,6 +409,8 @@ fn serve_token(
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use longhaul_kernel::sock_diag::{InetFilter, InetSocket, InetSockets};
+    use longhaul_kernel::socket_filter::SocketFilter;
     use longhaul_kernel::tcp::unacknowledged_bytes;
 
     use super::*;
@@ -478,16 +484,29 @@ mod tests {
         }
     }
 
+    /// How an answer ends that was written and not read yet.
+    #[derive(Debug, Clone, Copy)]
+    enum End {
+        Read,
+        /// The time of the connection is over.
+        Late,
+        /// Another connection took the place.
+        Displaced,
+    }
+
     #[test]
     fn an_answer_arrives_or_goes_with_its_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let places = Connected::none();
-        for reads in [true, false] {
+        let ends = [End::Read, End::Late, End::Displaced];
+        for (is_member, end) in [true, false].into_iter().flat_map(|is_member| ends.map(|end| (is_member, end))) {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (mut stream, _) = listener.accept().unwrap();
             let mut place = Place::take(&places, &stream).unwrap();
-            // As a member's.
-            place.standing.keep();
+            if is_member {
+                place.standing.keep();
+            }
+            assert_eq!(receive_buffer(&stream, None).unwrap().given_bytes, 2 * RECEIVE_BUFFER_BYTES);
             stream.set_nonblocking(true).unwrap();
             let mut written = 0;
             while let Ok(count) = stream.write(&[0; 4096]) {
@@ -507,17 +526,39 @@ mod tests {
                     thread::sleep(Duration::from_millis(1));
                 }
             };
-            if reads {
-                let reader = thread::spawn(read);
-                drop(place);
-                assert_eq!(reader.join().unwrap().unwrap(), written);
-            } else {
-                // Its time is over.
-                place.taken -= CONNECTION_LASTS;
-                drop(place);
-                assert_eq!(read().unwrap_err().kind(), ErrorKind::ConnectionReset);
+            match end {
+                End::Read => {
+                    let reader = thread::spawn(read);
+                    drop(place);
+                    assert_eq!(reader.join().unwrap().unwrap(), written, "member: {is_member}");
+                    continue;
+                }
+                End::Late => place.taken -= CONNECTION_LASTS,
+                End::Displaced => place.handle.shutdown(Shutdown::Both).unwrap(),
             }
+            let began = Instant::now();
+            drop(place);
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?} member: {is_member}, {end:?}", began.elapsed());
+            assert_eq!(read().unwrap_err().kind(), ErrorKind::ConnectionReset, "member: {is_member}, {end:?}");
         }
+    }
+
+    /// The kernel would keep it for minutes, with what arrived out of order.
+    #[test]
+    fn nothing_of_who_acknowledges_nothing_stays_in_the_kernel() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut place = Place::take(&Connected::none(), &stream).unwrap();
+        SocketFilter::nothing().attach(&client).unwrap();
+        place.taken -= STRANGER_LASTS;
+        drop((stream, place));
+        let mut kept = 0;
+        let each = |socket: &InetSocket<'_>| kept += usize::from(socket.local == address);
+        InetSockets::tcp().unwrap().dump(InetFilter::Port(address.port()), each).unwrap();
+        assert_eq!(kept, 0);
+        drop(client);
     }
 
     /// Each byte renews the patience with one that says nothing, but not the time of the whole.
