@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use longhaul_channel::{self as channel, Key};
+use longhaul_kernel::process::allow_many_files;
 use longhaul_mesh_model::file::{Limits, is_name};
 use longhaul_mesh_model::schedule::Schedule;
 use longhaul_units::Nanos;
@@ -114,6 +115,10 @@ enum Action {
 }
 
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
+    if matches!(cli.action, Action::Run { .. }) {
+        // Each connection takes one or two. With the limit as it was there is room for fewer.
+        let _ = allow_many_files();
+    }
     match cli.action {
         Action::Init { mesh, folder } => init(&mesh, &Folder::new(&folder)),
         Action::Join { coordinator, token, folder } => join(&coordinator, &token, &Folder::new(&folder)),

@@ -33,7 +33,7 @@
 //! | steer received packets to CPUs, and back whatever happens | [`rps`] |
 //! | change what shapes arrivals at an interface, and back whatever happens | [`receive_settings`] |
 //! | have a NIC stamp packets, and back whatever happens | [`nic_stamps`] |
-//! | find and end processes, read what they use | [`process`], [`procfs`] |
+//! | find and end processes, read what they use, have many files open | [`process`], [`procfs`] |
 //! | run a program in a cgroup of its own | [`cgroup`] |
 //! | know how much CPU time and memory control groups allow | [`group_limits`] |
 //! | read and write files past the page cache | [`direct_file`] |

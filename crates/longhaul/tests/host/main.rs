@@ -1,4 +1,4 @@
-//! What longhaul leaves on its host: what other users can do to it there, what is left when it is killed, when a disk is full and when an
+//! What longhaul asks of its host and leaves there: what other users can do to it, what is left when it is killed, when a disk is full and when an
 //! interface goes away.
 
 #[path = "../common/mod.rs"]
@@ -6,6 +6,7 @@ mod common;
 
 mod goes_away;
 mod killed;
+mod open_files;
 mod quota;
 mod soak;
 mod state;

@@ -1,10 +1,13 @@
-//! The page of the commands says what their `--help` says.
+//! The page of the commands says what their `--help` says, and what a coordinator asks of its host.
 
-use std::process::Command;
+use std::fs;
+use std::process::{Command, Stdio};
 
 use longhaul_testing::document::is_current;
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 
-use crate::common::MESH;
+use crate::common::{Folder, MESH, hub, names};
 
 /// What `longhaul mesh COMMAND --help` prints in a terminal of 100 columns.
 fn help(command: Option<&str>) -> String {
@@ -29,4 +32,20 @@ fn the_page_of_mesh_commands_is_current() {
         text += &format!("\n## {}\n\n```text\n{}\n```\n", title.join(" "), help(name).trim());
     }
     is_current("docs/reference/mesh-commands.md", &text, "-p longhaul-mesh --test page the_page_of_mesh_commands");
+}
+
+/// Each connection of a site or a reader takes one or two, and most systems begin with 1,024.
+#[test]
+fn a_coordinator_has_as_many_files_open_as_the_hard_limit_allows() {
+    let folder = Folder::new("open-files");
+    let hub = hub(&folder, &names(&["ithaca", "geneva"]), &[]);
+    let mut limited = Command::new("prlimit");
+    limited.args(["--nofile=128:512", MESH, "run", "--coordinator", "--bind", "127.0.0.1:0", "--folder"]).arg(hub);
+    let Ok(child) = limited.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        return longhaul_testing::no_judge!("no prlimit");
+    };
+    let program = Program(child);
+    let limits = || fs::read_to_string(format!("/proc/{}/limits", program.0.id())).unwrap();
+    let both = |line: &str| line.split_whitespace().filter(|word| *word == "512").count() == 2;
+    until("the limit", || limits().lines().any(|line| line.starts_with("Max open files") && both(line)));
 }

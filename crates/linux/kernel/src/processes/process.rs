@@ -1,6 +1,6 @@
-//! Processes: who is in a network namespace, ending them.
+//! Processes: who is in a network namespace, ending them, how many files this one may have open.
 //!
-//! Source: proc(5), pidfd_open(2), pidfd_send_signal(2).
+//! Source: proc(5), pidfd_open(2), pidfd_send_signal(2), setrlimit(2).
 
 use std::fs;
 use std::io;
@@ -10,7 +10,9 @@ use std::process::ExitStatus;
 
 use longhaul_units::Nanos;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, pidfd_send_signal, wait};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, WaitOptions, getrlimit, pidfd_open, pidfd_send_signal, setrlimit, wait,
+};
 
 pub use rustix::process::Signal;
 
@@ -143,6 +145,16 @@ pub fn ended_child() -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
+/// Lets this process, and the programs that it starts, have as many files and sockets open as the hard limit allows (`RLIMIT_NOFILE`). The soft limit
+/// is mostly 1,024, for programs that use select(2).
+///
+/// # Errors
+/// Does not fail in practice.
+pub fn allow_many_files() -> io::Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
 /// Ends `processes`: asks with `SIGTERM` and waits up to `asked` in all, then kills with `SIGKILL` and waits up to `killed`.
 /// Returns the processes that still run.
 ///
@@ -185,6 +197,18 @@ mod tests {
         assert!(!is_foreground_stat("8 (sh) S 7 8 7 34816 7 4194304 1"), "another group is");
         assert!(!is_foreground_stat("8 (sh) S 7 8 8 0 -1 4194304 1"), "it has no terminal");
         assert!(!is_foreground_stat(""), "it has ended");
+    }
+
+    #[test]
+    fn as_many_files_as_the_hard_limit_allows() {
+        let limits = || {
+            let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+            (current, maximum)
+        };
+        let (_, hard) = limits();
+        setrlimit(Resource::Nofile, Rlimit { current: hard.map(|hard| hard - 1), maximum: hard }).unwrap();
+        allow_many_files().unwrap();
+        assert_eq!(limits(), (hard, hard));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_capture::{LogHost, LogOptions, Received};
 use longhaul_captures::log_link::LinkProgress;
+use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Bytes;
 use serde::Serialize;
@@ -101,6 +102,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let encrypted = options.key.is_some();
     let metrics = args.prometheus.open(args.overwrite)?;
+    // Each connection takes two or three. With the limit as it was there is room for fewer.
+    let _ = allow_many_files();
     let host = LogHost::bind(address, options).map_err(|error| not_bound(address, &error, "logging host"))?;
     say(format_args!("logging into {} at {}; Ctrl-C ends", args.output.display(), host.address().unwrap_or(address)));
     let account = Arc::new(Mutex::new(Account::default()));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longhaul_kernel::memory::available;
+use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::listening::SILENT;
 use longhaul_peer::server::{DataPort, Ended, ServeOptions, Server};
@@ -125,6 +126,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let metrics = args.prometheus.open(args.overwrite)?;
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
+    // Each connection takes two or three. With the limit as it was there is room for fewer.
+    let _ = allow_many_files();
     let address = SocketAddr::new(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
     let listening = format!("listening at {}", server.address().unwrap_or(address));
