@@ -14,7 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use longhaul_channel::{Places, Taken};
 use longhaul_kernel::stderr_line;
 use longhaul_kernel::tcp::{receive_buffer, send_buffer, set_reset_on_close, unacknowledged_bytes};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -54,6 +54,9 @@ pub(super) async fn serve(listener: StdListener, tls: Option<TlsAcceptor>, route
             sleep(Duration::from_millis(100)).await;
             continue;
         };
+        if bound(&stream).is_err() {
+            continue;
+        }
         let (handle, displaced) = oneshot::channel::<Infallible>();
         // What has lost its place ends with the handle that is dropped here.
         let Some(Taken { number, .. }) = lock(&places).take(from.ip(), handle) else { continue };
@@ -65,7 +68,7 @@ pub(super) async fn serve(listener: StdListener, tls: Option<TlsAcceptor>, route
                 _ = connection => {}
                 _ = displaced => {}
             }
-            end(stream);
+            drop(stream);
             lock(&places).leave(number);
         });
     }
@@ -77,9 +80,6 @@ fn lock<T>(places: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn connection(stream: &mut TcpStream, tls: Option<TlsAcceptor>, router: Router) {
-    if bound(stream).is_err() {
-        return;
-    }
     // A reader that is far away waits for less.
     let _ = stream.set_nodelay(true);
     let reads = match tls {
@@ -90,7 +90,7 @@ async fn connection(stream: &mut TcpStream, tls: Option<TlsAcceptor>, router: Ro
         },
     };
     if reads {
-        acknowledged(stream).await;
+        end(stream).await;
     }
 }
 
@@ -101,24 +101,24 @@ fn bound(stream: &TcpStream) -> io::Result<()> {
     set_reset_on_close(stream, true)
 }
 
-/// Waits until the other end has acknowledged all that was written, or stalls: one that reads slowly gets the rest of its answer from the kernel.
-async fn acknowledged(stream: &TcpStream) {
+/// Says that no more comes, and waits until the other end has acknowledged that and all that was written, or stalls: one that reads slowly gets the rest
+/// of its answer from the kernel. A connection that ends otherwise is reset, or the kernel would keep for minutes what is not acknowledged, and what
+/// arrived out of order.
+async fn end(stream: &mut TcpStream) {
+    // One that is encrypted may have failed before its end was said.
+    let _ = stream.shutdown().await;
     let (mut least, mut since) = (u64::MAX, Instant::now());
-    // The end of the stream counts as one.
-    while let Ok(left @ 2..) = unacknowledged_bytes(stream)
+    while let Ok(left) = unacknowledged_bytes(&*stream)
         && since.elapsed() < STALLED
     {
+        if left == 0 {
+            let _ = set_reset_on_close(&*stream, false);
+            return;
+        }
         if left < least {
             (least, since) = (left, Instant::now());
         }
         sleep(LOOK).await;
-    }
-}
-
-/// Closes a connection. What the other end has not acknowledged goes with it: the kernel would keep it for minutes.
-fn end(stream: TcpStream) {
-    if matches!(unacknowledged_bytes(&stream), Ok(0 | 1)) {
-        let _ = set_reset_on_close(&stream, false);
     }
 }
 
@@ -152,8 +152,10 @@ mod tests {
     use std::net::{SocketAddr, TcpStream as StdStream};
 
     use axum::routing::get;
+    use longhaul_kernel::process::allow_many_files;
     use longhaul_kernel::sock_diag::{InetFilter, InetMemory, InetSocket, InetSockets};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use longhaul_kernel::socket_filter::SocketFilter;
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpSocket;
 
     use super::*;
@@ -178,8 +180,9 @@ mod tests {
     fn sockets(page: SocketAddr) -> Vec<(u8, InetMemory)> {
         let mut found = Vec::new();
         let each = |socket: &InetSocket<'_>| {
-            if socket.local == page {
-                found.push((socket.state, socket.memory().unwrap()));
+            // One that only waits for time to pass has no memory.
+            if let (true, Some(memory)) = (socket.local == page, socket.memory()) {
+                found.push((socket.state, memory));
             }
         };
         InetSockets::tcp().unwrap().dump(InetFilter::Port(page.port()), each).unwrap();
@@ -213,6 +216,25 @@ mod tests {
         drop(runtime);
         assert_eq!(sockets(page), Vec::new());
         drop(clients);
+    }
+
+    /// Not even the end of its connection. The kernel would keep that for minutes, with what arrived out of order.
+    #[tokio::test]
+    async fn nothing_of_who_acknowledges_nothing_stays_in_the_kernel() {
+        allow_many_files().unwrap();
+        asked(1, async |page| {
+            let deaf: [_; 8] = std::array::from_fn(|_| StdStream::connect(page).unwrap());
+            deaf.iter().for_each(|client| SocketFilter::nothing().attach(client).unwrap());
+            let mut others = Vec::new();
+            // Theirs are the places of those that came first.
+            for _ in 0..CONNECTIONS_MOST {
+                others.push(TcpStream::connect(page).await.unwrap());
+            }
+            while sockets(page).len() != CONNECTIONS_MOST {
+                sleep(LOOK).await;
+            }
+        })
+        .await;
     }
 
     /// What is left of it is in the kernel when the connection is over.
