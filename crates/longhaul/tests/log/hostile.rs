@@ -1,6 +1,6 @@
 //! A capture that was let in and means ill, or that others pretend to be: what it can do is bounded.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -336,6 +336,17 @@ fn repeated_datagrams_are_no_sign_of_life() {
     assert!(there["why"].as_str().unwrap().contains("no message"), "{there:#}");
 }
 
+/// The states of connections at port 5211 that the kernel of the logging host has (`tcp_states.h`): 01 is established, 04 closed at that end, where the
+/// other has not acknowledged it.
+fn states(hosts: &Hosts) -> Vec<String> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+    let text = hosts.server.enter(|| read("tcp") + &read("tcp6")).unwrap();
+    // Number, own address, the other's, state (proc(5)). 0A is the one that listens.
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let connections = words.filter(|words| words[1].ends_with(":145B") && words[3] != "0A");
+    connections.map(|words| words[3].to_owned()).collect()
+}
+
 /// What the kernel of the logging host keeps for a capture goes soon after its end, though the capture acknowledges nothing.
 #[test]
 fn who_acknowledges_nothing_leaves_nothing_in_the_kernel() {
@@ -348,22 +359,53 @@ fn who_acknowledges_nothing_leaves_nothing_in_the_kernel() {
     SocketFilter::nothing().attach(&impostor.stream).unwrap();
     // A message of progress comes twice a second.
     sleep(Duration::from_millis(800));
-    let kept = || {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-        let text = hosts.server.enter(|| read("tcp") + &read("tcp6")).unwrap();
-        // Number, own address, the other's, state (proc(5)); port 5211, and not the one that listens.
-        let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        words.filter(|words| words[1].ends_with(":145B") && words[3] != "0A").count()
-    };
-    assert_eq!(kept(), 1);
+    assert_eq!(states(&hosts), ["01"]);
     // It may not say that.
     impostor.say(&LinkMessage::Heard { bytes: 1 }).unwrap();
     let began = Instant::now();
-    until("the connection to go", || kept() == 0);
+    until("the connection to go", || states(&hosts).is_empty());
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let log = log.finish();
     let there = only(&log);
     assert_eq!((&there["end"], count(there, "written_packets")), (&"vanished".into(), 10), "{there:#}");
+}
+
+/// The account of a capture is on its way while strangers at the same address take all places: it arrives.
+#[test]
+fn strangers_cut_off_no_account() {
+    let Some(hosts) = Hosts::new("log-account", "lan", &[]) else { return };
+    let log = hosts.log("log", &["-1"]);
+    let mut impostor = Impostor::connect(&hosts);
+    let datagrams = impostor.open(meta());
+    let (sequence, payload) = impostor.payload(10);
+    datagrams.send(sequence, &payload);
+    // The path is gone for a while.
+    SocketFilter::nothing().attach(&impostor.stream).unwrap();
+    let (datagrams, snippets) = (impostor.numbers.datagrams(), impostor.numbers.snippets());
+    let latest_ns = impostor.numbers.latest_ns().unwrap();
+    impostor.say(&LinkMessage::Finished { datagrams, snippets, latest_ns }).unwrap();
+    until("the end at the logging host", || states(&hosts) == ["04"]);
+    let peer = impostor.stream.peer_addr().unwrap();
+    let connect = || hosts.client.enter(|| TcpStream::connect(peer).unwrap()).unwrap();
+    let strangers: Vec<TcpStream> = (0..250).map(|_| connect()).collect();
+    // The first of them loses its place.
+    strangers[0].set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    match (&strangers[0]).read(&mut [0]) {
+        Ok(0) => {}
+        other => assert_eq!(other.unwrap_err().kind(), ErrorKind::ConnectionReset),
+    }
+    SocketFilter::all(u32::MAX).attach(&impostor.stream).unwrap();
+    let is_account = |message: Message| match message {
+        Message::LogLink { text } => {
+            matches!(serde_json::from_str::<LinkMessage>(&text), Ok(LinkMessage::Closed { .. }))
+        }
+        _ => false,
+    };
+    assert!(std::iter::from_fn(|| impostor.hear()).any(is_account));
+    drop(strangers);
+    let log = log.wait();
+    let there = only(&log);
+    assert_eq!((&there["end"], count(there, "written_packets")), (&"finished".into(), 10), "{there:#}");
 }
 
 /// Hundreds of connections that say nothing, half a word, or lengths that cannot be leave room for a capture.
