@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use statrs::function::erf::erfc_inv;
 
+pub(crate) use table::ENTRIES_MAX;
 pub use table::{DIST_SCALE, Table, TableError};
 
 /// A distribution of jitter with mean 0 and standard deviation 1.

@@ -7,8 +7,9 @@
 /// What 1 standard deviation is in a `.dist` file: `NETEM_DIST_SCALE` of `linux/pkt_sched.h`.
 pub const DIST_SCALE: f64 = 8192.0;
 
-/// The most quantiles a table holds: 64 times what the kernel takes (`NETEM_DIST_MAX`, 16384), 8 MiB.
-const ENTRIES_MAX: usize = 1 << 20;
+/// The most quantiles of a table, and of all tables of a path together: 16 times what the kernel takes (`NETEM_DIST_MAX`, 16384), 2 MiB. Written
+/// as text they are some 5 MB.
+pub(crate) const ENTRIES_MAX: usize = 1 << 18;
 
 /// An inverse distribution function as evenly spaced quantiles.
 ///
@@ -48,7 +49,7 @@ impl Table {
     /// A table of these quantiles, in standard deviations from the mean, in any order.
     ///
     /// # Errors
-    /// None or more than 2²⁰ values, or one that is not finite.
+    /// None or more than 2¹⁸ values, or one that is not finite.
     pub fn new(mut quantiles: Vec<f64>) -> Result<Self, TableError> {
         if quantiles.is_empty() {
             return Err(TableError::TooFew { least: 1 });
@@ -66,7 +67,7 @@ impl Table {
     /// Reads a `.dist` file.
     ///
     /// # Errors
-    /// A word that is no 16-bit integer, none, or more than 2²⁰ of them.
+    /// A word that is no 16-bit integer, none, or more than 2¹⁸ of them.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let mut quantiles = Vec::new();
         for (index, line) in text.lines().enumerate() {

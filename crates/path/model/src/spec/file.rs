@@ -44,7 +44,7 @@ use super::{
     BurstLoss, CoalesceSpec, DelayStep, DelaySteps, HopSpec, HostSpec, JitterSpec, Law, LossSpec, MtuSpec, Outage,
     PathSpec, PolicerSpec, Probability, SpecError,
 };
-use crate::law::Table;
+use crate::law::{ENTRIES_MAX, Table};
 
 /// Gives the text of a file that a path file names (a loss list, a `.dist` table).
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
@@ -62,7 +62,7 @@ impl PathSpec {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SpecError { message: format!("longer than {TEXT_BYTES_MAX} bytes"), ..SpecError::default() });
         }
-        let file = File { text, read, listed_packets: Cell::new(0) };
+        let file = File { text, read, listed_packets: Cell::new(0), table_entries: Cell::new(0) };
         if let Some(at) = toml_crowded_at(text) {
             let position = Some(file.position(at));
             return Err(SpecError { position, message: TOML_CROWDED.into(), ..SpecError::default() });
@@ -75,10 +75,10 @@ impl PathSpec {
         let root = Entries { file: &file, place: String::new(), table: document.get_ref() };
         root.only(&["name", "source", "forward", "backward", "both", "client", "server"])?;
         let title = |key| root.field(key).map_or(Ok(String::new()), |field| Ok(field.text()?.to_owned()));
-        let both = root.tables("both", HOPS_MAX, hop)?;
+        let both = root.tables("both", HOPS_MAX, |entries| hop(entries, 2))?;
         let mut forward = both.clone();
-        forward.extend(root.tables("forward", HOPS_MAX, hop)?);
-        let mut backward = root.tables("backward", HOPS_MAX, hop)?;
+        forward.extend(root.tables("forward", HOPS_MAX, |entries| hop(entries, 1))?);
+        let mut backward = root.tables("backward", HOPS_MAX, |entries| hop(entries, 1))?;
         backward.extend(both.into_iter().rev());
         let spec = Self {
             name: title("name")?,
@@ -99,6 +99,8 @@ struct File<'a> {
     read: ReadFile<'a>,
     /// Named by the loss lists that were read.
     listed_packets: Cell<usize>,
+    /// Values of the tables of jitter that were read, in each direction that has them.
+    table_entries: Cell<usize>,
 }
 
 impl File<'_> {
@@ -219,7 +221,8 @@ impl<'a> Field<'a> {
     }
 }
 
-fn hop(entries: &Entries) -> Result<HopSpec, SpecError> {
+/// A hop of so many directions.
+fn hop(entries: &Entries, directions: usize) -> Result<HopSpec, SpecError> {
     let mut keys = vec!["name"];
     keys.extend(Key::ALL.map(Key::name));
     entries.only(&keys)?;
@@ -232,6 +235,15 @@ fn hop(entries: &Entries) -> Result<HopSpec, SpecError> {
                 entries.file.listed_packets.set(listed);
                 if listed > LIST_MAX {
                     return Err(field.error(format!("the lists of a path have at most {LIST_MAX} packets together")));
+                }
+            }
+            // Each hop's table is written as text for each direction, however short the name of its file is.
+            if let (Key::Jitter, Some(JitterSpec { law: Law::Table(table), .. })) = (key, &hop.jitter) {
+                let read = entries.file.table_entries.get() + directions * table.quantiles().len();
+                entries.file.table_entries.set(read);
+                if read > ENTRIES_MAX {
+                    let why = format!("the tables of both directions have at most {ENTRIES_MAX} values together");
+                    return Err(field.error(why));
                 }
             }
         }

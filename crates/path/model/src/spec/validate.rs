@@ -31,6 +31,8 @@ const OUTAGE_TIME_MAX: Nanos = Nanos::from_secs(30 * 86_400);
 /// A day's rhythm is the slowest that a path has by itself.
 const CORRELATION_MAX: Nanos = Nanos::from_secs(86_400);
 const DELAY_STEPS_MAX: usize = 1_000;
+/// Outages and delay steps of all hops of a path. They are 480 kB; an experiment has a path for each of its 64 series, twice or three times.
+const TIMES_MAX: usize = 10_000;
 /// What changes more often is jitter.
 const DELAY_STEPS_EVERY_MIN: Nanos = Nanos::from_micros(1);
 const COALESCE_TIME_MAX: Nanos = Nanos::from_secs(1);
@@ -56,6 +58,7 @@ impl PathSpec {
                 return Err(SpecError::new(key, message));
             }
         }
+        let mut times = 0;
         for (direction, hops) in [(Direction::Forward, &self.forward), (Direction::Backward, &self.backward)] {
             if hops.len() > HOPS_MAX {
                 return Err(SpecError::new(direction.name(), format!("{} hops, at most {HOPS_MAX}", hops.len())));
@@ -65,6 +68,12 @@ impl PathSpec {
             }
             let mut copies = 1.0;
             for (index, hop) in hops.iter().enumerate() {
+                times += hop.outages.len() + count(&hop.delay_steps);
+                if times > TIMES_MAX {
+                    let why =
+                        format!("this hop and those before have {times} outages and delay steps, at most {TIMES_MAX}");
+                    return Err(SpecError::new(format!("{direction}[{index}]"), why));
+                }
                 copies *= 1.0 + hop.duplicate.0;
                 if copies > COPIES_MAX {
                     let why =
@@ -215,11 +224,20 @@ fn check_outages(outages: &[Outage]) -> Result<(), String> {
     Ok(())
 }
 
+/// The steps, or the delays that are changed between.
+fn count(steps: &DelaySteps) -> usize {
+    match steps {
+        DelaySteps::At(steps) => steps.len(),
+        DelaySteps::Random { delays, .. } => delays.len(),
+    }
+}
+
 fn check_delay_steps(steps: &DelaySteps) -> Result<(), String> {
-    let (count, least) = match steps {
-        DelaySteps::At(steps) => (steps.len(), 0),
-        DelaySteps::Random { delays, .. } => (delays.len(), 1),
+    let least = match steps {
+        DelaySteps::At(_) => 0,
+        DelaySteps::Random { .. } => 1,
     };
+    let count = count(steps);
     if count < least || count > DELAY_STEPS_MAX {
         return Err(format!("{count} delays, from {least} to {DELAY_STEPS_MAX}"));
     }

@@ -340,12 +340,62 @@ fn what_is_refused_and_how() {
     );
 }
 
-/// As many outages as a direction may have, each as short as it gets.
+/// As many outages as a path may have, each as short as it gets.
 #[test]
 fn many_short_tables_are_read() {
     let outages = "{at=\"1s\",for=\"1s\"},".repeat(1_000);
-    let path = parse(&format!("[[forward]]\noutages=[{outages}]\n").repeat(64)).unwrap();
-    assert_eq!((path.forward.len(), path.forward[63].outages.len()), (64, 1_000));
+    let path = parse(&format!("[[forward]]\noutages=[{outages}]\n").repeat(10)).unwrap();
+    assert_eq!((path.forward.len(), path.forward[9].outages.len()), (10, 1_000));
+    assert_eq!(parse(&path.to_toml()).unwrap(), path);
+}
+
+/// Each series of an experiment has a copy of them.
+#[test]
+fn the_outages_and_delay_steps_of_a_path_are_bounded_together() {
+    let thousand = ["0s,1s"; 1_000].join(";");
+    let outages = format!("outages = \"{thousand}\"\n");
+    let steps = format!("delay-steps = \"{}\"\n", ["0s,0s"; 1_000].join(";"));
+    let delays = format!("delay-steps = \"random(1s{})\"\n", ",0s".repeat(1_000));
+    for text in [
+        format!("[[forward]]\n{outages}").repeat(10),
+        format!("[[backward]]\n{outages}{steps}").repeat(5),
+        format!("[[both]]\n{delays}").repeat(5),
+    ] {
+        assert!(parse(&text).is_ok());
+    }
+    for (text, hop, have) in [
+        (format!("[[forward]]\n{outages}").repeat(11), "forward[10]", 11_000),
+        (format!("[[backward]]\n{outages}{steps}").repeat(64), "backward[5]", 12_000),
+        (format!("[[both]]\n{delays}").repeat(6), "backward[4]", 11_000),
+    ] {
+        let why = format!("this hop and those before have {have} outages and delay steps, at most 10000");
+        assert_eq!(refusal(&text), format!("{hop}: {why}"));
+    }
+    // So do changes.
+    let mut path = parse(&"[[both]]\n".repeat(6)).unwrap();
+    let change = |hop: usize| Change::parse(&format!("hop{hop}.outages={thousand}")).unwrap();
+    assert!(Change::apply(&[1, 2, 3, 4, 5].map(change), &mut path).is_ok());
+    let refused = Change::apply(&[change(6)], &mut path).unwrap_err().to_string();
+    assert!(refused.contains("have 11000 outages and delay steps"), "{refused}");
+}
+
+/// A short file may name one long table in each hop: each is kept and written for itself.
+#[test]
+fn the_tables_of_a_path_are_bounded_together() {
+    let read = |text: &str| PathSpec::parse(text, &|_| Ok("1 ".repeat(1 << 16)));
+    let hop = |of: &str| format!("[[{of}]]\njitter = {{ law = \"table\", stddev = \"1ns\", file = \"t.dist\" }}\n");
+    assert!(read(&[hop("forward"), hop("backward")].concat().repeat(2)).is_ok());
+    let mut path = read(&hop("both").repeat(2)).unwrap();
+    for (text, place) in [
+        (hop("forward").repeat(64), "line 10, column 10: forward[4].jitter"),
+        (hop("both").repeat(64), "line 6, column 10: both[2].jitter"),
+        ([hop("both").repeat(2), hop("backward")].concat(), "line 6, column 10: backward[0].jitter"),
+    ] {
+        let why = "the tables of both directions have at most 262144 values together";
+        assert_eq!(read(&text).unwrap_err().to_string(), format!("{place}: {why}"));
+    }
+    // A change may leave a `[[both]]` hop in two directions that differ.
+    path.forward[0].delay = Nanos(5);
     assert_eq!(parse(&path.to_toml()).unwrap(), path);
 }
 
