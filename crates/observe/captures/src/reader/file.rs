@@ -89,7 +89,7 @@ pub(super) struct Capture {
     pub(super) interfaces_most: usize,
     /// Another logging host's part of an earlier capture, with the same interfaces.
     pub(super) is_further_part: bool,
-    /// [`Self::held_bytes`] as it was last looked at.
+    /// [`Self::held_bytes`] as they count in the sum of all captures.
     pub(super) counted_bytes: u64,
 }
 
@@ -218,13 +218,13 @@ impl Capture {
         };
     }
 
-    /// Opens it again, if it was closed. `read` counts what is read of all files. Gives whether it still begins where it did: a spool that is
-    /// being written may have lost its oldest files, so that it begins later, or is empty.
+    /// Opens it again, if it was closed. `read` counts what is read of all files. A spool that is being written may have lost its oldest
+    /// files, so that it begins later than it did, or is empty.
     ///
     /// # Errors
     /// As [`Self::open`], and where it does not begin as it did in any other way.
-    pub(super) fn wake(&mut self, read: &ReadProgress) -> Result<bool, OpenError> {
-        let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(true) };
+    pub(super) fn wake(&mut self, read: &ReadProgress) -> Result<(), OpenError> {
+        let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
         self.source = match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Closed { progress: Some(progress), .. } => {
                 let reader = Box::new(open_log(&self.path, with_snippets)?);
@@ -242,10 +242,10 @@ impl Capture {
         };
         self.fill()?;
         match self.next_at_ns() {
-            Some(at_ns) if at_ns == first_ns => Ok(true),
+            Some(at_ns) if at_ns == first_ns => Ok(()),
             next if self.path.is_dir() && next.is_none_or(|at_ns| at_ns > first_ns) => {
                 self.account.was_cut = true;
-                Ok(false)
+                Ok(())
             }
             _ => Err(OpenError::new(&self.path, io::Error::other("it was changed while it was read"))),
         }

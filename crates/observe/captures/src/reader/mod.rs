@@ -5,7 +5,9 @@ mod found;
 mod progress;
 mod spool_files;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -124,7 +126,12 @@ pub struct CaptureAccount {
 /// Several captures, read as one stream.
 pub struct Captures {
     captures: Vec<Capture>,
+    /// Those that have packets left, by the time of the current one and then by their number. Only the first may have gone on since: thousands
+    /// may wait beside a long one, and its packets do not look at them.
+    order: BinaryHeap<Reverse<(i64, usize)>>,
     progress: ReadProgress,
+    /// The sum of what they counted.
+    held_bytes: u64,
     held_bytes_most: u64,
 }
 
@@ -138,16 +145,19 @@ impl Captures {
         let mut progress = ReadProgress::default();
         let mut captures: Vec<Capture> = Vec::new();
         let mut first: u16 = 0;
+        // Of captures that several logging hosts recorded, by their names.
+        let mut first_of: BTreeMap<String, u16> = BTreeMap::new();
+        let mut held_bytes: u64 = 0;
         for path in paths {
             for path in captures_at(path)? {
                 let mut opened = Capture::open(&path, with_snippets, &mut progress)?;
-                let of = |capture: &Capture| capture.share().map(|share| share.capture.clone());
-                let id = of(&opened);
+                let name = opened.share().map(|share| share.capture.clone());
                 let described = opened.interfaces().len().max(1);
-                match captures.iter().find(|known| id.is_some() && of(known) == id) {
-                    Some(known) => (opened.first_interface, opened.is_further_part) = (known.first_interface, true),
+                match name.as_ref().and_then(|name| first_of.get(name).copied()) {
+                    Some(known) => (opened.first_interface, opened.is_further_part) = (known, true),
                     None => {
                         opened.first_interface = first;
+                        first_of.extend(name.map(|name| (name, first)));
                         first = first.saturating_add(u16::try_from(described).unwrap_or(u16::MAX));
                     }
                 }
@@ -157,10 +167,14 @@ impl Captures {
                     // Of those that follow one another only one is open.
                     opened.close(with_snippets);
                 }
+                opened.counted_bytes = opened.held_bytes();
+                held_bytes = held_bytes.saturating_add(opened.counted_bytes);
                 captures.push(opened);
             }
         }
-        Ok(Self { captures, progress, held_bytes_most: HELD_BYTES_MOST })
+        let waiting = captures.iter().enumerate();
+        let order = waiting.filter_map(|(nth, capture)| Some(Reverse((capture.next_at_ns()?, nth)))).collect();
+        Ok(Self { captures, order, progress, held_bytes, held_bytes_most: HELD_BYTES_MOST })
     }
 
     /// How much has been read. A clone shows the progress while reading goes on.
@@ -202,30 +216,28 @@ impl Captures {
         })
     }
 
-    /// The capture with the oldest current packet.
-    fn oldest(&self) -> Option<usize> {
-        let captures = self.captures.iter().enumerate();
-        captures.filter_map(|(nth, capture)| Some((capture.next_at_ns()?, nth))).min().map(|(_, nth)| nth)
-    }
-
-    /// The same, ready to be read.
+    /// The capture with the oldest current packet, ready to be read.
     fn next_capture(&mut self) -> Result<Option<usize>, OpenError> {
-        let nth = loop {
-            let Some(nth) = self.oldest() else { return Ok(None) };
-            if self.captures[nth].wake(&self.progress)? {
-                break nth;
-            }
-        };
-        let capture = &mut self.captures[nth];
-        let held = capture.held_bytes();
-        // Where it went on to a larger row group.
-        if std::mem::replace(&mut capture.counted_bytes, held) < held {
-            let all = self.captures.iter().map(Capture::held_bytes).fold(0, u64::saturating_add);
-            if all > self.held_bytes_most {
-                return Err(OpenError::new(&self.captures[nth].path, Reason::TooMuchAtOnce));
+        while let Some(mut oldest) = self.order.peek_mut() {
+            let Reverse((at_ns, nth)) = *oldest;
+            let capture = &mut self.captures[nth];
+            capture.wake(&self.progress)?;
+            // It may have gone on to a larger row group.
+            let held = capture.held_bytes();
+            let before = std::mem::replace(&mut capture.counted_bytes, held);
+            self.held_bytes = self.held_bytes.saturating_sub(before).saturating_add(held);
+            match capture.next_at_ns() {
+                None => {
+                    PeekMut::pop(oldest);
+                }
+                Some(next_ns) if next_ns != at_ns => *oldest = Reverse((next_ns, nth)),
+                Some(_) if self.held_bytes > self.held_bytes_most => {
+                    return Err(OpenError::new(&capture.path, Reason::TooMuchAtOnce));
+                }
+                Some(_) => return Ok(Some(nth)),
             }
         }
-        Ok(Some(nth))
+        Ok(None)
     }
 
     /// The decoded fields of the next packet in order of time, with the interface number of its own file; `None` after the last.
@@ -362,6 +374,17 @@ mod tests {
         captures.held_bytes_most = own * 5 / 2;
         assert_eq!(times(&mut captures).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(captures.captures.iter().all(|capture| capture.held_bytes() == 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// No packet looks at captures that wait: there may be thousands.
+    #[test]
+    fn a_capture_that_waits_is_looked_at_when_its_turn_comes() {
+        let (folder, paths) = logs("waiting", &[&[1, 3, 5], &[9], &[2]]);
+        let mut captures = Captures::open(&paths[..2], false).unwrap();
+        let mut earlier = Captures::open(&paths[2..], false).unwrap();
+        captures.captures[1] = earlier.captures.remove(0);
+        assert_eq!(times(&mut captures).unwrap(), [1, 3, 5, 2]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
