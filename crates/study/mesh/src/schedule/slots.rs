@@ -38,21 +38,31 @@ pub(super) fn circle(pairs: &[(SiteId, SiteId)], sites: usize) -> Vec<(SiteId, S
 /// seven each. Once all looks are used up, each remaining pair that crosses a link gets a slot of its own.
 const LOOKS_SURE: usize = 1 << 20;
 const LOOKS_A_PAIR: usize = 64;
+/// Loads of shared links that are kept, one for each slot up to the last in which a link carries a test: 64 MiB. It is enough where one test at a time
+/// crosses 64 links, from 250 sites to 250 others and back. Once they are used up, nothing is looked at any more.
+const LOADS_MOST: usize = 1 << 23;
 
 // `Shared::full` has a bit for each link and direction.
 const _: () = assert!(2 * LINKS_MOST <= u128::BITS as usize);
 
 /// Puts each pair into the first slot where both sites and all shared links have room.
 pub(super) fn fill(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)]) -> Vec<Slot> {
-    fill_within(mesh, test, pairs, LOOKS_SURE + LOOKS_A_PAIR * pairs.len())
+    fill_within(mesh, test, pairs, LOOKS_SURE + LOOKS_A_PAIR * pairs.len(), LOADS_MOST)
 }
 
-/// The same with so many looks for room on shared links.
-pub(super) fn fill_within(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId)], looks: usize) -> Vec<Slot> {
+/// The same with so many looks for room on shared links, and so many loads of them that are kept.
+pub(super) fn fill_within(
+    mesh: &Mesh,
+    test: &TestPlan,
+    pairs: &[(SiteId, SiteId)],
+    looks: usize,
+    loads: usize,
+) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     // Which slots a site is in, a bit each.
     let mut busy: Vec<Vec<u64>> = vec![Vec::new(); mesh.sites.len()];
-    let mut shared = Shared { loads: vec![Vec::new(); mesh.links.len() * 2], full: HashMap::new(), looks };
+    let none = vec![Vec::new(); mesh.links.len() * 2];
+    let mut shared = Shared { loads: none, full: HashMap::new(), looks, loads_left: loads };
     for (from, to) in pairs {
         let crossed: Vec<Crossed> =
             mesh.crossed(*from, *to).map(|(link, direction, shared)| (link * 2 + direction, shared.leased())).collect();
@@ -70,13 +80,7 @@ pub(super) fn fill_within(mesh: &Mesh, test: &TestPlan, pairs: &[(SiteId, SiteId
             }
             words[slot / 64] |= 1 << (slot % 64);
         }
-        for (link, _) in crossed {
-            let loads = &mut shared.loads[link];
-            if loads.len() <= slot {
-                loads.resize(slot + 1, 0);
-            }
-            loads[slot] = loads[slot].saturating_add(load);
-        }
+        crossed.iter().for_each(|(link, _)| shared.add(*link, slot, load));
     }
     slots
 }
@@ -93,6 +97,8 @@ struct Shared {
     full: HashMap<(u128, u64), usize>,
     /// Slots that may still be looked at.
     looks: usize,
+    /// Loads that may still be kept.
+    loads_left: usize,
 }
 
 impl Shared {
@@ -138,6 +144,20 @@ impl Shared {
             self.full.insert((links, load), slot);
         }
         found.map(|_| slot)
+    }
+
+    /// Adds `load` to what a link carries in a slot. Where nobody may look at it any more, it is not kept.
+    fn add(&mut self, link: usize, slot: usize, load: u64) {
+        let loads = &mut self.loads[link];
+        let more = (slot + 1).saturating_sub(loads.len());
+        match self.loads_left.checked_sub(more) {
+            Some(left) if self.looks > 0 => {
+                self.loads_left = left;
+                loads.resize(loads.len() + more, 0);
+                loads[slot] = loads[slot].saturating_add(load);
+            }
+            _ => self.looks = 0,
+        }
     }
 
     fn has_room(&mut self, slot: usize, crossed: &[Crossed], load: u64) -> Option<bool> {

@@ -125,7 +125,7 @@ fn links_that_are_full_by_turns_are_not_searched_for_each_pair() {
     let pairs = slots::circle(&mesh.tests[0].pairs, 500);
     assert_eq!(pairs.len(), 93_750);
     // With more looks it would need no fewer slots.
-    assert_eq!(slots::fill_within(&mesh, &mesh.tests[0], &pairs, 8 * pairs.len()).len(), 46_875);
+    assert_eq!(slots::fill_within(&mesh, &mesh.tests[0], &pairs, 8 * pairs.len(), usize::MAX).len(), 46_875);
 }
 
 /// Whether `pair` has room beside those of `slot`.
@@ -164,17 +164,19 @@ fn each_pair_is_in_the_first_slot_with_room() {
             }
         }
         assert_eq!(slots::fill(&mesh, &mesh.tests[0], &pairs), expected, "{case}");
-        // Where too much would have to be looked at, there are more slots; nothing else changes.
-        let hasty = slots::fill_within(&mesh, &mesh.tests[0], &pairs, 300);
-        let mut seen = BTreeSet::new();
-        for slot in &hasty {
-            let mut before = Slot::default();
-            for pair in &slot.pairs {
-                assert!(has_room(&mesh, &before, *pair) && seen.insert(*pair), "{case}: {pair:?} in {slot:?}");
-                before.pairs.push(*pair);
+        // Where too much would have to be looked at, or to be kept, there are more slots; nothing else changes.
+        for (looks, loads) in [(300, usize::MAX), (usize::MAX, 20)] {
+            let hasty = slots::fill_within(&mesh, &mesh.tests[0], &pairs, looks, loads);
+            let mut seen = BTreeSet::new();
+            for slot in &hasty {
+                let mut before = Slot::default();
+                for pair in &slot.pairs {
+                    assert!(has_room(&mesh, &before, *pair) && seen.insert(*pair), "{case}: {pair:?} in {slot:?}");
+                    before.pairs.push(*pair);
+                }
             }
+            assert!(seen.len() == pairs.len() && hasty.len() > expected.len(), "{case}: {} slots", hasty.len());
         }
-        assert!(seen.len() == pairs.len() && hasty.len() > expected.len(), "{case}: {} slots", hasty.len());
     }
 }
 
