@@ -19,6 +19,10 @@ const LASTS_LEAST_NS: i64 = 2_000_000_000;
 const LEAST_OF_SHIFT: f64 = 0.2;
 /// More shifts, where the route is known to have changed as often, are a delay that wanders: a path file has room for no more than twice as many.
 const SHIFTS_MOST: usize = 500;
+/// Levels that are hardly apart are joined, and all of their delays are looked at each time: at so many in any measurement, and so many more for
+/// each delay that it has. A delay for which that is not enough wanders, too: it goes on by small steps all the time.
+const JOINED_SURE: usize = 1 << 26;
+const JOINED_EACH: usize = 64;
 
 /// The delay went to another level, as after a change of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -65,7 +69,12 @@ impl Levels {
     }
 
     /// Those that begin at these times and are far enough apart.
-    fn at(rtts: &Samples, mut at: Vec<i64>) -> Self {
+    fn at(rtts: &Samples, at: Vec<i64>) -> Self {
+        Self::at_within(rtts, at, JOINED_SURE + JOINED_EACH * rtts.len())
+    }
+
+    /// The same with looks at so many delays of levels that are joined.
+    fn at_within(rtts: &Samples, mut at: Vec<i64>, mut joined: usize) -> Self {
         if at.len() > SHIFTS_MOST {
             return Self { unknown: true, ..Self::default() };
         }
@@ -79,6 +88,10 @@ impl Levels {
                     at.remove(nth);
                     let behind = levels.remove(nth + 1).delays;
                     let both = [std::mem::take(&mut levels[nth].delays), behind].concat();
+                    let Some(left) = joined.checked_sub(both.len()) else {
+                        return Self { unknown: true, ..Self::default() };
+                    };
+                    joined = left;
                     levels[nth] = Level::of(both);
                 }
                 _ => return Self { at, changes, unknown: false },
@@ -221,6 +234,15 @@ mod tests {
             let found = Levels::at(&rtts, at.clone());
             prop_assert_eq!((found.at, found.changes), naive(&rtts, at));
         }
+    }
+
+    /// A delay that rises by a microsecond a level. Each time that two are joined, all of their delays are looked at.
+    #[test]
+    fn levels_are_joined_in_bounded_time() {
+        let rtts: Samples = (0..100).flat_map(|nth| [(nth, nth as f64 * 1e3, 1); 20]).collect();
+        let within = |joined: usize| Levels::at_within(&rtts, (1..100).collect(), joined);
+        assert_eq!((within(usize::MAX).unknown, within(100 * rtts.len()).unknown), (false, false));
+        assert_eq!(within(rtts.len()), Levels { unknown: true, ..Levels::default() });
     }
 
     /// Each is a step that a path would have.
