@@ -16,6 +16,10 @@ use crate::parquet_limits::{GroupBytes, Refused, check, check_footer, check_plac
 /// of real packets and probes are not that much longer.
 const UNPACKED_BYTES_SURE: u64 = 1 << 30;
 const UNPACKED_TIMES_MOST: u64 = 1_000;
+/// Batches that the rows of a file of any length may be decoded in, and one more for each so many of its bytes: each takes some ten microseconds.
+/// 4,096 rows with texts of up to 8 KiB are a batch; one longer text makes all batches of its row group shorter.
+const BATCHES_SURE: u64 = 1 << 16;
+const BYTES_OF_A_BATCH: u64 = 16;
 
 /// An open file. What reads its columns runs in [`guarded`].
 pub struct ParquetFile<R: ChunkReader + 'static> {
@@ -23,6 +27,8 @@ pub struct ParquetFile<R: ChunkReader + 'static> {
     file: SerializedFileReader<Shared<R>>,
     /// Bytes that groups may yet unpack to.
     may_unpack: Cell<u64>,
+    /// Batches that groups may yet be decoded in.
+    may_batch: Cell<u64>,
     held: Cell<u64>,
     batch_rows: Cell<usize>,
 }
@@ -73,7 +79,9 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         check_places(&input, groups)?;
         check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
         let may_unpack = input.len().saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
-        Ok(Self { input, file, may_unpack: Cell::new(may_unpack), held: Cell::new(0), batch_rows: Cell::new(1) })
+        let may_batch = BATCHES_SURE + input.len() / BYTES_OF_A_BATCH;
+        let [may_unpack, may_batch, held] = [may_unpack, may_batch, 0].map(Cell::new);
+        Ok(Self { input, file, may_unpack, may_batch, held, batch_rows: Cell::new(1) })
     }
 
     /// Refuses groups once all that were asked for unpack to more than `bytes`, whatever its length.
@@ -115,6 +123,9 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         self.batch_rows.set(batch_rows);
         let left = self.may_unpack.get().checked_sub(unpacked).ok_or(Refused::Unpacked(unpacked))?;
         self.may_unpack.set(left);
+        let rows = group.metadata().num_rows().unsigned_abs();
+        let left = self.may_batch.get().checked_sub(rows.div_ceil(batch_rows as u64)).ok_or(Refused::Rows(rows))?;
+        self.may_batch.set(left);
         Ok(Some(group))
     }
 }
@@ -206,5 +217,12 @@ mod tests {
         assert_eq!(rows(1 << 10), Ok(4096));
         assert_eq!(rows(1 << 20), Ok(15), "two of 1 MiB each in a row");
         assert!(rows(4 << 20).unwrap_err().contains("pages of 8388616 bytes"));
+        // Millions of rows that take nothing may stand beside a long text.
+        let file = ParquetFile::open(texts(&[40 << 20], 1 << 20)).unwrap();
+        assert_eq!(file.may_batch.get(), BATCHES_SURE + file.input.len() / BYTES_OF_A_BATCH);
+        file.may_batch.set(3);
+        let mut groups = (0..2).map(|_| file.group(0, |_| true).map(drop));
+        assert!(groups.next().unwrap().is_ok(), "40 rows, 31 of them together");
+        assert!(matches!(groups.next().unwrap(), Err(Refused::Rows(40))));
     }
 }
