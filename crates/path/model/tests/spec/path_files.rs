@@ -371,7 +371,7 @@ fn the_outages_and_delay_steps_of_a_path_are_bounded_together() {
         let why = format!("this hop and those before have {have} outages and delay steps, at most 10000");
         assert_eq!(refusal(&text), format!("{hop}: {why}"));
     }
-    // So do changes.
+    // Changes make no more of them.
     let mut path = parse(&"[[both]]\n".repeat(6)).unwrap();
     let change = |hop: usize| Change::parse(&format!("hop{hop}.outages={thousand}")).unwrap();
     assert!(Change::apply(&[1, 2, 3, 4, 5].map(change), &mut path).is_ok());
