@@ -1,7 +1,7 @@
 //! A Parquet file of others, read in bounded memory: [`crate::parquet_limits`] looks into it before the library does.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use parquet::column::reader::ColumnReaderImpl;
@@ -10,25 +10,90 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, SerializedFileReader};
 
-use crate::parquet_limits::{GroupBytes, Refused, check, check_footer, check_places, check_rows, guarded};
+use crate::parquet_limits::{
+    GroupBytes, ROWS_OF_A_BYTE, Refused, check, check_footer, check_places, check_rows, guarded,
+};
 
-/// What the pages of a file of any length may unpack to, and so many times the length of a longer one: what bounds the time that they take. Columns
-/// of real packets and probes are not that much longer.
+/// What the pages of files of any length may unpack to together, and so many times the length of longer ones: what bounds the time that they take.
+/// Columns of real packets and probes are not that much longer.
 const UNPACKED_BYTES_SURE: u64 = 1 << 30;
 const UNPACKED_TIMES_MOST: u64 = 1_000;
-/// Batches that the rows of a file of any length may be decoded in, and one more for each so many of its bytes: each takes some ten microseconds.
-/// 4,096 rows with texts of up to 8 KiB are a batch; one longer text makes all batches of its row group shorter.
+/// Batches that the rows of files of any length may be decoded in together, and one more for each so many of their bytes: each takes some ten
+/// microseconds. 4,096 rows with texts of up to 8 KiB are a batch; one longer text makes all batches of its row group shorter.
 const BATCHES_SURE: u64 = 1 << 16;
 const BYTES_OF_A_BATCH: u64 = 16;
+
+/// What bounds the time that files take which are read one with the other: rows, batches and unpacked bytes are bounded by the length of all of them, as
+/// a folder may have thousands of small ones. Clones are the same budget.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    rows_of_a_byte: u64,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// What files have taken.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Their length.
+    file_bytes: u64,
+    rows: u64,
+    unpacked: u64,
+    /// In place of what follows from their length.
+    unpacked_most: Option<u64>,
+    batches: u64,
+}
+
+impl Default for Budget {
+    /// Of files of packets.
+    fn default() -> Self {
+        Self::of_rows(ROWS_OF_A_BYTE)
+    }
+}
+
+impl Budget {
+    /// Of files that may have so many rows for each byte, beside four million.
+    pub fn of_rows(rows_of_a_byte: u64) -> Self {
+        Self { rows_of_a_byte, taken: Arc::default() }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more file of `bytes` with `rows`.
+    ///
+    /// # Errors
+    /// With it there are more rows than files of their length have.
+    pub fn add_file(&self, bytes: u64, rows: u64) -> Result<(), Refused> {
+        let mut taken = self.taken();
+        taken.file_bytes = taken.file_bytes.saturating_add(bytes);
+        taken.rows = taken.rows.saturating_add(rows);
+        check_rows(taken.file_bytes, self.rows_of_a_byte, taken.rows)
+    }
+
+    /// Counts a row group of `rows` that is read in batches of `batch_rows`.
+    fn add_group(&self, unpacked: u64, rows: u64, batch_rows: usize) -> Result<(), Refused> {
+        let mut taken = self.taken();
+        let by_length = taken.file_bytes.saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
+        taken.unpacked = taken.unpacked.saturating_add(unpacked);
+        if taken.unpacked > taken.unpacked_most.unwrap_or(by_length) {
+            return Err(Refused::Unpacked(unpacked));
+        }
+        taken.batches = taken.batches.saturating_add(rows.div_ceil(batch_rows as u64));
+        if taken.batches > BATCHES_SURE + taken.file_bytes / BYTES_OF_A_BATCH {
+            return Err(Refused::Rows(rows));
+        }
+        Ok(())
+    }
+}
 
 /// An open file. What reads its columns runs in [`guarded`].
 pub struct ParquetFile<R: ChunkReader + 'static> {
     input: Shared<R>,
     file: SerializedFileReader<Shared<R>>,
-    /// Bytes that groups may yet unpack to.
-    may_unpack: Cell<u64>,
-    /// Batches that groups may yet be decoded in.
-    may_batch: Cell<u64>,
+    /// Of all its row groups.
+    rows: u64,
+    budget: Budget,
     held: Cell<u64>,
     batch_rows: Cell<usize>,
 }
@@ -67,7 +132,7 @@ impl<R: ChunkReader> ChunkReader for Shared<R> {
 }
 
 impl<R: ChunkReader + 'static> ParquetFile<R> {
-    /// Opens a file.
+    /// Opens a file, with a budget of its own.
     ///
     /// # Errors
     /// It is none, or is damaged.
@@ -77,17 +142,26 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         let file = guarded(|| Ok::<_, Refused>(SerializedFileReader::new(input.clone())?))?;
         let groups = file.metadata().row_groups();
         check_places(&input, groups)?;
-        check_rows(&input, groups.iter().map(|group| group.num_rows()))?;
-        let may_unpack = input.len().saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
-        let may_batch = BATCHES_SURE + input.len() / BYTES_OF_A_BATCH;
-        let [may_unpack, may_batch, held] = [may_unpack, may_batch, 0].map(Cell::new);
-        Ok(Self { input, file, may_unpack, may_batch, held, batch_rows: Cell::new(1) })
+        let rows = groups.iter().map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
+        let budget = Budget::default();
+        budget.add_file(input.len(), rows)?;
+        Ok(Self { input, file, rows, budget, held: Cell::new(0), batch_rows: Cell::new(1) })
+    }
+
+    /// Reads it with what others have left of `budget`.
+    ///
+    /// # Errors
+    /// It has more rows than that.
+    pub fn within(self, budget: &Budget) -> Result<Self, Refused> {
+        budget.add_file(self.input.len(), self.rows)?;
+        Ok(Self { budget: budget.clone(), ..self })
     }
 
     /// Refuses groups once all that were asked for unpack to more than `bytes`, whatever its length.
     #[must_use]
     pub fn unpacking_at_most(self, bytes: u64) -> Self {
-        Self { may_unpack: Cell::new(bytes), ..self }
+        self.budget.taken().unpacked_most = Some(bytes);
+        self
     }
 
     /// Memory that reading the last group takes, bytes.
@@ -121,11 +195,7 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         let GroupBytes { unpacked, held, batch_rows } = check(&self.input, group.metadata(), wanted)?;
         self.held.set(held);
         self.batch_rows.set(batch_rows);
-        let left = self.may_unpack.get().checked_sub(unpacked).ok_or(Refused::Unpacked(unpacked))?;
-        self.may_unpack.set(left);
-        let rows = group.metadata().num_rows().unsigned_abs();
-        let left = self.may_batch.get().checked_sub(rows.div_ceil(batch_rows as u64)).ok_or(Refused::Rows(rows))?;
-        self.may_batch.set(left);
+        self.budget.add_group(unpacked, group.metadata().num_rows().unsigned_abs(), batch_rows)?;
         Ok(Some(group))
     }
 }
@@ -162,7 +232,7 @@ pub fn next_values<T: DataType>(
 #[cfg(test)]
 mod tests {
     use parquet::basic::{Compression, ZstdLevel};
-    use parquet::data_type::{ByteArray, ByteArrayType};
+    use parquet::data_type::{BoolType, ByteArray, ByteArrayType};
     use parquet::file::properties::{EnabledStatistics, WriterProperties};
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
@@ -219,10 +289,43 @@ mod tests {
         assert!(rows(4 << 20).unwrap_err().contains("pages of 8388616 bytes"));
         // Millions of rows that take nothing may stand beside a long text.
         let file = ParquetFile::open(texts(&[40 << 20], 1 << 20)).unwrap();
-        assert_eq!(file.may_batch.get(), BATCHES_SURE + file.input.len() / BYTES_OF_A_BATCH);
-        file.may_batch.set(3);
+        file.budget.taken().batches = BATCHES_SURE + file.input.len() / BYTES_OF_A_BATCH - 3;
         let mut groups = (0..2).map(|_| file.group(0, |_| true).map(drop));
         assert!(groups.next().unwrap().is_ok(), "40 rows, 31 of them together");
         assert!(matches!(groups.next().unwrap(), Err(Refused::Rows(40))));
+    }
+
+    /// A folder may have thousands of small ones.
+    #[test]
+    fn files_that_are_read_together_have_one_budget() {
+        // A footer is as long as one of ours by the name.
+        let schema = format!("message bits {{ REQUIRED BOOLEAN {}; }}", "x".repeat(200));
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
+        let zstd = Compression::ZSTD(ZstdLevel::default());
+        let options = Arc::new(WriterProperties::builder().set_compression(zstd).build());
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, options).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<BoolType>().write_batch(&vec![false; 3 << 20], None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let bits = Bytes::from(out);
+        assert!(bits.len() < 100_000, "{}", bits.len());
+        let budget = Budget::default();
+        let open = |bytes: Bytes| ParquetFile::open(bytes).and_then(|file| file.within(&budget));
+        drop(open(bits.clone()).unwrap());
+        let refused = open(bits.clone()).unwrap_err();
+        assert!(matches!(refused, Refused::Rows(rows) if rows == 6 << 20), "{refused:?}");
+        assert!(ParquetFile::open(bits).is_ok(), "alone it is read");
+        // What they unpack to, and the batches that it takes.
+        let budget = Budget::default();
+        let open = || ParquetFile::open(texts(&[40 << 20], 1 << 20)).unwrap().within(&budget).unwrap();
+        assert!(open().group(0, |_| true).is_ok());
+        budget.taken().batches = BATCHES_SURE + (1 << 20);
+        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Rows(40))));
+        budget.taken().unpacked = 1 << 30;
+        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Unpacked(_))));
     }
 }

@@ -51,11 +51,11 @@ const GROUP_TEXT_BYTES: u64 = 256;
 const STRUCT_TEXT_BYTES: u64 = 2;
 /// Encodings of a page in which a few bytes may stand for values of any length or number (`DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`).
 const LONG_ENCODINGS: [i64; 2] = [6, 7];
-/// Rows that a file of any length may have: some seconds.
+/// Rows that files of any length may have together: some seconds.
 const ROWS_SURE: u64 = 4 << 20;
-/// Rows for each of a file's first bytes beside them, and for each of the bytes of a longer one. A packet takes some bytes; where all packets are
+/// Rows for each of the first bytes beside them, and for each of the bytes of longer ones. A packet takes some bytes; where all packets are
 /// alike and their times rise evenly, 15 take one.
-const ROWS_OF_A_BYTE: u64 = 4;
+pub(crate) const ROWS_OF_A_BYTE: u64 = 4;
 const FIRST_BYTES: u64 = 64 << 20;
 const ROWS_OF_A_LATER_BYTE: u64 = 32;
 
@@ -74,8 +74,8 @@ pub enum Refused {
     /// Its pages unpack to so many bytes.
     #[error("its pages unpack to {0} bytes, more than a file of its kind has")]
     Unpacked(u64),
-    /// It has so many rows, or says so.
-    #[error("it has {0} rows, more than longhaul reads of a file of its length")]
+    /// It and the files that are read with it have so many rows, or say so.
+    #[error("it has {0} rows, with those of the files before it: more than longhaul reads of files of their length")]
     Rows(u64),
     /// What it says of itself cannot be.
     #[error("it is damaged")]
@@ -214,14 +214,14 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
     Thrift(&footer).footer().ok_or(Refused::Damaged)
 }
 
-/// Whether a file of this length can have so many rows: what costs time for each.
+/// Whether files of so many bytes can have so many rows, `of_a_byte` for each of the first bytes: what costs time for each.
 ///
 /// # Errors
 /// Where not.
-pub(crate) fn check_rows(file: &impl ChunkReader, rows: impl Iterator<Item = i64>) -> Result<(), Refused> {
-    let rows = rows.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-    let (first, later) = (file.len().min(FIRST_BYTES), file.len().saturating_sub(FIRST_BYTES));
-    let most = (ROWS_SURE + first * ROWS_OF_A_BYTE).saturating_add(later.saturating_mul(ROWS_OF_A_LATER_BYTE));
+pub(crate) fn check_rows(file_bytes: u64, of_a_byte: u64, rows: u64) -> Result<(), Refused> {
+    let (first, later) = (file_bytes.min(FIRST_BYTES), file_bytes.saturating_sub(FIRST_BYTES));
+    let (first, later) = (first.saturating_mul(of_a_byte), later.saturating_mul(ROWS_OF_A_LATER_BYTE.max(of_a_byte)));
+    let most = ROWS_SURE.saturating_add(first).saturating_add(later);
     if rows > most { Err(Refused::Rows(rows)) } else { Ok(()) }
 }
 
@@ -555,17 +555,16 @@ mod tests {
 
     #[test]
     fn few_bytes_stand_for_few_rows() {
-        let rows =
-            |bytes: usize, groups: &[i64]| check_rows(&bytes::Bytes::from(vec![0; bytes]), groups.iter().copied());
-        assert!(rows(1_000, &[1 << 21, 1 << 21, 4_000]).is_ok(), "they take some seconds");
-        assert!(matches!(rows(1_000, &[1 << 21, 1 << 21, 4_001]), Err(Refused::Rows(4_198_305))));
-        assert!(rows(5_000_000, &[24_194_304]).is_ok());
-        assert!(rows(5_000_000, &[24_194_305]).is_err());
+        let rows = |bytes: u64, rows: u64| check_rows(bytes, ROWS_OF_A_BYTE, rows);
+        assert!(rows(1_000, 4_198_304).is_ok(), "they take some seconds");
+        assert!(matches!(rows(1_000, 4_198_305), Err(Refused::Rows(4_198_305))));
+        assert!(rows(5_000_000, 24_194_304).is_ok());
+        assert!(rows(5_000_000, 24_194_305).is_err());
         let long = (64 << 20) + 1_000_000;
-        assert!(rows(long, &[304_629_760]).is_ok());
-        assert!(rows(long, &[304_629_761]).is_err());
-        assert!(rows(5_000_000, &[-1]).is_err());
-        assert!(rows(5_000_000, &[i64::MAX; 3]).is_err());
+        assert!(rows(long, 304_629_760).is_ok());
+        assert!(rows(long, 304_629_761).is_err());
+        assert!(rows(5_000_000, u64::MAX).is_err());
+        assert!(check_rows(1_000, 16, 4_210_304).is_ok() && check_rows(1_000, 16, 4_210_305).is_err());
     }
 
     /// Each reads as small here and as large there, unless it is refused.

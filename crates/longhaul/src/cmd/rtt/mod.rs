@@ -210,7 +210,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let live =
         Live::new(Lines::with_metrics(Show::choose(None, args.json, false), args.prometheus.open(args.overwrite)?));
     let (mut measured, parameters) = match (args.resume.as_deref(), &folder, resumed) {
-        (Some(name), Some(folder), Some(about)) => resume::measured(name, folder, about, asked, live)?,
+        (Some(name), Some(folder), Some(about)) => {
+            resume::measured(name, folder, about, asked, live, || stop.requested())?
+        }
         _ => {
             let log =
                 folder.as_ref().map(|folder| SegmentLog::new(folder.clone(), &args.reach.host, (kind, port), &asked));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use longhaul_captures::packet::within_times;
-use longhaul_captures::parquet_file::{ParquetFile, next_values};
+use longhaul_captures::parquet_file::{Budget, ParquetFile, next_values};
 use longhaul_captures::parquet_limits::{Refused, guarded};
 use longhaul_units::regular_file;
 use parquet::basic::Type;
@@ -22,12 +22,16 @@ use super::{
     segment_number,
 };
 
+/// Rows that a log of more than four million may have for each byte of its segments. Rows of probes that all were lost take a quarter of a byte and
+/// more, as the times between them vary.
+const ROWS_OF_A_BYTE: u64 = 16;
 /// Gaps that wait for someone to ask for them.
 const GAPS_KEPT: usize = 10_000;
 /// Longest text about a measurement, bytes.
 const ABOUT_BYTES_MOST: usize = 1 << 16;
 
-/// The rows of a log of probes, in order. It holds one segment open and one batch of rows. After an error there are no more rows.
+/// The rows of a log of probes, in order. It holds one segment open and one batch of rows. After an error there are no more rows. What rows a log may
+/// have follows from the length of all its segments.
 ///
 /// A log that lost segments (a full disk) has a jump in its numbers. Files that are no segments are passed over.
 #[derive(Debug)]
@@ -35,6 +39,7 @@ pub struct ProbeLogReader {
     about: About,
     waiting: VecDeque<PathBuf>,
     segment: Option<Segment<File>>,
+    budget: Budget,
     rows: VecDeque<ProbeRow>,
     last: Option<u64>,
     gaps: Vec<Gap>,
@@ -61,10 +66,12 @@ impl ProbeLogReader {
             waiting = segments.into_iter().map(|(_, path)| path).collect();
         }
         let first = waiting.pop_front().ok_or_else(|| ProbeLogError::Empty(path.display().to_string()))?;
-        let segment = open(&first)?;
+        let budget = Budget::of_rows(ROWS_OF_A_BYTE);
+        let segment = open(&first, &budget)?;
         let about = segment.about.clone();
         let (gaps, path_changes) = (about.gaps.clone(), about.path_changes.clone());
-        Ok(Self { about, waiting, segment: Some(segment), rows: VecDeque::new(), last: None, gaps, path_changes })
+        let segment = Some(segment);
+        Ok(Self { about, waiting, segment, budget, rows: VecDeque::new(), last: None, gaps, path_changes })
     }
 
     /// The gaps that segments name which were opened since the last call: the text about a segment is bounded, and so are they.
@@ -113,7 +120,7 @@ impl ProbeLogReader {
 
     /// Opens a further segment, which must be of the same measurement.
     fn follow(&self, path: &Path) -> Result<Segment<File>, ProbeLogError> {
-        let next = open(path)?;
+        let next = open(path, &self.budget)?;
         // Who stamps may differ: the first stamps of a measurement may not be there yet.
         let same = |about: &About| (about.host.clone(), about.kind, about.interval_ns, about.payload_bytes);
         if same(&next.about) == same(&self.about) {
@@ -156,9 +163,9 @@ pub fn next_segment(folder: &Path) -> Result<u32, ProbeLogError> {
     }
 }
 
-fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {
+fn open(path: &Path, budget: &Budget) -> Result<Segment<File>, ProbeLogError> {
     let file = regular_file::open(path).map_err(|error| ProbeLogError::File(path.display().to_string(), error))?;
-    Segment::new(file)
+    Segment::new(file, budget)
 }
 
 /// The rows of a segment whose bytes are in memory, at most `most` of them: for tests with arbitrary bytes.
@@ -166,7 +173,7 @@ fn open(path: &Path) -> Result<Segment<File>, ProbeLogError> {
 /// # Errors
 /// As [`ProbeLogReader`].
 pub fn rows_of(bytes: Bytes, most: usize) -> Result<Vec<ProbeRow>, ProbeLogError> {
-    let mut segment = Segment::new(bytes)?;
+    let mut segment = Segment::new(bytes, &Budget::default())?;
     let (mut rows, mut batch) = (Vec::new(), VecDeque::new());
     while rows.len() < most {
         segment.next_batch(&mut batch)?;
@@ -195,8 +202,8 @@ impl<R: ChunkReader + 'static> std::fmt::Debug for Segment<R> {
 }
 
 impl<R: ChunkReader + 'static> Segment<R> {
-    fn new(input: R) -> Result<Self, ProbeLogError> {
-        let file = ParquetFile::open(input)?;
+    fn new(input: R, budget: &Budget) -> Result<Self, ProbeLogError> {
+        let file = ParquetFile::open(input)?.within(budget)?;
         let metadata = file.metadata();
         let about = metadata.file_metadata().key_value_metadata().and_then(|pairs| {
             let text = pairs.iter().find(|pair| pair.key == ABOUT_KEY)?.value.as_deref()?;
@@ -269,4 +276,36 @@ fn fill<T: DataType>(
 ) -> Result<Vec<Option<T::T>>, ProbeLogError> {
     let values = next_values(reader, count, always)?;
     if values.len() == count { Ok(values) } else { Err(ProbeLogError::Length(name)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe_log::write_segment;
+
+    /// A segment of a kilobyte may have four million rows, and a folder thousands of those.
+    #[test]
+    fn segments_have_no_more_rows_together_than_their_bytes_allow() {
+        let folder = std::env::temp_dir().join(format!("longhaul-rtt-rows-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let about = About { schema: SCHEMA.into(), ..About::default() };
+        for number in 0..3 {
+            let rows = [0, 1].map(|at| ProbeRow { sequence: u64::from(number) * 2 + at, ..ProbeRow::default() });
+            write_segment(File::create(folder.join(segment_name(number))).unwrap(), &about, &rows).unwrap();
+        }
+        let bytes = |number| fs::metadata(folder.join(segment_name(number))).unwrap().len();
+        let most = (4_u64 << 20) + ROWS_OF_A_BYTE * (bytes(0) + bytes(1));
+        // As if the first segment had `more` rows.
+        let read = |more: u64| {
+            let reader = ProbeLogReader::open(&folder).unwrap();
+            let _ = reader.budget.add_file(0, more);
+            reader.map(|row| row.map(|row| row.sequence)).collect::<Vec<_>>()
+        };
+        let sequences: Vec<u64> = read(most - 4).into_iter().map(Result::unwrap).collect();
+        assert_eq!(sequences, [0, 1, 2, 3, 4, 5]);
+        let read = read(most - 3);
+        let [Ok(0), Ok(1), Err(ProbeLogError::Refused(Refused::Rows(rows)))] = read[..] else { panic!("{read:?}") };
+        assert_eq!(rows, most + 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
