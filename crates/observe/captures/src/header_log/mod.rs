@@ -59,12 +59,14 @@ pub enum HeaderLogError {
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
-    /// It has so many rows, or says so.
-    #[error("the header log has {0} rows, more than longhaul reads of a file of its length")]
-    Rows(u64),
-    /// Its snippets take more than a file of its length has.
+    /// It and the logs that are read with it have so many rows, or say so.
     #[error(
-        "the header log's snippets take more than 256 MiB and 1,000 times its length, which is not what captures are like"
+        "the header log has {0} rows, with those of the logs before it: more than longhaul reads of files of their length"
+    )]
+    Rows(u64),
+    /// Snippets take more than files of their length have.
+    #[error(
+        "the snippets of header logs take more than 256 MiB and 1,000 times their length, which is not what captures are like"
     )]
     Snippets,
     /// What Parquet says of itself cannot be: the library that reads it gave up in the middle.

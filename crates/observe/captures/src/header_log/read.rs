@@ -10,15 +10,10 @@ use parquet::file::reader::ChunkReader;
 use super::columns::{At, CLASSES, COLUMNS, Class, Kind};
 use super::{ABOUT_KEY, About, HeaderLogError};
 use crate::packet::{Ip, Options, Packet, Tcp, Transport, within_times};
-use crate::parquet_file::ParquetFile;
+use crate::parquet_file::{Budget, ParquetFile};
 use crate::parquet_limits::guarded;
 use crate::record::InterfaceDirection;
 
-/// Bytes of snippets that a file of any length may have, and so many times its length beyond that: a dictionary names one many times, and who writes
-/// them to a file fills a disk. More than of a compressed capture, which can be unpacked first: a jumbo frame of constant payload, captured whole,
-/// has 9,014 bytes, which took 19 in zstd, and takes some 15 more in the other columns.
-const SNIPPETS_SURE: u64 = 256 << 20;
-const SNIPPETS_TIMES_MOST: u64 = 1_000;
 /// Letters of an Ethernet address.
 const MAC_LETTERS: usize = "00:00:00:00:00:00".len();
 /// Texts of a batch that are remembered, by where they lie.
@@ -46,8 +41,6 @@ pub struct HeaderLogReader<R: ChunkReader + 'static> {
     spare_levels: Vec<i16>,
     addresses: Remembered<IpAddr>,
     macs: Remembered<[u8; 6]>,
-    /// Bytes of snippets that may yet come.
-    snippets_left: u64,
     /// An error came: what the columns' readers hold is of no use any more.
     failed: bool,
 }
@@ -64,7 +57,6 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
     /// # Errors
     /// Where it is none.
     pub fn new(input: R) -> Result<Self, HeaderLogError> {
-        let snippets_left = input.len().saturating_mul(SNIPPETS_TIMES_MOST).max(SNIPPETS_SURE);
         let file = ParquetFile::open(input)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = Vec::new();
@@ -101,9 +93,21 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
             spare_levels: Vec::new(),
             addresses: Remembered::default(),
             macs: Remembered::default(),
-            snippets_left,
             failed: false,
         })
+    }
+
+    /// Reads it with what others have left of `budget`.
+    ///
+    /// # Errors
+    /// It has more packets than that.
+    pub(crate) fn within(self, budget: &Budget) -> Result<Self, HeaderLogError> {
+        Ok(Self { file: self.file.within(budget)?, ..self })
+    }
+
+    /// Reads a log again that was counted in `budget`.
+    pub(crate) fn again_within(self, budget: &Budget) -> Self {
+        Self { file: self.file.again_within(budget), ..self }
     }
 
     /// Leaves out Ethernet addresses, which then read as zeros: a tenth of the time, where nobody asks for them.
@@ -171,11 +175,10 @@ impl<R: ChunkReader + 'static> HeaderLogReader<R> {
         snippets.clear();
         self.next_batch(packets)?;
         let bytes = self.texts(At::Snippet).iter().map(|snippet| snippet.len() as u64).sum();
-        let Some(left) = self.snippets_left.checked_sub(bytes) else {
+        if !self.file.budget().add_snippets(bytes) {
             self.failed = true;
             return Err(HeaderLogError::Snippets);
-        };
-        self.snippets_left = left;
+        }
         let mut kept = self.texts(At::Snippet).iter();
         let levels = &self.levels[Class::Snippet as usize];
         for row in 0..packets.len() {

@@ -17,12 +17,12 @@ use crate::packet::Packet;
 use crate::record::{LinkType, Record};
 use crate::spool::{Interface, MAGIC, Share, SpoolError, gaps_in};
 
-/// What a compressed file may hold in any case, and so many times its length beyond that. No capture of real packets is that much
-/// longer: a few bytes could keep a command busy for hours.
+/// What compressed files that are read together may hold in any case, and so many times the length of all files beyond that. No capture of real packets
+/// is that much longer: a few bytes could keep a command busy for hours.
 const UNPACKED_BYTES_SURE: u64 = 256 << 20;
 const UNPACKED_TIMES_MOST: u64 = 1_000;
-/// Packets that a file may stand for in any case, and so many as it has bytes beyond that. A captured packet takes ten bytes and more however well
-/// it is compressed, as its time differs from the one before; a made-up one takes a twentieth of a byte.
+/// Packets that files which are read together may stand for in any case, and so many as they have bytes beyond that. A captured packet takes ten bytes
+/// and more however well it is compressed, as its time differs from the one before; a made-up one takes a twentieth of a byte.
 const PACKETS_SURE: u64 = 4 << 20;
 /// Window of a zstd stream, which is memory of each open file: 8 MiB, that of `zstd -19`.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -37,7 +37,6 @@ type Rows = (Vec<Packet>, Vec<parquet::data_type::ByteArray>);
 /// What a compressed file holds, as long as that is believable.
 struct Unpacked<R> {
     stream: R,
-    bytes: u64,
     /// Of the file.
     packed: ReadBytes,
 }
@@ -45,9 +44,9 @@ struct Unpacked<R> {
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(into).map_err(explained)?;
-        self.bytes += read as u64;
-        if self.bytes > UNPACKED_BYTES_SURE && self.bytes > self.packed.own().saturating_mul(UNPACKED_TIMES_MOST) {
-            let why = "more than 256 MiB come of it, and 1,000 times its length, which is not what captures are like; \
+        let unpacked = self.packed.unpack(read as u64);
+        if unpacked > UNPACKED_BYTES_SURE && unpacked > self.packed.ever().saturating_mul(UNPACKED_TIMES_MOST) {
+            let why = "more than 256 MiB come of what was read up to here, and 1,000 times its length, which is not what captures are like; \
                        if it is one, unpack it first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
@@ -55,13 +54,13 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Whether a file can have `packets` after `bytes` of it were read.
+/// Whether files can have `packets` after `bytes` of them were read.
 fn believable(packets: u64, bytes: &ReadBytes) -> Result<(), Reason> {
-    if packets <= PACKETS_SURE || packets <= bytes.own() {
+    if packets <= PACKETS_SURE || packets <= bytes.ever() {
         return Ok(());
     }
-    let why = "more than 4 million packets come of it, and more than it has bytes, which is not what captures are like; if it is one, unpack it \
-               first (zstd -d, gunzip)";
+    let why = "more than 4 million packets come of what was read up to here, and more than it has bytes, which is not what captures are like; \
+               if it is one, unpack it first (zstd -d, gunzip)";
     Err(io::Error::new(io::ErrorKind::FileTooLarge, why).into())
 }
 
@@ -129,7 +128,8 @@ struct LogProgress {
 impl LogProgress {
     /// So many rows of `all` were read.
     fn add(&self, rows: usize, all: u64) {
-        self.bytes.add((self.length as f64 * rows as f64 / all.max(1) as f64) as u64);
+        // The log says itself how many it has.
+        self.bytes.show((self.length as f64 * rows as f64 / all.max(1) as f64) as u64);
     }
 }
 
@@ -154,7 +154,8 @@ impl Capture {
                 if is_pipe(path) {
                     return Err(OpenError::new(path, Reason::HeaderLogFromPipe));
                 }
-                let reader = open_log(path, with_snippets)?;
+                let reader = open_log(path, with_snippets)?.within(&progress.budget);
+                let reader = reader.map_err(|error| OpenError::new(path, error))?;
                 let about = reader.about().unwrap_or_default();
                 gaps.clone_from(&about.ledger.gaps);
                 account = CaptureAccount {
@@ -227,7 +228,7 @@ impl Capture {
         let Source::Closed { first_ns, with_snippets, .. } = self.source else { return Ok(()) };
         self.source = match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Closed { progress: Some(progress), .. } => {
-                let reader = Box::new(open_log(&self.path, with_snippets)?);
+                let reader = Box::new(open_log(&self.path, with_snippets)?.again_within(&read.budget));
                 Source::HeaderLog { reader, rows: Rows::default(), at: 0, progress }
             }
             _ if self.path.is_dir() => {
@@ -289,7 +290,7 @@ impl Capture {
                     *current = None;
                     while let Some(record) = reader.next().map_err(|error| OpenError::new(&self.path, error))? {
                         *read += 1;
-                        believable(*read, bytes).map_err(|error| OpenError::new(&self.path, error))?;
+                        believable(bytes.count_packet(), bytes).map_err(|error| OpenError::new(&self.path, error))?;
                         take(Item::Record(record))?;
                     }
                 }
@@ -414,7 +415,7 @@ impl Capture {
                     snippet.extend_from_slice(record.snippet);
                     *current = Some(Record { snippet: &[], ..record });
                     *read += 1;
-                    return believable(*read, bytes).map_err(|error| OpenError::new(path, error));
+                    return believable(bytes.count_packet(), bytes).map_err(|error| OpenError::new(path, error));
                 }
                 let account = self.account();
                 (self.account, self.source) = (account, Source::Ended);
@@ -448,13 +449,13 @@ fn open_stream(path: &Path, file: Counted, first: &[u8]) -> Result<Source, OpenE
     let (stream, held_bytes): (Box<dyn Read>, u64) = match first {
         [0x1f, 0x8b, ..] => {
             let stream = MultiGzDecoder::new(BufReader::with_capacity(FILE_CHUNK, file));
-            (Box::new(Unpacked { stream, bytes: 0, packed }), GZIP_BYTES)
+            (Box::new(Unpacked { stream, packed }), GZIP_BYTES)
         }
         [0x28, 0xb5, 0x2f, 0xfd] => {
             let failed = |error| OpenError::new(path, error);
             let mut stream = zstd::Decoder::new(file).map_err(failed)?;
             stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
-            (Box::new(Unpacked { stream, bytes: 0, packed }), ZSTD_BYTES)
+            (Box::new(Unpacked { stream, packed }), ZSTD_BYTES)
         }
         _ => (Box::new(file), PLAIN_BYTES),
     };
@@ -481,15 +482,20 @@ mod tests {
     /// Four bytes of zstd can stand for 8,192 packets without a header.
     #[test]
     fn a_compressed_file_is_not_read_for_hours() {
-        let unpacked = |bytes: u64| {
-            let packed = ReadProgress::default().of_capture();
-            packed.add(bytes);
-            let mut stream = Unpacked { stream: io::repeat(0), bytes: 0, packed };
-            let mut piece = vec![0; 1 << 24];
-            (0..20).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
+        let mut piece = vec![0; 1 << 24];
+        let mut unpacked = |files: u32, bytes: u64, pieces: u32| {
+            let progress = ReadProgress::default();
+            (0..files).try_for_each(|_| {
+                let packed = progress.of_capture();
+                packed.add(bytes);
+                let mut stream = Unpacked { stream: io::repeat(0), packed };
+                (0..pieces).try_for_each(|_| stream.read(&mut piece).map(drop)).map_err(|error| error.kind())
+            })
         };
-        assert_eq!(unpacked(200_000), Err(io::ErrorKind::FileTooLarge));
-        assert_eq!(unpacked(400_000), Ok(()), "it may be that long");
+        assert_eq!(unpacked(1, 200_000, 20), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(unpacked(1, 400_000, 20), Ok(()), "it may be that long");
+        assert_eq!(unpacked(1, 1_000, 12), Ok(()));
+        assert_eq!(unpacked(2, 1_000, 12), Err(io::ErrorKind::FileTooLarge), "a folder has many");
     }
 
     /// A packet that opens a flow takes some 2.5 us: a file of 1 MB must not stand for 17 million of them.

@@ -413,6 +413,39 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
+    /// A folder may have thousands of small ones.
+    #[test]
+    fn captures_that_are_read_together_have_one_bound_of_packets() {
+        let (folder, logs) = logs("together", &[&[7, 8], &[1, 2, 3], &[4, 5, 6]]);
+        let mut captures = Captures::open(&logs, false).unwrap();
+        assert_eq!(times(&mut captures).unwrap().len(), 8);
+        let most = (4_u64 << 20) + 4 * logs.iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
+        let budget = &captures.progress.budget;
+        assert!(budget.add_file(0, most - 8).is_ok(), "also what waited for its turn counts once");
+        assert!(budget.add_file(0, 1 << 20).is_err());
+        let refused = Capture::open(&logs[0], false, &mut captures.progress).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("with those of the logs before it"), "{refused}");
+        // Packets of a stream count as they are read, the first of what waits for its turn twice.
+        let paths = ["1.pcap", "2.pcap"].map(|name| folder.join(name));
+        for (path, second) in paths.iter().zip([1_u32, 2]) {
+            let header =
+                [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0], &[0; 8], &[0, 0, 1, 0, 1, 0, 0, 0]].concat();
+            let packets = [0, 1].map(|micros| [second, micros, 0, 60].map(u32::to_le_bytes).concat()).concat();
+            std::fs::write(path, [header, packets].concat()).unwrap();
+        }
+        let read_after = |packets: u32| {
+            let mut captures = Captures::open(&paths, false).unwrap();
+            let before = captures.progress.of_capture();
+            for _ in 0..packets {
+                before.count_packet();
+            }
+            times(&mut captures).map(|times| times.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read_after((4 << 20) - 5), Ok(4));
+        assert!(read_after((4 << 20) - 4).unwrap_err().contains("2.pcap: more than 4 million packets"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
     /// A section of a pcapng file: so many interfaces with long names, and a packet of the last.
     fn section(at_ns: i64, interfaces: usize) -> Vec<u8> {
         let mut described = pcapng::Interface::default();

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::parquet_file::Budget;
+
 /// What is read at once from a file.
 pub(super) const FILE_CHUNK: usize = 1 << 20;
 
@@ -14,6 +16,19 @@ pub(super) const FILE_CHUNK: usize = 1 << 20;
 pub struct ReadProgress {
     read_bytes: Arc<AtomicU64>,
     total_bytes: u64,
+    /// Of all header logs.
+    pub(super) budget: Budget,
+    spent: Arc<Spent>,
+}
+
+/// What bounds the time that captures take which are read together. What is read twice counts twice.
+#[derive(Debug, Default)]
+struct Spent {
+    read_bytes: AtomicU64,
+    /// Bytes that came of compressed ones.
+    unpacked_bytes: AtomicU64,
+    /// Packets of pcap and pcapng.
+    packets: AtomicU64,
 }
 
 impl ReadProgress {
@@ -45,7 +60,7 @@ impl ReadProgress {
 
     /// What is read of one more capture: nothing yet.
     pub(super) fn of_capture(&self) -> ReadBytes {
-        ReadBytes { own: Arc::default(), all: Arc::clone(&self.read_bytes) }
+        ReadBytes { own: Arc::default(), all: Arc::clone(&self.read_bytes), spent: Arc::clone(&self.spent) }
     }
 }
 
@@ -54,17 +69,37 @@ impl ReadProgress {
 pub(super) struct ReadBytes {
     own: Arc<AtomicU64>,
     all: Arc<AtomicU64>,
+    spent: Arc<Spent>,
 }
 
 impl ReadBytes {
+    /// Counts what a file had.
     pub(super) fn add(&self, bytes: u64) {
+        self.show(bytes);
+        self.spent.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Shows that so much of the capture was read, which may be wrong.
+    pub(super) fn show(&self, bytes: u64) {
         self.own.fetch_add(bytes, Ordering::Relaxed);
         self.all.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Of this capture.
-    pub(super) fn own(&self) -> u64 {
-        self.own.load(Ordering::Relaxed)
+    /// What files of all captures had, also what was taken back.
+    pub(super) fn ever(&self) -> u64 {
+        self.spent.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts so many bytes that came of a compressed capture; all that came of those.
+    pub(super) fn unpack(&self, bytes: u64) -> u64 {
+        self.spent.unpacked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// Counts a packet of a pcap or pcapng; all of those. One thread reads, so that no instruction needs to lock.
+    pub(super) fn count_packet(&self) -> u64 {
+        let packets = self.spent.packets.load(Ordering::Relaxed) + 1;
+        self.spent.packets.store(packets, Ordering::Relaxed);
+        packets
     }
 
     /// What was read of this capture is read once more.
