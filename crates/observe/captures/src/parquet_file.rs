@@ -84,11 +84,11 @@ impl Budget {
         let by_length = taken.file_bytes.saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
         taken.unpacked = taken.unpacked.saturating_add(unpacked);
         if taken.unpacked > taken.unpacked_most.unwrap_or(by_length) {
-            return Err(Refused::Unpacked(unpacked));
+            return Err(Refused::Unpacked(taken.unpacked));
         }
         taken.batches = taken.batches.saturating_add(rows.div_ceil(batch_rows as u64));
         if taken.batches > BATCHES_SURE + taken.file_bytes / BYTES_OF_A_BATCH {
-            return Err(Refused::Rows(rows));
+            return Err(Refused::Batches(taken.batches));
         }
         Ok(())
     }
@@ -314,10 +314,12 @@ mod tests {
         assert!(rows(4 << 20).unwrap_err().contains("pages of 8388616 bytes"));
         // Millions of rows that take nothing may stand beside a long text.
         let file = ParquetFile::open(texts(&[40 << 20], 1 << 20)).unwrap();
-        file.budget.taken().batches = BATCHES_SURE + file.input.len() / BYTES_OF_A_BATCH - 3;
+        let most = BATCHES_SURE + file.input.len() / BYTES_OF_A_BATCH;
+        file.budget.taken().batches = most - 3;
         let mut groups = (0..2).map(|_| file.group(0, |_| true).map(drop));
         assert!(groups.next().unwrap().is_ok(), "40 rows, 31 of them together");
-        assert!(matches!(groups.next().unwrap(), Err(Refused::Rows(40))));
+        let refused = groups.next().unwrap().unwrap_err();
+        assert!(matches!(refused, Refused::Batches(batches) if batches == most + 1), "{refused:?}");
     }
 
     /// A folder may have thousands of small ones.
@@ -349,9 +351,9 @@ mod tests {
         let open = || ParquetFile::open(texts(&[40 << 20], 1 << 20)).unwrap().within(&budget).unwrap();
         assert!(open().group(0, |_| true).is_ok());
         budget.taken().batches = BATCHES_SURE + (1 << 20);
-        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Rows(40))));
+        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Batches(batches)) if batches > 1 << 20));
         budget.taken().unpacked = 1 << 30;
-        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Unpacked(_))));
+        assert!(matches!(open().group(0, |_| true).map(drop), Err(Refused::Unpacked(bytes)) if bytes > 1 << 30));
         assert!(budget.add_snippets(200 << 20) && !budget.add_snippets(200 << 20));
     }
 }

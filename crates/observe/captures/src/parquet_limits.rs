@@ -71,9 +71,16 @@ pub enum Refused {
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("it uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
-    /// Its pages unpack to so many bytes.
-    #[error("its pages unpack to {0} bytes, more than a file of its kind has")]
+    /// Its pages, and those of the files that are read with it, unpack to so many bytes.
+    #[error(
+        "its pages unpack to {0} bytes, with those of the files before it: more than longhaul reads of files of their length"
+    )]
     Unpacked(u64),
+    /// Its rows, and those of the files that are read with it, have so long texts that they are decoded in so many batches.
+    #[error(
+        "its rows have so long texts that they are decoded in {0} batches, with those of the files before it: more than longhaul reads of files of their length"
+    )]
+    Batches(u64),
     /// It and the files that are read with it have so many rows, or say so.
     #[error("it has {0} rows, with those of the files before it: more than longhaul reads of files of their length")]
     Rows(u64),

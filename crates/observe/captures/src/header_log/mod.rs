@@ -56,6 +56,16 @@ pub enum HeaderLogError {
     /// Pages say that they are longer than those of a header log of its length.
     #[error("the header log has pages of {0} bytes, more than longhaul reads of one of its length")]
     LongPage(u64),
+    /// The pages of it and of the logs that are read with it unpack to so many bytes.
+    #[error(
+        "the header log has pages that unpack to {0} bytes, with those of the logs before it: more than longhaul reads of files of their length"
+    )]
+    Unpacked(u64),
+    /// Its rows, and those of the logs that are read with it, have so long texts that they are decoded in so many batches.
+    #[error(
+        "the header log has so long texts that its rows are decoded in {0} batches, with those of the logs before it: more than longhaul reads of files of their length"
+    )]
+    Batches(u64),
     /// A page has an encoding in which a few bytes may stand for any number of values.
     #[error("the header log uses an encoding that longhaul does not read: write it with PLAIN or a dictionary")]
     Encoding,
@@ -81,7 +91,9 @@ impl From<Refused> for HeaderLogError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Parquet(error) => Self::Parquet(error),
-            Refused::LongPage(bytes) | Refused::Unpacked(bytes) => Self::LongPage(bytes),
+            Refused::LongPage(bytes) => Self::LongPage(bytes),
+            Refused::Unpacked(bytes) => Self::Unpacked(bytes),
+            Refused::Batches(batches) => Self::Batches(batches),
             Refused::Encoding => Self::Encoding,
             Refused::Rows(rows) => Self::Rows(rows),
             Refused::Damaged => Self::Damaged,
