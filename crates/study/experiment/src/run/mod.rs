@@ -47,6 +47,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::calibration::{FACTORS, calibration_time};
+pub use self::tries::TRIES_MOST;
 use self::plan::{Plan, Planned};
 use self::tries::Tries;
 use crate::faults::Programs;
@@ -219,7 +220,7 @@ impl Ran {
     }
 
     /// Adds a run that was made earlier, one of many: the means are without it until [`Ran::average`]. It is left out where its point is not in
-    /// `plan`, where its number is none from 1 to 1,000, and where the run of this number counts already or was rejected at each try.
+    /// `plan`, where its number is none from 1 to 1,000, and where the run of this number counts already or was rejected [`TRIES_MOST`] times.
     pub fn add_earlier(&mut self, plan: &Plan, made: Made) {
         match made {
             Made::Udp(made) => drop(put(&mut self.udp, &mut self.tries, plan, *made)),

@@ -17,7 +17,8 @@ use std::process::ExitCode;
 
 use longhaul_experiment::faults::Programs;
 use longhaul_experiment::{
-    Choice, Event, Experiment, Hosts, Made, Plan, Ran, Runner, calibration_time, netem_missing, remove_leftovers,
+    Choice, Event, Experiment, Hosts, Made, Plan, Ran, Runner, TRIES_MOST, calibration_time, netem_missing,
+    remove_leftovers,
 };
 use longhaul_kernel::capability;
 use longhaul_kernel::clock::monotonic;
@@ -76,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
     /// Repeat a run that this machine disturbed, up to N times in all [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TRIES_MOST)))]
     tries: Option<u32>,
     /// Run a few points per series, three times each
     #[arg(long)]
