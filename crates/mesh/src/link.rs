@@ -237,6 +237,7 @@ pub(crate) fn listen(listener: &TcpListener, identity: &Identity, answering: &Ar
         let serve = move || {
             // What one connection does wrong is its own affair.
             let _ = serve(stream, &identity, &*answering, &place);
+            place.end();
         };
         // Without a thread the connection is closed.
         let _ = thread::Builder::new().name("link".into()).spawn(serve);
@@ -258,7 +259,7 @@ impl Connected {
 
 type Connections = Arc<Mutex<Connected>>;
 
-/// A connection's place among the others, given back when dropped: it ends the connection.
+/// A connection's place among the others, given back when dropped. A connection that has not [ended](Place::end) is reset then.
 struct Place {
     places: Connections,
     number: u64,
@@ -334,7 +335,6 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.end();
         let mut connected = locked(&self.places);
         connected.places.leave(self.number);
         connected.members.remove(self.number);
@@ -529,6 +529,7 @@ mod tests {
             match end {
                 End::Read => {
                     let reader = thread::spawn(read);
+                    place.end();
                     drop(place);
                     assert_eq!(reader.join().unwrap().unwrap(), written, "member: {is_member}");
                     continue;
@@ -537,6 +538,7 @@ mod tests {
                 End::Displaced => place.handle.shutdown(Shutdown::Both).unwrap(),
             }
             let began = Instant::now();
+            place.end();
             drop(place);
             assert!(began.elapsed() < Duration::from_secs(5), "{:?} member: {is_member}, {end:?}", began.elapsed());
             assert_eq!(read().unwrap_err().kind(), ErrorKind::ConnectionReset, "member: {is_member}, {end:?}");
@@ -553,12 +555,27 @@ mod tests {
         let mut place = Place::take(&Connected::none(), &stream).unwrap();
         SocketFilter::nothing().attach(&client).unwrap();
         place.taken -= STRANGER_LASTS;
+        place.end();
         drop((stream, place));
         let mut kept = 0;
         let each = |socket: &InetSocket<'_>| kept += usize::from(socket.local == address);
         InetSockets::tcp().unwrap().dump(InetFilter::Port(address.port()), each).unwrap();
         assert_eq!(kept, 0);
         drop(client);
+    }
+
+    /// So it is where no thread can be had: the one that accepts goes on at once.
+    #[test]
+    fn a_place_that_is_dropped_waits_for_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let place = Place::take(&Connected::none(), &stream).unwrap();
+        SocketFilter::nothing().attach(&client).unwrap();
+        stream.write_all(b"that nobody acknowledges").unwrap();
+        let began = Instant::now();
+        drop((stream, place));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     /// Each byte renews the patience with one that says nothing, but not the time of the whole.
