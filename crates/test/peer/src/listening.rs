@@ -138,9 +138,8 @@ impl<E: HasControl> Seat<E> {
     /// Ends the connection of a peer whose work is over, and resets it unless the other end acknowledges all of it `within` this time. Meanwhile a
     /// further connection has its seat, but a stranger keeps it until then; where another connection takes that, this one is reset at once.
     pub fn end(&self, control: Control, within: Nanos) {
-        if let Some(oldest) = self.seats.places(|places| places.end(self.number)) {
-            let _ = oldest.send(ControlEvent::Abort.into());
-        }
+        // One that loses its time by this sees that by its standing.
+        let _ = self.seats.places(|places| places.end(self.number));
         control.end_in_time(within, |pause| !self.standing.is_displaced() && goes_on_after(pause));
     }
 }

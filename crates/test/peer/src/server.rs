@@ -27,8 +27,8 @@ use crate::tcp::{data_hello, hold_small};
 
 pub use crate::data::DataPort;
 
-/// How long sessions have to end when the server stops.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// How long sessions have when the server stops: to end, and then until their last messages are acknowledged ([`ACKNOWLEDGED_WITHIN`]).
+const GOODBYE: Duration = Duration::from_secs(5);
 /// How long a session has to end whose client goes on in another one.
 const TAKEN_OVER_WITHIN: Nanos = Nanos::from_secs(2);
 /// How often to look whether it has.

@@ -30,8 +30,8 @@ use folder_size::FolderSize;
 
 pub use session::{Logged, LoggedEnd};
 
-/// Time for captures to close their files when the logging host stops.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// Time for captures to close their files when the logging host stops, and then until their accounts are acknowledged (`CLOSE_PATIENCE`).
+const GOODBYE: Duration = Duration::from_secs(17);
 
 /// The settings of a logging host.
 #[derive(Debug, Clone)]

@@ -141,7 +141,6 @@ pub(super) fn serve(
         finished: None,
     };
     let (result, control) = session.run(seat, &place);
-    control.hang_up();
     // The files are closed: whoever is next has the place while the kernel waits for the other end.
     drop(place);
     let was_capture = result.is_ok();
