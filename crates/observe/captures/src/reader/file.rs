@@ -47,7 +47,7 @@ impl<R: Read> Read for Unpacked<R> {
         let unpacked = self.packed.unpack(read as u64);
         if unpacked > UNPACKED_BYTES_SURE && unpacked > self.packed.ever().saturating_mul(UNPACKED_TIMES_MOST) {
             let why = "more than 256 MiB come of what was read up to here, and 1,000 times its length, which is not what captures are like; \
-                       if it is one, unpack it first (zstd -d, gunzip)";
+                       if they are captures, unpack the compressed ones first (zstd -d, gunzip)";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
         Ok(read)
@@ -60,7 +60,7 @@ fn believable(packets: u64, bytes: &ReadBytes) -> Result<(), Reason> {
         return Ok(());
     }
     let why = "more than 4 million packets come of what was read up to here, and more than it has bytes, which is not what captures are like; \
-               if it is one, unpack it first (zstd -d, gunzip)";
+               if they are captures, unpack the compressed ones first (zstd -d, gunzip)";
     Err(io::Error::new(io::ErrorKind::FileTooLarge, why).into())
 }
 
@@ -505,7 +505,7 @@ mod tests {
         bytes.add(5_000_000);
         let may_have = |packets| believable(packets, &bytes).map_err(|error| error.to_string());
         assert_eq!(may_have(5_000_000), Ok(()));
-        assert!(may_have(5_000_001).unwrap_err().contains("unpack it first"));
+        assert!(may_have(5_000_001).unwrap_err().contains("unpack the compressed ones first"));
         assert_eq!(believable(PACKETS_SURE, &ReadProgress::default().of_capture()).map_err(|_| ()), Ok(()));
     }
 
