@@ -20,6 +20,9 @@ use crate::clock::monotonic;
 use crate::namespace::{NamespaceId, id_of_process};
 use crate::wait::readable_until;
 
+/// What [`allow_many_files`] allows at most: several times what a server of ours takes.
+const MANY_FILES: u64 = 1 << 16;
+
 /// The name of a process's command (up to 15 bytes), as [`shown_name`] has it; `None` where it has ended.
 pub fn name(pid: u32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -145,14 +148,19 @@ pub fn ended_child() -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
-/// Lets this process, and the programs that it starts, have as many files and sockets open as the hard limit allows (`RLIMIT_NOFILE`). The soft limit
-/// is mostly 1,024, for programs that use select(2).
+/// Lets this process have 65,536 files and sockets open, or as many as the hard limit allows (`RLIMIT_NOFILE`). The soft limit is mostly 1,024, for
+/// programs that use select(2). The programs that it starts get the new limit, too: some close all files up to it, so it is not raised further.
 ///
 /// # Errors
 /// Does not fail in practice.
 pub fn allow_many_files() -> io::Result<()> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None` is no limit.
+    let many = maximum.map_or(MANY_FILES, |most| most.min(MANY_FILES));
+    if current.is_none_or(|current| current >= many) {
+        return Ok(());
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(many), maximum })?)
 }
 
 /// Ends `processes`: asks with `SIGTERM` and waits up to `asked` in all, then kills with `SIGKILL` and waits up to `killed`.
@@ -200,13 +208,18 @@ mod tests {
     }
 
     #[test]
-    fn as_many_files_as_the_hard_limit_allows() {
+    fn many_files_may_be_open() {
         let limits = || {
             let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
             (current, maximum)
         };
         let (_, hard) = limits();
-        setrlimit(Resource::Nofile, Rlimit { current: hard.map(|hard| hard - 1), maximum: hard }).unwrap();
+        let many = hard.map_or(MANY_FILES, |hard| hard.min(MANY_FILES));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(many - 1), maximum: hard }).unwrap();
+        allow_many_files().unwrap();
+        assert_eq!(limits(), (Some(many), hard));
+        // A higher limit stays.
+        setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
         allow_many_files().unwrap();
         assert_eq!(limits(), (hard, hard));
     }
