@@ -95,6 +95,12 @@ impl Failure {
         Self::new("not_written", format!("cannot write {}: {error}", file.display()))
     }
 
+    /// A signal came while `--resume` read what is at `path`.
+    pub(crate) fn interrupted_reading(path: &Path, signal: StopSignal) -> Self {
+        let message = format!("--resume {}: interrupted while it was read", path.display());
+        Self::new("interrupted", message).exit(exit_code(signal))
+    }
+
     /// The command was called wrongly.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { exit: 2, ..Self::new("usage", message) }

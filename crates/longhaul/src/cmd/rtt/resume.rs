@@ -11,8 +11,8 @@ use longhaul_terms::Amount;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
 use crate::cmd::rtt::measured::Measured;
+use crate::output::Failure;
 use crate::output::saved::Folder;
-use crate::output::{Failure, exit_code};
 
 /// What a log says of its measurement, to go on with.
 pub(crate) fn about(folder: &Path, host: &str) -> Result<About, Failure> {
@@ -65,8 +65,7 @@ fn read(name: &Path, measured: &mut Measured, stopped: impl Fn() -> Option<StopS
     let mut reader = ProbeLogReader::open(name).map_err(unreadable)?;
     while let Some(row) = reader.next().transpose().map_err(unreadable)? {
         if let Some(signal) = stopped() {
-            let message = format!("--resume {}: interrupted while it was read", name.display());
-            return Err(Failure::new("interrupted", message).exit(exit_code(signal)));
+            return Err(Failure::interrupted_reading(name, signal));
         }
         // A gap lies before the first row of the segment that tells of it.
         reader.take_gaps().iter().for_each(|gap| measured.statistics.gap(gap));

@@ -15,8 +15,8 @@ use longhaul_units::Nanos;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::output::Failure;
 use crate::output::saved::RUNS;
-use crate::output::{Failure, exit_code};
 
 /// Longest line that is read: a run with 10,000 losses has a tenth of it.
 const LINE_BYTES_MOST: u64 = 16 << 20;
@@ -56,8 +56,7 @@ impl Kept {
     ) -> Result<Journal, Failure> {
         while let Some(line) = self.next()? {
             if let Some(signal) = stopped() {
-                let message = format!("--resume {}: interrupted while it was read", self.path.display());
-                return Err(Failure::new("interrupted", message).exit(exit_code(signal)));
+                return Err(Failure::interrupted_reading(&self.path, signal));
             }
             match line {
                 Line::Experiment(_) => return Err(not_resumed(&self.path, "it has two beginnings")),
