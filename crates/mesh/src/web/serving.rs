@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection is closed after this: also one that reads its answer a byte at a time.
 const CONNECTION_LASTS: Duration = Duration::from_secs(300);
 /// A connection is closed whose reader takes nothing of its answer for this long. Of an answer that is longer than the send buffer the kernel takes
-/// more when a third of that is free: who reads 8 kB/s gets all of it.
+/// more when a third of that is free: who reads 8 kB/s gets all of it, who reads less than 4 kB/s does not.
 const STALLED: Duration = Duration::from_secs(20);
 /// How often to look whether the other end has acknowledged all of what was written.
 const LOOK: Duration = Duration::from_millis(50);
