@@ -116,7 +116,7 @@ pub(crate) struct Tuned {
     plan: Plan,
     /// What could not be read, so that the plan says nothing of it.
     unread: Vec<Unread>,
-    /// Its result; `None` if nothing was to be changed.
+    /// What the changes brought; `None` if nothing was to be changed.
     applied: Option<Applied>,
 }
 

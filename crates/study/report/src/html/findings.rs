@@ -38,7 +38,7 @@ pub struct Asked {
     pub points: Vec<(String, Option<(usize, usize)>)>,
 }
 
-/// Its result.
+/// What the runs say of a finding: its verdict, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {

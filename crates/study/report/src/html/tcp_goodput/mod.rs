@@ -45,8 +45,8 @@ pub struct Run {
     /// What the first flow got with each control of a schedule; empty where it had one.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// What it did over time. Only the first run of each point that counted has it, and an earlier first rejected run; `None` for the others,
-    /// and without samples.
+    /// What it did over time. Of each point two runs have it at most: the first that counted, and the first that was rejected if it came earlier;
+    /// `None` for the others, and without samples.
     #[serde(default)]
     pub over_time: Option<TcpOverTime>,
     /// Those at the same time; `None` for none.

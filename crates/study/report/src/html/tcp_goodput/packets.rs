@@ -36,7 +36,7 @@ pub struct Packets {
     /// The same where they reach the sender.
     #[serde(default)]
     pub surface_at_sender: Surface,
-    /// The rate of the payload over time. Only the first run of each point that counted has it, and an earlier first rejected run.
+    /// The rate of the payload over time. Of each point two runs have it at most: the first that counted, and the first that was rejected if it came earlier.
     #[serde(default)]
     pub rates: RatesOverTime,
     /// Packets that the two captures lost themselves.

@@ -88,8 +88,8 @@ pub struct Run {
     /// Who sent to whom, where the experiment names hosts; `None`: the client to the server.
     #[serde(default)]
     pub between: Option<Pair>,
-    /// What it did over time. Only the first run of each point that counted has it, and an earlier first rejected run; `None` for the others,
-    /// and if the sender did not report when packets left.
+    /// What it did over time. Of each point two runs have it at most: the first that counted, and the first that was rejected if it came earlier;
+    /// `None` for the others, and if the sender did not report when packets left.
     #[serde(default)]
     pub over_time: Option<UdpOverTime>,
 }
