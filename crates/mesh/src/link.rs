@@ -285,11 +285,19 @@ impl Place {
         Some(Self { places: Arc::clone(places), number, standing, handle, taken: Instant::now() })
     }
 
-    /// Says that no more comes. The kernel would keep for minutes what is not acknowledged: it goes with the connection when the time of that is over,
-    /// or another connection took its place, or the other end has closed it, too.
+    /// Says that no more comes. A member's place is free for others then. The kernel would keep for minutes what is not acknowledged: it goes with the
+    /// connection when the time of that is over, or another connection took its place, or the other end has closed it, too.
     fn end(&self) {
         let _ = self.handle.shutdown(Shutdown::Write);
         let lasts = if self.standing.is_kept() { CONNECTION_LASTS } else { STRANGER_LASTS };
+        let oldest = {
+            let mut connected = locked(&self.places);
+            connected.members.answered(self.number);
+            connected.places.end(self.number)
+        };
+        if let Some(oldest) = oldest {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
         let left = (self.taken + lasts).saturating_duration_since(Instant::now());
         if acknowledged_within(&self.handle, left.into(), |pause| !is_closed(&self.handle) && goes_on_after(pause)) {
             let _ = set_reset_on_close(&self.handle, false);

@@ -9,7 +9,8 @@ use crate::error::Failure;
 /// Open connections of one member: a site has a thread or two for each partner. A further one closes its oldest, so that a stolen key keeps
 /// nobody out.
 const OF_MEMBER: usize = 8;
-/// A closed one is answered to its end all the same, in its thread. With so many of one member no further one is taken.
+/// A closed one has its thread until its question is answered, and one whose answer is written until the member has acknowledged that. With so many of
+/// one member no further one is taken.
 const THREADS_OF_MEMBER: usize = 2 * OF_MEMBER;
 
 /// Connections of members.
@@ -24,7 +25,7 @@ struct Connection<T> {
     member: PublicKey,
     /// Of its place.
     number: u64,
-    /// What closes it; `None` where it was closed.
+    /// What closes it; `None` where it was closed, or its answer is written.
     open: Option<T>,
 }
 
@@ -54,6 +55,13 @@ impl<T> Shares<T> {
         }
         let mut of_most = self.connections.iter_mut().filter(|one| open.get(&one.member) == Some(&most));
         Ok(of_most.find_map(|one| Some((one.number, one.open.take()?))))
+    }
+
+    /// The answer of the connection at place `number` is written: it is not closed for others.
+    pub(crate) fn answered(&mut self, number: u64) {
+        for one in self.connections.iter_mut().filter(|one| one.number == number) {
+            one.open = None;
+        }
     }
 
     /// The thread of the connection at place `number` has ended.
@@ -89,6 +97,25 @@ mod tests {
         assert_eq!(shares.add(other, 101, ()).unwrap(), None);
         shares.remove(0);
         assert_eq!(shares.add(own, 16, ()).unwrap(), Some((8, ())));
+    }
+
+    /// They are on their way.
+    #[test]
+    fn answers_that_are_written_are_closed_for_no_other() {
+        let mut shares = Shares::new(100);
+        let own = members(1)[0];
+        for number in 0..8 {
+            assert_eq!(shares.add(own, number, ()).unwrap(), None);
+        }
+        (0..2).for_each(|number| shares.answered(number));
+        for number in 8..10 {
+            assert_eq!(shares.add(own, number, ()).unwrap(), None);
+        }
+        assert_eq!(shares.add(own, 10, ()).unwrap(), Some((2, ())));
+        for number in 11..16 {
+            assert_eq!(shares.add(own, number, ()).unwrap(), Some((number - 8, ())));
+        }
+        assert!(shares.add(own, 16, ()).is_err(), "sixteen in all");
     }
 
     /// Twenty members open as many as they can, again and again; another one has one that none of theirs closes.
