@@ -47,8 +47,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::calibration::{FACTORS, calibration_time};
-pub use self::tries::TRIES_MOST;
 use self::plan::{Plan, Planned};
+pub use self::tries::TRIES_MOST;
 use self::tries::Tries;
 use crate::faults::Programs;
 use crate::machine::Machine;
