@@ -178,7 +178,7 @@ fn a_file_that_only_another_user_may_replace_is_told_before_the_experiment() {
     let output = run.uid(12_345).gid(12_345).args(["lab", "run", "nlr-tcp", "-o", &folder.path("")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("report.html in it is another user's") && said.contains("of your own"), "{said}");
+    assert!(said.contains("report.html in it belongs to another user") && said.contains("of your own"), "{said}");
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
 }
 
