@@ -35,7 +35,7 @@ fn many_rejected_runs_are_counted_once() {
         Made::Mix(Box::new(MadeAt { series, point, rejected, run }))
     };
     let runs: Vec<Planned> = plan.runs().into_iter().filter(|run| (run.series, run.point) == (series, point)).collect();
-    // Runs that count, those that were rejected, and those that are still to be made.
+    // How many runs count, were rejected, and are left.
     let seen = |ran: &Ran| {
         let point = &ran.mix[0].points[0];
         let left = runs.iter().filter(|run| !ran.tries_left(run).is_empty()).count();
