@@ -29,6 +29,8 @@ use rates::RatesOverTime;
 /// Blue and orange of Okabe and Ito (`colour.rs`).
 const OWN: &str = "#0072b2";
 const BESIDE: &str = "#e69f00";
+/// Rows of controls in turn that a page shows of each point; a schedule that people write has some ten.
+const STEPS_MOST: usize = 100;
 
 /// One test, with the flows that shared its path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -365,7 +367,7 @@ impl Report<Run> {
         for (series, point) in self.points().filter(|(_, point)| point.shown().any(|run| !run.steps.is_empty())) {
             table.group(&format!("{}, {}", series.name, point.label));
             let most = point.shown().map(|run| run.steps.len()).max().unwrap_or_default();
-            for number in 0..most {
+            for number in 0..most.min(STEPS_MOST) {
                 let steps: Vec<&Step> = point.shown().filter_map(|run| run.steps.get(number)).collect();
                 let of = |of: &dyn Fn(&Step) -> f64, decimals| {
                     let values: Vec<f64> = steps.iter().map(|step| of(step)).collect();
@@ -374,6 +376,9 @@ impl Report<Run> {
                 let control = steps.first().map_or("", |step| step.control.as_str());
                 let cells = [of(&|step| step.goodput_bps as f64 / 1e6, 1), of(&|step| step.mean_cwnd_packets, 0)];
                 table.row(&format!("{}: {control}", number + 1), cells);
+            }
+            if most > STEPS_MOST {
+                table.row(&format!("and {} more", most - STEPS_MOST), [String::new(), String::new()]);
             }
         }
         *body += &table.finish();
@@ -595,6 +600,15 @@ pub(super) mod tests {
         assert!((100_000..1_000_000).contains(&numbers), "{numbers}");
         assert_eq!(html.matches("data-figure=\"Goodput\"").count(), 18, "eight points of 22 at once");
         assert_eq!(html.matches("<details class=\"folded\" open>").count(), 1);
+    }
+
+    #[test]
+    fn of_a_schedule_without_end_the_first_hundred_have_rows() {
+        let step = Step { control: "reno".into(), goodput_bps: 1_000_000, mean_cwnd_packets: 1.0 };
+        let page = |count| report(vec![("turns", Run { steps: vec![step.clone(); count], ..run(Some(70)) })]).to_html();
+        let (whole, cut) = (page(STEPS_MOST), page(300_000));
+        assert!(whole.contains("100: reno") && !whole.contains("more</th>"));
+        assert!(cut.contains("and 299900 more") && !cut.contains("101: reno") && cut.len() < whole.len() + 200);
     }
 
     #[test]
