@@ -476,6 +476,26 @@ change = ["rate=1Gbit"]
         assert_eq!(about, ["goodput_bps", "share_of_expected"]);
     }
 
+    /// Section 3.3 of the paper has a window for 1 Gb/s on each ring; hosts on a patch cable have that of the tiny ring.
+    #[test]
+    fn the_rings_have_the_papers_windows_in_both_experiments() {
+        for name in ["nlr-tcp", "nlr-tcp-loss"] {
+            let (_, full) = Experiment::load_forms(name).unwrap();
+            for series in full.unwrap().tcp {
+                let papers = match series.name.split(' ').next() {
+                    Some("Patch" | "Tiny") => "2M",
+                    Some("Small") => "9.4M",
+                    Some("Medium") => "17.3M",
+                    Some("Large") => "24.4M",
+                    other => panic!("{name}: {other:?} is none of the rings"),
+                };
+                let papers = Some(papers.parse::<Bytes>().unwrap().0);
+                let mut windows = series.tests.iter().map(|test| test.flows.parameters.window_bytes);
+                assert!(windows.all(|window| window == papers), "{name}, {}: not {papers:?}", series.name);
+            }
+        }
+    }
+
     #[test]
     fn a_series_has_its_own_path_and_parameters() {
         let experiment = Experiment::parse(GOOD, Path::new("")).unwrap();
