@@ -564,6 +564,20 @@ change = ["rate=1Gbit"]
         assert_eq!((tcp.scaled(1.0).tcp[0].paper_values.len(), tcp.scaled(0.5).tcp[0].paper_values.len()), (1, 0));
     }
 
+    /// By hand: 66 transfers of 2 GB are 132 GB, 1.056e12 bits, in 1200 s. A fiftieth of the rate has other numbers, of which the talk has none.
+    #[test]
+    fn the_talks_transfers_are_goodput_at_its_sizes() {
+        let (short, full) = Experiment::load_forms("datatag-transfers").unwrap();
+        assert!(short.tcp.iter().all(|series| series.paper_values.is_empty()));
+        let full = full.unwrap();
+        assert_eq!(full.tcp[0].paper_values[&4], 880e6);
+        let transfers = |series: &TcpSeries| -> Vec<f64> {
+            series.paper_values.values().map(|bps| (bps * 1200.0 / 16e9).round()).collect()
+        };
+        let talks = [[7.0, 14.0, 27.0, 47.0, 66.0], [16.0, 39.0, 60.0, 86.0, 106.0], [44.0, 93.0, 135.0, 140.0, 142.0]];
+        assert_eq!(full.tcp.iter().map(transfers).collect::<Vec<_>>(), talks);
+    }
+
     /// One line each: where, the key, and what is allowed.
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
