@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use longhaul_result::Caveat;
 use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::html::findings::{self, Finding};
 use crate::html::points::{Mean, Point, Quantity, Run};
-use crate::html::series::{Report, Series};
+use crate::html::series::{Report, RunCounts, Series};
 use crate::html::table::Table;
 use crate::html::{About, Host, mix, page, tcp_goodput, udp_loss};
 use crate::text::experiment::{mix_table, tcp_table, udp_table};
@@ -127,11 +128,20 @@ impl SavedExperiment {
             let main = |run: &R| run.quantities().into_iter().find(|(name, _)| *name == R::MAIN.name);
             let of_runs: Vec<f64> = point.shown().filter_map(main).map(|(_, value)| value / R::MAIN.unit).collect();
             let doubtful = !of_runs.is_empty() && (point.doubtful || !point.counts());
-            Values { of_runs, doubtful, paper: point.paper_value.map(|value| value / R::MAIN.unit) }
+            let (counted, rejected) = (point.runs.len(), point.rejected.len());
+            let paper = point.paper_value.map(|value| value / R::MAIN.unit);
+            Values { of_runs, counted, rejected, doubtful, paper }
         }
         // At a rate a receiver does what it is asked to; what it can do shows as fast as it goes.
         let as_fast = self.mix.iter().flat_map(of).filter(|(_, label, _)| *label == mix::AS_FAST);
         self.udp.iter().flat_map(of).chain(self.tcp.iter().flat_map(of)).chain(as_fast).collect()
+    }
+
+    /// The caveats of its runs that count, each with the run that it is about.
+    fn placed_caveats(&self) -> impl Iterator<Item = Caveat> {
+        let tests =
+            self.udp.iter().flat_map(Series::placed_caveats).chain(self.tcp.iter().flat_map(Series::placed_caveats));
+        tests.chain(self.mix.iter().flat_map(Series::placed_caveats))
     }
 }
 
@@ -139,6 +149,9 @@ impl SavedExperiment {
 #[derive(Clone, Default)]
 struct Values {
     of_runs: Vec<f64>,
+    /// Runs that count, and that were rejected.
+    counted: usize,
+    rejected: usize,
     doubtful: bool,
     paper: Option<f64>,
 }
@@ -174,6 +187,12 @@ pub struct SideBySide {
     /// The source has a number of a point.
     #[serde(skip)]
     has_paper: bool,
+    /// How sure the means and differences are.
+    #[serde(skip)]
+    certainty: String,
+    /// The caveats of all runs, as a page has them.
+    #[serde(skip)]
+    caveats: String,
 }
 
 /// A point in several results.
@@ -195,6 +214,11 @@ pub struct PointBeside {
 }
 
 impl PointBeside {
+    /// Whether it is in one of the results.
+    fn is_doubtful(&self) -> bool {
+        self.doubtful.contains(&true)
+    }
+
     /// The differences that can be trusted, and whether each is more than chance; `None` for the others.
     fn judged(&self) -> impl Iterator<Item = Option<bool>> {
         let beyond = |mean: Mean| mean.half_width.is_some_and(|half| mean.mean.abs() > half);
@@ -221,10 +245,12 @@ impl SideBySide {
                 points.map(|(series, label, values)| ((series, label), values)).collect()
             })
             .collect();
+        let mut counts = RunCounts::default();
         let beside = |(series, label, values): (&str, &str, Values)| {
             let same = |points: &HashMap<(&str, &str), Values>| points.get(&(series, label)).cloned();
             let there: Vec<Values> = others.iter().map(|points| same(points).unwrap_or_default()).collect();
             let all = || std::iter::once(&values).chain(&there);
+            all().for_each(|values| counts.add(values.counted, values.rejected));
             PointBeside {
                 series: series.to_owned(),
                 label: label.to_owned(),
@@ -240,7 +266,16 @@ impl SideBySide {
         }
         let names = results.iter().map(|(name, _)| name.clone()).collect();
         let has_paper = points.iter().any(|point| point.paper_value.is_some());
-        Ok(Self { names, quantity: quantity.title, points, decimals: quantity.decimals, has_paper })
+        let certainty = counts.certainty(|runs| {
+            format!("Each mean is that of {runs}; differences are judged by Welch's t test at 95 %, so of 20 points that are alike one differs by chance.")
+        });
+        let mut placed = (results.iter())
+            .flat_map(|(name, result)| result.placed_caveats().map(move |caveat| caveat.about(name)))
+            .peekable();
+        // Where a point is doubtful, something is known that affects the figures.
+        let is_doubtful = points.iter().any(PointBeside::is_doubtful);
+        let caveats = if placed.peek().is_none() && is_doubtful { String::new() } else { page::caveats(placed) };
+        Ok(Self { names, quantity: quantity.title, points, decimals: quantity.decimals, has_paper, certainty, caveats })
     }
 
     /// What was found, in a sentence.
@@ -336,8 +371,10 @@ impl SideBySide {
     /// As a page.
     pub fn to_html(&self) -> String {
         let title = format!("{} side by side", self.names.join(", "));
-        let mut body =
-            format!("<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n", page::escape(&title), page::escape(&self.verdict()));
+        let mut body = format!("<h1>{}</h1>\n", page::escape(&title));
+        body += &page::verdict(None, "", &self.verdict(), &self.certainty);
+        body += &self.doubts();
+        body += &self.caveats;
         let mut table = Table::new(&page::escape(self.quantity), "numbers", &self.columns());
         let mut series = None;
         for point in &self.points {
@@ -348,10 +385,21 @@ impl SideBySide {
             table.row(&point.label, self.cells(point));
         }
         body += &table.finish();
-        body += "<p class=\"quiet\">Means over the runs of a point, with half of their 95 % interval (Student's t); differences by Welch's t \
-                 test. A star: more than chance. Of 20 points that are alike, one has a star by chance. Doubtful: this machine spoiled runs of the point, or a \
-                 caveat of a run says so; it has no star.</p>\n";
+        body += "<p class=\"quiet\">Means over the runs of a point, with half of their 95 % interval (Student's t); differences with that of Welch's t \
+                 test. A star: more than chance.</p>\n";
         page::page(&title, &body)
+    }
+
+    /// The points that are doubtful in a result, on a line that unfolds; empty without any.
+    fn doubts(&self) -> String {
+        let doubtful = self.points.iter().filter(|point| point.is_doubtful());
+        let names: Vec<String> = doubtful.map(|point| format!("{}, {}", point.series, point.label)).collect();
+        let line = match names.len() {
+            0 => return String::new(),
+            1 => "1 point is doubtful and has no star".to_owned(),
+            many => format!("{many} points are doubtful and have no star"),
+        };
+        page::folded(&line, "This machine spoiled runs of the point, or a caveat of a run says why:", &names)
     }
 }
 
@@ -484,6 +532,40 @@ mod tests {
             let text = beside.text();
             assert!(text.contains("2.000 ± 0.248 (doubtful)") && !text.contains(" *"), "{text}");
         }
+    }
+
+    /// The page says how sure the verdict is and what is known against it, as that of one result does.
+    #[test]
+    fn a_page_says_how_sure_it_is_and_has_the_caveats_of_all_runs() {
+        let named = |name: &str, lost| (name.to_owned(), saved(lost));
+        let page = |after: (String, SavedExperiment)| {
+            SideBySide::of(&[named("before", [9, 10, 11]), after]).unwrap().to_html()
+        };
+        let quiet = page(named("after", [19, 20, 21]));
+        let sure = "by more than chance (95 %): one, 400.</p>\n<p class=\"certainty\">Each mean is that of 3 runs;";
+        assert!(quiet.contains(sure) && quiet.contains("No run was rejected."), "{quiet}");
+        assert!(quiet.contains("No known problem affects these figures."), "{quiet}");
+        let late = || Caveat::of_error("emulator_late", "late by 3 ms", "");
+        let mut after = named("after", [19, 20, 21]);
+        let point = &mut after.1.udp[0].points[0];
+        point.runs[1].run.problems.caveats.push(late());
+        let one = page(after.clone());
+        assert!(one.contains("<summary>1 caveat applies: emulator late</summary>"), "{one}");
+        assert!(
+            one.contains("<li>after: one, 400, run 2: late by 3 ms</li>") && !one.contains("No known problem"),
+            "{one}"
+        );
+        let point = &mut after.1.udp[0].points[0];
+        let mut run = point.runs.remove(1);
+        run.run.problems.caveats.clear();
+        point.reject(late(), run);
+        point.doubtful = true;
+        let doubtful = page(after);
+        assert!(
+            doubtful.contains("Each mean is that of 2 to 3 runs;") && doubtful.contains("1 of 6 runs were rejected")
+        );
+        assert!(doubtful.contains("<summary>1 point is doubtful and has no star</summary>"), "{doubtful}");
+        assert!(!doubtful.contains("No known problem") && !doubtful.contains("caveat applies"), "{doubtful}");
     }
 
     #[test]

@@ -114,6 +114,44 @@ impl<R: Run> Series<R> {
     }
 }
 
+/// How many runs points have.
+#[derive(Debug, Default)]
+pub(crate) struct RunCounts {
+    /// Of the points with a run that counts.
+    of_points: BTreeSet<usize>,
+    counted: usize,
+    rejected: usize,
+}
+
+impl RunCounts {
+    /// Adds a point of which so many runs count and so many were rejected.
+    pub(crate) fn add(&mut self, counted: usize, rejected: usize) {
+        self.of_points.extend(Some(counted).filter(|count| *count > 0));
+        self.counted += counted;
+        self.rejected += rejected;
+    }
+
+    /// How sure means of so many runs are. `said` says of how many runs they are, and what their interval is.
+    pub(crate) fn certainty(&self, said: impl FnOnce(&str) -> String) -> String {
+        let runs = match (self.of_points.first(), self.of_points.last()) {
+            (Some(1), Some(1)) => {
+                return "One run per point: no confidence interval.".into();
+            }
+            (Some(least), Some(most)) if least == most => format!("{least} runs"),
+            (Some(least), Some(most)) => format!("{least} to {most} runs"),
+            _ => return "No run counts.".into(),
+        };
+        let rejected = match self.rejected {
+            0 => "No run was rejected.".to_owned(),
+            number => format!(
+                "{number} of {} runs were rejected, because this machine spoiled them, and repeated.",
+                number + self.counted
+            ),
+        };
+        format!("{} {rejected}", said(&runs))
+    }
+}
+
 impl<R: Run> Report<R> {
     /// Each point with its series.
     pub(crate) fn points(&self) -> impl Iterator<Item = (&Series<R>, &Point<R>)> {
@@ -169,29 +207,11 @@ impl<R: Run> Report<R> {
 
     /// How sure the means are.
     fn certainty(&self) -> String {
-        let counts: BTreeSet<usize> =
-            self.points().map(|(_, point)| point.runs.len()).filter(|count| *count > 0).collect();
-        let runs = match (counts.first(), counts.last()) {
-            (Some(1), Some(1)) => {
-                return "One run per point: no confidence interval.".into();
-            }
-            (Some(least), Some(most)) if least == most => format!("{least} runs"),
-            (Some(least), Some(most)) => format!("{least} to {most} runs"),
-            _ => return "No run counts.".into(),
-        };
-        let (counted, rejected) = self.points().fold((0, 0), |(counted, rejected), (_, point)| {
-            (counted + point.runs.len(), rejected + point.rejected.len())
-        });
-        let rejected = match rejected {
-            0 => "No run was rejected.".to_owned(),
-            number => format!(
-                "{number} of {} runs were rejected, because this machine spoiled them, and repeated.",
-                number + counted
-            ),
-        };
-        format!(
-            "Each point is the mean of {runs} in random order, each in a new lab; an error bar is its 95 % interval (Student's t). {rejected}"
-        )
+        let mut counts = RunCounts::default();
+        self.points().for_each(|(_, point)| counts.add(point.runs.len(), point.rejected.len()));
+        counts.certainty(|runs| {
+            format!("Each point is the mean of {runs} in random order, each in a new lab; an error bar is its 95 % interval (Student's t).")
+        })
     }
 
     /// The points that should not be trusted, on a line that unfolds; `None` without any.
