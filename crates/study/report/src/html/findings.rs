@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::html::axis::six_digits;
+use crate::html::digits::with_half;
 use crate::html::page::escape;
 use crate::html::points::{Mean, Point, Run};
 
@@ -171,9 +173,9 @@ impl Asked {
         };
         let judged: Vec<(bool, bool)> = values.iter().flatten().map(|value| value.between(least, most)).collect();
         if values.contains(&None) && judged.iter().all(|(holds, _)| *holds) {
-            let means = means.iter().map(|(name, mean, _)| format!("{name}: {}", readable(&self.quantity, *mean)));
-            let why = means.chain(["nothing to compare".to_owned()]).collect::<Vec<_>>().join("; ");
-            return found(Verdict::NotDecided, (false, doubtful), why);
+            let mut why = told(&self.quantity, &means, |_| String::new());
+            why.push("nothing to compare".into());
+            return found(Verdict::NotDecided, (false, doubtful), why.join("; "));
         }
         let holds = judged.iter().all(|(holds, _)| *holds);
         // One that surely fails is enough to say that it does not hold.
@@ -183,14 +185,8 @@ impl Asked {
             } else {
                 judged.iter().any(|(holds, sure)| !holds && *sure)
             };
-        let mut why: Vec<String> = means
-            .iter()
-            .map(|(name, mean, point)| {
-                let around = if holds { String::new() } else { R::circumstances(point) };
-                let around = if around.is_empty() { around } else { format!(" ({around})") };
-                format!("{name}: {}{around}", readable(&self.quantity, *mean))
-            })
-            .collect();
+        let around = |point: &Point<R>| if holds { String::new() } else { R::circumstances(point) };
+        let mut why = told(&self.quantity, &means, around);
         if !matches!(self.relation, Relation::Within(..)) {
             let ratio =
                 |value: &Option<Value>| value.map_or_else(|| "–".to_owned(), |value| format!("{:.2}", value.at()));
@@ -209,8 +205,11 @@ impl Asked {
 
     fn bounds(&self) -> String {
         let shown = |bound: f64| match self.relation {
-            Relation::Within(..) => readable(&self.quantity, Mean { mean: bound, half_width: None }),
-            _ => number(bound),
+            Relation::Within(..) => {
+                let (factor, unit) = unit(&self.quantity, bound);
+                format!("{}{unit}", six_digits(bound * factor))
+            }
+            _ => six_digits(bound).to_string(),
         };
         match self.relation {
             Relation::FallsBy(least) => format!("at least {}", shown(least)),
@@ -224,20 +223,53 @@ impl Asked {
     }
 }
 
-/// With as few decimals as show it.
-fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// The means in words, each with the name of its point and what is `around` it. Of points of one series the first names the series, and a unit is
+/// said where it changes.
+fn told<R: Run>(
+    quantity: &str,
+    means: &[(&str, Mean, &Point<R>)],
+    around: impl Fn(&Point<R>) -> String,
+) -> Vec<String> {
+    let series = series_of_all(means);
+    // A number after a number would be read as one.
+    let ends_in_digit = |point: &Point<R>| point.label.ends_with(|letter: char| letter.is_ascii_digit());
+    let between = if means.iter().any(|(.., point)| ends_in_digit(point)) { ": " } else { " " };
+    let mut said_unit = None;
+    let mut told = Vec::with_capacity(means.len());
+    for (name, mean, point) in means {
+        let (factor, unit) = unit(quantity, mean.mean);
+        let value = with_half(mean.mean * factor, mean.half_width.map(|half| half * factor));
+        let around = around(point);
+        let around = if around.is_empty() { around } else { format!(" ({around})") };
+        told.push(match series {
+            None => format!("{name}: {value}{unit}{around}"),
+            Some(series) => {
+                let before = if told.is_empty() { format!("{series}: ") } else { String::new() };
+                let unit = if said_unit.replace(unit) == Some(unit) { "" } else { unit };
+                format!("{before}{}{between}{value}{unit}{around}", point.label)
+            }
+        });
+    }
+    told
 }
 
-/// A mean in the unit that people read; its name ends with that of its own.
-fn readable(quantity: &str, mean: Mean) -> String {
-    let (factor, unit) = if quantity.ends_with("_bps") {
+/// The series of several points, if all are of one.
+fn series_of_all<'a, R>(means: &[(&'a str, Mean, &Point<R>)]) -> Option<&'a str> {
+    fn of<'a, R>((name, _, point): &(&'a str, Mean, &Point<R>)) -> Option<&'a str> {
+        name.strip_suffix(point.label.as_str())?.strip_suffix(", ")
+    }
+    let first = of(means.first()?)?;
+    (means.len() > 1 && means.iter().all(|one| of(one) == Some(first))).then_some(first)
+}
+
+/// The unit in which people read `value`, and its factor; the name of a quantity ends with the unit of its values.
+fn unit(quantity: &str, value: f64) -> (f64, &'static str) {
+    if quantity.ends_with("_bps") {
         (1e-6, " Mb/s")
     } else if quantity.ends_with("_ns") {
-        if mean.mean >= 1e9 {
+        if value >= 1e9 {
             (1e-9, " s")
-        } else if mean.mean >= 1e6 {
+        } else if value >= 1e6 {
             (1e-6, " ms")
         } else {
             (1e-3, " us")
@@ -246,11 +278,7 @@ fn readable(quantity: &str, mean: Mean) -> String {
         (1.0, " %")
     } else {
         (1.0, "")
-    };
-    // Of counts beyond thousands, no part says anything.
-    let written = |value: f64| if unit.is_empty() && mean.mean >= 1e4 { format!("{value:.0}") } else { number(value) };
-    let half = mean.half_width.map_or_else(String::new, |half| format!(" ± {}", written(half * factor)));
-    format!("{}{half}{unit}", written(mean.mean * factor))
+    }
 }
 
 impl Finding {
@@ -420,7 +448,7 @@ mod tests {
         let nothing = series(&[&[0.0, 0.0], &[0.0, 0.0], &[1.0, 1.0]]);
         for relation in [Relation::FallsBy(1.0), Relation::Ratio(Some(0.9), Some(1.1))] {
             let found = judged(&asked(relation, 2), &nothing);
-            let why = "s, 0: 0 ± 0; s, 1: 0 ± 0; nothing to compare";
+            let why = "s: 0: 0 ± 0; 1: 0 ± 0; nothing to compare";
             assert_eq!((found.verdict, found.sure, found.why.as_str()), (Verdict::NotDecided, false, why));
         }
         // That each is small is decided all the same, and so is what nothing is beside something.
@@ -432,6 +460,25 @@ mod tests {
         let failed = judged(&asked(Relation::FallsBy(1.0), 3), &nothing);
         assert_eq!(failed.verdict, Verdict::DidNotReappear);
         assert!(failed.why.contains("ratio –, 0.00"), "{failed:?}");
+    }
+
+    /// The series and the unit of its means; of several series each point has both.
+    #[test]
+    fn what_points_share_is_told_once() {
+        let points = ["lh_scalable", "reno", "reno × 4"].map(Point::<Small>::new);
+        let mean = |mbit: f64, half: f64| Mean { mean: mbit * 1e6, half_width: Some(half * 1e6) };
+        let scalable = ("One flow, by loss, lh_scalable", mean(252.057, 1.757), &points[0]);
+        let reno = ("One flow, by loss, reno", mean(50.93, 0.163), &points[1]);
+        let four = ("One flow, by loss, reno × 4", mean(200.0, 3.1), &points[2]);
+        let elsewhere = ("Two flows, reno", mean(50.93, 0.163), &points[1]);
+        let said = |means: &[(&str, Mean, &Point<Small>)]| told("goodput_bps", means, |_| String::new()).join("; ");
+        assert_eq!(said(&[scalable, reno]), "One flow, by loss: lh_scalable 252.1 ± 1.8 Mb/s; reno 50.93 ± 0.16");
+        assert_eq!(said(&[reno, four]), "One flow, by loss: reno: 50.93 ± 0.16 Mb/s; reno × 4: 200.0 ± 3.1");
+        let both = "One flow, by loss, reno: 50.93 ± 0.16 Mb/s; Two flows, reno: 50.93 ± 0.16 Mb/s";
+        assert_eq!(said(&[reno, elsewhere]), both);
+        assert_eq!(said(&[reno]), "One flow, by loss, reno: 50.93 ± 0.16 Mb/s");
+        let times = [("s, a", Mean { mean: 2e9, half_width: None }, &points[0])];
+        assert_eq!(told("time_ns", &times, |_| "why".into()), ["s, a: 2 s (why)"]);
     }
 
     /// A doubtful point proves nothing: neither the sentence nor the list says more than that it was seen there.

@@ -8,6 +8,7 @@ pub mod capture;
 mod colour;
 pub mod compared;
 pub mod diagnosed;
+mod digits;
 pub mod findings;
 mod lines;
 pub mod mix;
