@@ -14,6 +14,9 @@ use crate::html::udp_loss::scaled;
 const UPRIGHT_MOST: usize = 8;
 /// How high a row is.
 const ROW: f64 = 19.0;
+/// From the end of a bar to its value, and how much of that direction the value of an upright bar takes.
+const BEFORE_VALUE: f64 = 5.0;
+const VALUE_HIGH: f64 = 11.0;
 /// Letters left of a row: more would leave the bars too little room.
 const LETTERS_MOST: usize = 26;
 
@@ -47,6 +50,11 @@ fn figure(series: &Series<Run>, highest: f64) -> String {
         let share = (mbit / (step * steps)).clamp(0.0, 1.0);
         if lies { (left + (right - left) * share, across) } else { (across, bottom - (bottom - top) * share) }
     };
+    // From 0 along the bars.
+    let along = |mbit: f64| {
+        let (x, y) = at(mbit, 0.0);
+        if lies { x - left } else { bottom - y }
+    };
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" class=\"plot\"><title>{}</title>\n",
         if lies { bottom + 42.0 } else { HEIGHT },
@@ -64,14 +72,22 @@ fn figure(series: &Series<Run>, highest: f64) -> String {
         let _ = write!(svg, "<g class=\"{class}\" data-test=\"{0}\"><title>{0}</title>", escape(&point.label));
         let bars = bars(point);
         let thick = room * BAR_SHARE / bars.len() as f64;
+        let expected = point.mean(EXPECTED).map(|_| scaled(point, EXPECTED, 1e-6).mean);
         for (place, (name, fill)) in bars.iter().enumerate() {
             let from = middle + thick * (place as f64 - bars.len() as f64 / 2.0);
             let Mean { mean, half_width } = scaled(point, name, 1e-6);
             let ((x, low), (end, high)) = (at(0.0, from), at(mean, from + thick));
-            let (text_x, text_y) = at(mean + half_width.unwrap_or_default(), from + thick / 2.0);
-            let (text_x, text_y, anchor) =
-                if lies { (text_x + 5.0, text_y + 4.5, "start") } else { (text_x, text_y - 5.0, "middle") };
             let text = point.mean(name).map_or_else(|| NONE.into(), |_| short(mean));
+            let takes = if lies { text.chars().count() as f64 * LETTER_WIDE } else { VALUE_HIGH };
+            // A line that would strike the value through stands before it.
+            let upper = mean + half_width.unwrap_or_default();
+            let strikes = |line: &f64| (0.0..BEFORE_VALUE + takes).contains(&(along(*line) - along(upper)));
+            let (text_x, text_y) = at(expected.filter(strikes).unwrap_or(upper), from + thick / 2.0);
+            let (text_x, text_y, anchor) = if lies {
+                (text_x + BEFORE_VALUE, text_y + 4.5, "start")
+            } else {
+                (text_x, text_y - BEFORE_VALUE, "middle")
+            };
             let _ = write!(
                 svg,
                 "<rect class=\"piece\" x=\"{x:.1}\" y=\"{:.2}\" width=\"{:.1}\" height=\"{:.2}\" fill=\"{fill}\"/>\
@@ -87,8 +103,7 @@ fn figure(series: &Series<Run>, highest: f64) -> String {
                 let _ = write!(svg, "<path class=\"interval\" d=\"M{a}L{b}M{c}L{d}M{e}L{f}\"/>");
             }
         }
-        if point.mean(EXPECTED).is_some() {
-            let expected = scaled(point, EXPECTED, 1e-6).mean;
+        if let Some(expected) = expected {
             let [(x1, y1), (x2, y2)] = [-0.42, 0.42].map(|part| at(expected, middle + room * part));
             let _ = write!(
                 svg,
@@ -168,6 +183,26 @@ mod tests {
         for number in 0..=UPRIGHT_MOST {
             let y = 8.0 + ROW * (number as f64 + 0.5) + 4.5;
             assert!(many.contains(&format!("y=\"{y:.1}\" text-anchor=\"end\">reno × {number}</text>")), "{many}");
+        }
+    }
+
+    /// Bars of up to 1850 Mb/s have an axis to 2000, 190 units high: the bar of 500 ends at 164.5, and a line of 520 is 1.9 units above it. Of nine
+    /// rows that of 1 Gb/s ends at 183.2, and its value has four letters of 7.5 units.
+    #[test]
+    fn no_line_strikes_a_value_through() {
+        let drawn = |goodput: u64, expected: u64, count: usize, highest: f64| {
+            let expected_bps = Some(expected * 1_000_000);
+            let labels: Vec<String> = (0..count).map(|number| format!("reno × {number}")).collect();
+            let runs = labels.iter().map(|label| (label.as_str(), Run { expected_bps, ..run(Some(goodput)) }));
+            panel(&crate::html::series::tests::series("expected", runs.collect()), highest)
+        };
+        for (expected, y) in [(520, "157.6"), (580, "151.9"), (1_000, "159.5"), (400, "159.5")] {
+            let html = drawn(500, expected, 1, 1850.0);
+            assert!(html.contains(&format!("y=\"{y}\" text-anchor=\"middle\">500</text>")), "{expected}: {html}");
+        }
+        for (expected, x) in [(1_100, "199.7"), (1_600, "188.2"), (900, "188.2")] {
+            let html = drawn(1_000, expected, UPRIGHT_MOST + 1, 2000.0);
+            assert!(html.contains(&format!("class=\"total\" x=\"{x}\"")), "{expected}: {html}");
         }
     }
 
