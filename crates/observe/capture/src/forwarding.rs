@@ -1,8 +1,9 @@
 //! The forwarding thread: packs snippets from blocks into datagrams for logging hosts, which take turns.
 //!
-//! It runs between the reading and the writing thread, or instead of the latter. Hosts take turns by datagram, as the loggers of TAPEE took
-//! turns by frame: the traffic of a long fat network may be one flow, and a split by flow would give all of it to one host. A host that
-//! fails gets no more datagrams. If no host is left, snippets are dropped and counted, and the capture continues.
+//! It runs between the reading and the writing thread, or instead of the latter. Hosts take turns by datagram: the
+//! traffic of a long fat network may be one flow, and a split by flow would give all of it to one host. TAPEE had two logging hosts; the paper
+//! does not say how they shared the packets. A host that fails gets no more datagrams. If no host is left, snippets are dropped and counted, and
+//! the capture continues.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};

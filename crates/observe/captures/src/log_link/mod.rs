@@ -1,8 +1,8 @@
 //! The log link: how snippets go from where they are captured to logging hosts, and how both ends account for every one.
 //!
-//! TAPEE (§3) has several clipped snippets repacked into one packet and many logging hosts take turns. So here: the sending end packs snippets
-//! as they stand in a spool's block into datagrams and deals those out to its links in turn, as one flow may be all the traffic that there
-//! is, and flows could not spread it. Each link counts by itself:
+//! TAPEE (§3) has several clipped snippets repacked into one packet, and two logging hosts, of which it does not say how they share the packets.
+//! Here the sending end packs snippets as they stand in a spool's block into datagrams and deals those out to its links in turn, as one flow
+//! may be all the traffic that there is, and flows could not spread it. Each link counts by itself:
 //!
 //! ```text
 //! a datagram's payload (numbers LE):
