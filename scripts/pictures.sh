@@ -12,5 +12,6 @@ picture() { # page, height, file
         --screenshot="$PWD/docs/images/$3" "file://$(realpath "$results")/$1" 2>/dev/null
     echo "docs/images/$3"
 }
-picture report.html 1120 report.png
-picture tcp/report.html 640 tcp.png
+# So high that both rows of figures are in it; of TCP the bars, and goodput and window over time.
+picture report.html 1640 report.png
+picture tcp/report.html 1640 tcp.png
