@@ -305,6 +305,9 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     let rates = &captured["rates"];
     let most = rates["most_1ms_bps"].as_array().unwrap().iter().filter_map(Value::as_u64).max();
     assert_eq!(most.map(|most| most as f64), captured["sent"]["peak_bps"].as_f64(), "{rates:#}");
+    // The connection, whose first 300 ms are omitted, was there shortly before its first sample.
+    let begins_ns = rates["begins_ns"].as_i64().unwrap();
+    assert!((-5_000_000_000..=300_000_000).contains(&begins_ns), "{rates:#}");
     let iperf3 = &only_runs(&series[4])[0];
     if iperf3["error"].is_null() {
         assert!(iperf3["program"]["bytes"].as_u64() > Some(2_000_000), "{iperf3:#}");

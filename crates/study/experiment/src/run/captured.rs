@@ -47,11 +47,12 @@ impl Capturing {
         Ok(Self { ends: [begin(sender)?, begin("server")?] })
     }
 
-    /// Ends them. What happened in the first `omit` of the flow does not count.
+    /// Ends them. What happened in the first `omit` of the flow does not count. Where it is known when the time of the samples began, Unix time in
+    /// nanoseconds, the rates say when they begin in it.
     ///
     /// # Errors
     /// A capture cannot be read, or has no TCP data.
-    pub(super) fn end(self, omit: Nanos) -> Result<Packets, Caveat> {
+    pub(super) fn end(self, omit: Nanos, began_unix_ns: Option<i64>) -> Result<Packets, Caveat> {
         let folders = self.ends.map(|(running, folder)| {
             drop(running.stop());
             folder
@@ -68,6 +69,7 @@ impl Capturing {
         let none = || failed(&"the captures have no flow of TCP");
         let (from, to) = (sender.largest().ok_or_else(none)?, receiver.largest().ok_or_else(none)?);
         let milliseconds = sender.milliseconds(from, omit);
+        let begins_ns = began_unix_ns.map(|began| sender.span(from, omit).0.saturating_sub(began));
         let tens: Vec<u64> = milliseconds.chunks_exact(10).map(|ten| ten.iter().sum()).collect();
         let (left, came) = (receiver.acks(to, omit), sender.acks(from, omit));
         let intervals = |acks: &[(i64, i64)]| AckIntervals::of(acks.iter().map(|(_, interval)| *interval).collect());
@@ -78,7 +80,7 @@ impl Capturing {
             acks_at_sender: intervals(&came),
             surface_at_receiver: Surface::of(&left),
             surface_at_sender: Surface::of(&came),
-            rates: RatesOverTime::of(&milliseconds),
+            rates: RatesOverTime { begins_ns, ..RatesOverTime::of(&milliseconds) },
             not_captured: lost_at_sender + lost_at_receiver,
         })
     }

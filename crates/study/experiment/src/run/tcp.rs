@@ -85,10 +85,10 @@ impl Runner<'_> {
         }
         let omit = Nanos(wanted.flows.parameters.omit_ns);
         let steps = own.as_ref().map_or_else(|_| Vec::new(), |end| steps::of(end, omit));
-        let over_time = own.as_ref().ok().and_then(|end| {
-            let beside = other.as_ref().and_then(|end| end.as_ref().ok()?.local.tcp.as_ref());
-            TcpOverTime::of(end.local.tcp.as_ref()?, beside, &dropped)
-        });
+        let sent = own.as_ref().ok().and_then(|end| end.local.tcp.as_ref());
+        let beside = other.as_ref().and_then(|end| end.as_ref().ok()?.local.tcp.as_ref());
+        let over_time = sent.and_then(|sent| TcpOverTime::of(sent, beside, &dropped));
+        let began_unix_ns = sent.filter(|_| wanted.capture).and_then(|sent| TcpOverTime::began_unix_ns(sent, beside));
         let mut problems = Problems::default();
         let mut flows_of = |flows: &TcpFlows, end: Result<TestEnd, SessionError>| {
             let mut done = self.without_result(flows, ipv6);
@@ -114,7 +114,7 @@ impl Runner<'_> {
         }
         // Where others share the path, its losses are theirs as well.
         let expected_bps = if beside.is_none() { expected(path, &flows) } else { None };
-        let packets = match capturing.map(|capturing: Capturing| capturing.end(omit)) {
+        let packets = match capturing.map(|capturing: Capturing| capturing.end(omit, began_unix_ns)) {
             None => None,
             Some(Ok(packets)) => Some(packets),
             Some(Err(why)) => {

@@ -99,15 +99,17 @@ impl Curve {
     }
 }
 
+/// The flows that this end sends, in order.
+fn sent<'a>(end: &'a End<'a>) -> Vec<&'a FlowSamples<'a>> {
+    let mut flows: Vec<_> = end.flows.iter().filter(|flow| flow.end == "sender").collect();
+    flows.sort_by_key(|flow| flow.stream);
+    flows
+}
+
 impl TcpOverTime {
     /// Of the flows that `own` sends, of those that share their path, and of what the hosts `dropped` of the first. `None` without two samples
     /// of a flow.
     pub fn of(own: &TcpEndReport, beside: Option<&TcpEndReport>, dropped: &DroppedOverTime) -> Option<Self> {
-        fn sent<'a>(end: &'a End<'a>) -> Vec<&'a FlowSamples<'a>> {
-            let mut flows: Vec<_> = end.flows.iter().filter(|flow| flow.end == "sender").collect();
-            flows.sort_by_key(|flow| flow.stream);
-            flows
-        }
         let own = End::of_test(own, MAX_SAMPLES).ok()?;
         let beside = beside.and_then(|report| End::of_test(report, MAX_SAMPLES).ok());
         let others = match &beside {
@@ -118,6 +120,17 @@ impl TcpOverTime {
         let span = span(&[&own[..], &others].concat())?;
         let kept = Self::kept(Sampled::within(&own, Vec::new(), span)?, &own, &others);
         Some(Self { dropped_packets: dropped.in_windows(KEPT), ..kept })
+    }
+
+    /// When the time of [`Self::of`] the same flows begins, Unix time in nanoseconds; `None` without samples.
+    pub fn began_unix_ns(own: &TcpEndReport, beside: Option<&TcpEndReport>) -> Option<i64> {
+        let first = |report: &TcpEndReport| {
+            let end = End::of_test(report, MAX_SAMPLES).ok()?;
+            let (first_ns, _) = span(&sent(&end))?;
+            Some(first_ns)
+        };
+        let first_ns = [Some(own), beside].into_iter().flatten().filter_map(first).min()?;
+        i64::try_from(first_ns).ok()?.checked_add(own.unix_offset_ns?)
     }
 
     /// Of the flows `own`, sampled as `sampled` has them, and of `others`, on the same axis.
@@ -193,11 +206,12 @@ impl TcpOverTime {
     }
 }
 
-/// The figures of at most [`AT_ONCE`](super::runs::AT_ONCE) runs, each with its name.
-pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
+/// The figures of at most [`AT_ONCE`](super::runs::AT_ONCE) runs, each with its name, and what was `captured` of them, on one axis.
+pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], captured: Vec<(Panel<'_>, &str)>, detail: Detail) -> String {
     let most = detail.most;
     let coloured = || runs.iter().zip(COLOURS).map(|((name, run), colour)| (*name, *run, colour));
-    let end_s = runs.iter().map(|(_, run)| run.end_ns as f64 / 1e9).fold(0.0, f64::max);
+    let ends = runs.iter().map(|(_, run)| run.end_ns as f64 / 1e9);
+    let end_s = ends.chain(captured.iter().map(|(panel, _)| panel.end_s)).fold(0.0, f64::max);
     let panel = |title, what, units| Panel { title, what, units, end_s, since: SINCE, ..Panel::default() };
     let rates = |counts: fn(&TcpOverTime) -> &[u64], factor: f64| -> Vec<Line<'_>> {
         coloured()
@@ -251,7 +265,8 @@ pub(crate) fn figures(runs: &[(&str, &TcpOverTime)], detail: Detail) -> String {
         (round_trips, "Of the first flow of each test, as TCP smooths it (RFC 6298)."),
         (again, "Retransmitted packets, all flows of a test together."),
     ];
-    timeline(shared.into_iter().chain(limits).chain(dropped))
+    let captured = captured.into_iter().map(|(panel, caption)| (Panel { end_s, since: SINCE, ..panel }, caption));
+    timeline(shared.into_iter().chain(limits).chain(dropped).chain(captured))
 }
 
 #[cfg(test)]
@@ -319,11 +334,25 @@ pub(crate) mod tests {
         assert_eq!(older, TcpOverTime { dropped_packets: None, ..kept });
     }
 
+    /// By hand: the flows beside were sampled first, 3 s after the clock began, which it did 1 us after 1970.
+    #[test]
+    fn time_counts_from_the_first_sample_of_all_flows() {
+        let own = TcpEndReport { unix_offset_ns: Some(1_000), ..report(3) };
+        let mut beside = report(3);
+        assert_eq!(TcpOverTime::began_unix_ns(&own, Some(&beside)), Some(5_000_001_000));
+        let mut series = Series::new(2);
+        series.push(Sample { at_ns: 3_000_000_000, congestion: 0, info: TcpInfo::parse(&[0; 280]) });
+        beside.streams[0].samples = Some(series.to_text());
+        assert_eq!(TcpOverTime::began_unix_ns(&own, Some(&beside)), Some(3_000_001_000));
+        assert_eq!(TcpOverTime::began_unix_ns(&report(3), None), None, "it does not say what its clock is");
+        assert_eq!(TcpOverTime::began_unix_ns(&TcpEndReport { streams: Vec::new(), ..own }, None), None);
+    }
+
     #[test]
     fn runs_are_lines_of_one_figure_and_each_has_its_limits() {
         let of = |samples, dropped| TcpOverTime::of(&report(samples), None, dropped).unwrap();
         let (short, long) = (of(1_001, &dropped()), of(2_001, &DroppedOverTime::default()));
-        let html = figures(&[("reno <1>", &short), ("cubic", &long)], Detail::ALL[0]);
+        let html = figures(&[("reno <1>", &short), ("cubic", &long)], Vec::new(), Detail::ALL[0]);
         for title in ["Goodput", "Congestion window", "Round trip", "Retransmissions", "What limits reno &lt;1&gt;"] {
             assert!(html.contains(&format!("data-figure=\"{title}\"")), "{title}: {html}");
         }
@@ -333,7 +362,7 @@ pub(crate) mod tests {
         assert_eq!((&goodput["end_s"], &goodput["lines"][1]["name"]), (&20.0.into(), &"cubic".into()));
         assert_eq!(goodput["lines"][0]["values"][0], 1e6);
         assert_eq!(goodput["marks"]["at"], serde_json::json!([2.0, 2.0]));
-        assert!(!figures(&[("reno", &short)], Detail::ALL[3]).contains("What limits"));
+        assert!(!figures(&[("reno", &short)], Vec::new(), Detail::ALL[3]).contains("What limits"));
         // The drops of the one that had some are drawn, each as it is kept.
         assert_eq!(html.matches("data-figure=\"Dropped by the hosts").count(), 1);
         let (_, drawn) = html.split_once("data-figure=\"Dropped by the hosts, by location: reno &lt;1&gt;\"").unwrap();
@@ -367,7 +396,7 @@ pub(crate) mod tests {
                 tcp_pruning: vec![1; MANY],
             }),
         };
-        let html = figures(&[("x", &hostile)], Detail::ALL[0]);
+        let html = figures(&[("x", &hostile)], Vec::new(), Detail::ALL[0]);
         assert!(html.contains("flows beside") && html.contains("Dropped by the hosts"), "{html}");
         assert!(html.len() < 300_000, "{}", html.len());
     }

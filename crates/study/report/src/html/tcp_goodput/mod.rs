@@ -24,7 +24,7 @@ use crate::html::table::Table;
 use crate::html::udp_loss::scaled;
 
 use packets::Packets;
-use rates::RatesOverTime;
+use rates::{RateFigure, RatesOverTime};
 
 /// Blue and orange of Okabe and Ito (`colour.rs`).
 const OWN: &str = "#0072b2";
@@ -303,9 +303,13 @@ impl points::Run for Run {
     fn over_time(runs: &[(&str, &Self)], detail: Detail) -> String {
         let sampled: Vec<(&str, &TcpOverTime)> =
             runs.iter().filter_map(|(label, run)| Some((*label, run.over_time.as_ref()?))).collect();
-        let captured = runs.iter().filter_map(|(label, run)| Some((*label, &run.packets.as_ref()?.rates)));
-        let captured = captured.filter(|(_, rates)| detail.has_own && !rates.is_empty());
-        figures(&sampled, detail) + &rates::figures(captured, detail)
+        let captured = runs.iter().filter(|_| detail.has_own).filter_map(|(label, run)| {
+            let rates = &run.packets.as_ref()?.rates;
+            let omit = Nanos(run.flows.parameters.omit_ns);
+            (!rates.is_empty()).then(|| RateFigure::of(label, rates, omit, detail))
+        });
+        let captured: Vec<RateFigure> = captured.collect();
+        figures(&sampled, captured.iter().map(RateFigure::panel).collect(), detail)
     }
 
     fn circumstances(point: &Point<Self>) -> String {
