@@ -33,7 +33,7 @@ impl Browser {
         let (to, from) = (folder.join("to-browser"), folder.join("from-browser"));
         assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
         // It reads commands from descriptor 3 and answers at 4. A browser that hangs ends with its time.
-        let script = "exec timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run \
+        let script = "exec timeout 240 chromium --headless --no-sandbox --disable-gpu --no-first-run \
                       --user-data-dir=\"$1\" --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"";
         let process = Command::new("sh")
             .args(["-c", script, "sh"])

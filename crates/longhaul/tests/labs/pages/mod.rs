@@ -9,7 +9,7 @@ use longhaul_testing::program::Program;
 use serde_json::{Value, json};
 
 use crate::common::browser::{Browser, axe};
-use crate::common::captures::Folder;
+use crate::common::captures::{Capture, Folder, missing};
 use crate::common::page::fits;
 use crate::common::{TestLab, longhaul, object};
 
@@ -67,6 +67,14 @@ const FIGURES: &str = r#"[...document.querySelectorAll("[data-figure]")].map(fig
         label: canvas.getAttribute("aria-label"),
     };
 })"#;
+
+/// Of a flow that was captured.
+const CAPTURED: [&str; 4] = [
+    "Rate",
+    "Sequence and acknowledgment",
+    "Bytes in flight, as seen at the capture point",
+    "Round trip from the capture point to the receiver",
+];
 
 /// What each button of PLACE saves.
 const SAVED: &str = r#"(async () => {
@@ -210,7 +218,9 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
         (file, figures(&page), page, object(&output.stdout))
     };
 
-    let (tcp_file, drawn, page, result) = made("tcp", &["-t", "2s", "-C", "reno:1s,cubic:1s", "-b", "20M"]);
+    let capture = (!missing("tcpdump")).then(|| Capture::start(&lab, "client", &folder));
+    let (tcp_file, drawn, page, result) = made("tcp", &["-4", "-t", "2s", "-C", "reno:1s,cubic:1s", "-b", "20M"]);
+    let capture = capture.map(Capture::finish);
     let stream = &result["result"]["streams"][0];
     let windows = &drawn["Congestion window and data in flight"];
     assert_eq!(Some(most(line(windows, "congestion window"))), stream["max_cwnd_bytes"].as_u64());
@@ -223,6 +233,19 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let shown = page.split_once("<dt>Goodput</dt><dd>").unwrap().1.split_once(" Mbit/s").unwrap().0;
     let goodput = result["result"]["goodput_bps"].as_f64().unwrap() / 1e6;
     assert!((shown.parse::<f64>().unwrap() - goodput).abs() < 0.001, "{shown} {goodput}");
+
+    // The same flow, as it was captured at its sender.
+    let analyzed = capture.map(|capture| {
+        let file = folder.file("analyze.html");
+        let output = longhaul(&["analyze", "--top", "1", "--html", &file, "--json", &capture]);
+        assert!(output.status.success(), "{output:?}");
+        let (drawn, result) = (figures(&fs::read_to_string(&file).unwrap()), object(&output.stdout));
+        let sent = &result["result"]["flows"][0]["forward"];
+        let highest = |title: &str| most(drawn[title]["bands"][0]["high"].as_array().unwrap());
+        assert_eq!(Some(highest(CAPTURED[0])), sent["peak_1ms_bps"].as_u64(), "{sent:#}");
+        assert_eq!(Some(highest(CAPTURED[2])), sent["tcp"]["max_in_flight_bytes"].as_u64(), "{sent:#}");
+        file
+    });
 
     let (udp_file, drawn, page, result) = made("udp", &["-t", "1s", "-b", "20M"]);
     let lost = result["result"]["lost_packets"].as_u64().unwrap();
@@ -273,5 +296,8 @@ fn figures_over_time_are_drawn_zoom_and_have_the_numbers_of_the_result() {
     let received =
         ["Received", "Window that this host offers", "Round trip as the receiver sees it", "Packets out of order"];
     in_a_browser(&mut browser, &watch_file, axe.as_deref(), &[&tcp[..], &received].concat());
+    if let Some(file) = analyzed {
+        in_a_browser(&mut browser, &file, axe.as_deref(), &CAPTURED);
+    }
     saves_no_formula(&mut browser, &folder, &fs::read_to_string(&tcp_file).unwrap());
 }

@@ -339,6 +339,9 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     for said in ["data-figure=\"Rate, ", "average over 1 s", "control switched"] {
         assert!(page.contains(said), "{said}: {page}");
     }
+    let Some(mut browser) = Browser::start(&folder.0) else { return };
+    let report = format!("file://{}", folder.file("report.html").display());
+    over_time::zooms_with_captured(&mut browser, (&report, &page), rates);
 }
 
 /// A plan is JSON as well, and runs nothing.
