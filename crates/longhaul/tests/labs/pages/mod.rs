@@ -101,6 +101,13 @@ fn saved(browser: &mut Browser, place: &str) -> [Vec<Value>; 3] {
     })
 }
 
+/// Of `Input.dispatchKeyEvent`.
+const SHIFT: u8 = 8;
+
+fn press(browser: &mut Browser, key: &str, modifiers: u8) {
+    browser.ask("Input.dispatchKeyEvent", json!({ "type": "keyDown", "key": key, "modifiers": modifiers }));
+}
+
 /// At 1280 and at 400 points, on a light and a dark ground, on paper.
 fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[&str]) {
     let page = format!("file://{file}");
@@ -149,9 +156,29 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
         let whole = words(browser);
         browser.mouse(&[below(0.4), below(0.45), below(0.5)], true);
         until(browser, &|now| whole.iter().zip(now).all(|(whole, near)| whole != near));
-        let key = json!({ "type": "keyDown", "key": "0" });
         browser.evaluate("document.querySelector('.live-canvas').focus()");
-        browser.ask("Input.dispatchKeyEvent", key);
+        press(browser, "0", 0);
+        until(browser, &|now| whole == now);
+
+        // Shift and arrows read values; plus looks nearer, arrows move and minus shows more, until that is all.
+        let moment = |browser: &mut Browser| {
+            browser.evaluate("parseFloat(document.querySelector('.when').textContent.replace('at ', ''))").as_f64()
+        };
+        press(browser, "ArrowRight", SHIFT);
+        let later = moment(browser);
+        press(browser, "ArrowLeft", SHIFT);
+        assert!(moment(browser).is_some() && moment(browser) < later, "{file}: {later:?}");
+        press(browser, "+", 0);
+        until(browser, &|now| whole.iter().zip(now).all(|(whole, near)| whole != near));
+        let near = words(browser);
+        // By more than half of what is shown, so that what was read is no more there.
+        (0..3).for_each(|_| press(browser, "ArrowRight", 0));
+        until(browser, &|now| near.iter().zip(now).all(|(near, moved)| near != moved));
+        assert_eq!(moment(browser), None, "{file}: later times are to the right");
+        let moved = words(browser);
+        press(browser, "ArrowLeft", 0);
+        until(browser, &|now| moved.iter().zip(now).all(|(moved, back)| moved != back));
+        (0..3).for_each(|_| press(browser, "-", 0));
         until(browser, &|now| whole == now);
 
         // What the legend switches off is gone.

@@ -84,6 +84,23 @@ fn saves(browser: &mut Browser, file: &str) {
     }
 }
 
+/// On paper, of the width of A4, the figures are there in dark on white, without what only a screen has.
+fn prints(browser: &mut Browser, file: &str) {
+    let dark = json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
+    browser.ask("Emulation.setEmulatedMedia", json!({ "media": "print", "features": dark }));
+    browser.open(&format!("file://{file}"), 794, false);
+    let printed = browser.evaluate(STILLS);
+    for still in printed.as_array().unwrap() {
+        assert!(still["width"].as_f64() > Some(150.0) && still["height"].as_f64() > Some(40.0), "{file}: {still:#}");
+    }
+    let shown = browser.evaluate(
+        "[[...document.querySelectorAll('svg[data-csv], canvas.heat')].every(still => still.checkVisibility()), \
+         [...document.querySelectorAll('.still-buttons')].some(buttons => buttons.checkVisibility()), getComputedStyle(document.body).color]",
+    );
+    assert_eq!(shown, json!([true, false, "rgb(0, 0, 0)"]), "{file}");
+    browser.ask("Emulation.setEmulatedMedia", json!({ "media": "screen" }));
+}
+
 #[test]
 fn still_figures_are_drawn_fit_and_save_themselves() {
     let Some(lab) = TestLab::up("stills", "lan") else { return };
@@ -138,6 +155,7 @@ fn still_figures_are_drawn_fit_and_save_themselves() {
         if is_built {
             saves(&mut browser, page);
         }
+        prints(&mut browser, page);
     }
     if !is_built {
         longhaul_testing::no_judge!(
