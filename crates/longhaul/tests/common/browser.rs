@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+/// Names a folder where tests keep pictures of the pages that they look at.
+pub(crate) const PICTURES: &str = "LONGHAUL_PICTURES";
+
 /// What is wider than the window and does not scroll by itself.
 const WIDER: &str = r#"[...document.querySelectorAll("body *")].filter(element => {
     const { width, height, right } = element.getBoundingClientRect();
@@ -115,6 +118,19 @@ impl Browser {
         if let (true, Some(last)) = (drags, places.last()) {
             event("mouseReleased", *last, 0);
         }
+    }
+
+    /// Keeps a picture of the whole page for people, in the folder that [`PICTURES`] names, which is there.
+    pub(crate) fn picture(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os(PICTURES) else { return };
+        let size = self.ask("Page.getLayoutMetrics", json!({}))["cssContentSize"].clone();
+        let clip = json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 });
+        let whole = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let picture = self.ask("Page.captureScreenshot", whole);
+        let file = File::create(Path::new(&folder).join(format!("{name}.png"))).unwrap();
+        let mut decoder = Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+        decoder.stdin.take().unwrap().write_all(picture["data"].as_str().unwrap().as_bytes()).unwrap();
+        assert!(decoder.wait().unwrap().success(), "{name}");
     }
 
     /// What came on the console, from the page or from the browser about it.

@@ -1,8 +1,5 @@
 //! The page in a real browser: its numbers beside those of the interface, keys, narrow and dark, and what axe-core says of it.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, axe};
@@ -17,15 +14,6 @@ pub(crate) fn until(browser: &mut Browser, condition: &str) {
         browser.evaluate("new Promise(done => setTimeout(() => done(0), 50))");
     }
     panic!("never: {condition}; the page says {}", browser.evaluate("document.body.innerText"));
-}
-
-/// Keeps a picture for people, in the folder that `LONGHAUL_MESH_PICTURES` names.
-pub(crate) fn picture(browser: &mut Browser, name: &str) {
-    if let Some(folder) = std::env::var_os("LONGHAUL_MESH_PICTURES") {
-        let picture = browser.ask("Page.captureScreenshot", json!({ "captureBeyondViewport": true, "format": "png" }));
-        let text = picture["data"].as_str().unwrap();
-        fs::write(Path::new(&folder).join(format!("{name}.base64")), text).unwrap();
-    }
 }
 
 pub(crate) struct Looked {
@@ -109,7 +97,7 @@ fn the_page_has_the_numbers_of_the_interface() {
         );
         let bars = looked.browser.evaluate("document.querySelectorAll('.histogram .bar').length");
         assert_eq!(bars.as_u64().unwrap() as usize, losses["buckets"].as_array().unwrap().len());
-        picture(&mut looked.browser, &format!("all-{name}"));
+        looked.browser.picture(&format!("mesh-all-{name}"));
         looked.is_good(&address, &format!("all pairs, {name}"));
 
         // By keys: from ithaca → geneva down twice and right twice to chicago → seattle, and open it.
@@ -136,7 +124,7 @@ fn the_page_has_the_numbers_of_the_interface() {
             );
         }
         looked.browser.evaluate("new Promise(done => setTimeout(() => done(0), 300))");
-        picture(&mut looked.browser, &format!("pair-{name}"));
+        looked.browser.picture(&format!("mesh-pair-{name}"));
         looked.is_good(&address, &format!("pair, {name}"));
 
         // By pointer: a cell of all pairs.
@@ -159,7 +147,7 @@ fn the_page_has_the_numbers_of_the_interface() {
         let most =
             own.max_by(|one, other| one["loss"].as_f64().unwrap().total_cmp(&other["loss"].as_f64().unwrap())).unwrap();
         assert_eq!((&worst[0], &worst[3]), (&most["sender"], &json!(grouped(most["lost_packets"].as_i64().unwrap()))));
-        picture(&mut looked.browser, &format!("site-{name}"));
+        looked.browser.picture(&format!("mesh-site-{name}"));
         looked.is_good(&address, &format!("site, {name}"));
     }
 }
@@ -185,7 +173,7 @@ fn sixty_sites_a_login_and_a_coordinator_that_goes_away() {
     let address = coordinator.address.clone();
     looked.open(&format!("{address}/"), 400, "light");
     assert_eq!(looked.browser.evaluate("document.querySelectorAll('.matrix').length"), json!(0));
-    picture(&mut looked.browser, "login");
+    looked.browser.picture("mesh-login");
     // The browser notes that the page answered 401.
     looked.browser.evaluate(&format!("document.querySelector('#token').value = '{}'; 0", coordinator.token));
     looked.browser.evaluate("document.querySelector('form button').click()");
@@ -198,14 +186,14 @@ fn sixty_sites_a_login_and_a_coordinator_that_goes_away() {
         &mut looked.browser,
         "document.querySelectorAll('.cell').length === 3600 && document.querySelector('.histogram')",
     );
-    picture(&mut looked.browser, "sixty-400-light");
+    looked.browser.picture("mesh-sixty-400-light");
     looked.is_good(&address, "60 sites, 400");
     looked.open(&format!("{address}/"), 1280, "light");
     until(
         &mut looked.browser,
         "document.querySelectorAll('.cell').length === 3600 && document.querySelector('.histogram')",
     );
-    picture(&mut looked.browser, "sixty-1280-light");
+    looked.browser.picture("mesh-sixty-1280-light");
     looked.is_good(&address, "60 sites, 1280");
     // What is shown stays when the coordinator is gone, and the page says so.
     drop(coordinator);

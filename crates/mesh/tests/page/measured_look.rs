@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::common::{Coordinator, Folder, hub, hub_of_all_kinds, keep_losses, measurements, names, results};
-use crate::look::{Looked, grouped, picture, until};
+use crate::look::{Looked, grouped, until};
 use crate::measured::followed;
 
 const CELLS: &str =
@@ -117,7 +117,7 @@ fn matrices(looked: &mut Looked, coordinator: &Coordinator, width: u32, scheme: 
             assert_eq!(looked.browser.evaluate(&shade(at)), json!(format!("cell shade-{expected}")), "{metric} {at}");
         }
         next_tests(looked, coordinator);
-        picture(&mut looked.browser, &format!("{metric}-{width}-{scheme}"));
+        looked.browser.picture(&format!("mesh-{metric}-{width}-{scheme}"));
         looked.is_good(address, &format!("{metric}, {width}, {scheme}"));
     }
 }
@@ -165,14 +165,14 @@ fn pairs(looked: &mut Looked, coordinator: &Coordinator, width: u32, scheme: &st
         let longest = "Math.max(...[...document.querySelectorAll('.live-canvas path')].map(path => path.getAttribute('d').split('L').length))";
         let longest = looked.browser.evaluate(longest).as_u64().unwrap();
         assert!(longest > 50, "{metric}: a line of {longest} points");
-        picture(&mut looked.browser, &format!("pair-{metric}-{width}-{scheme}"));
+        looked.browser.picture(&format!("mesh-pair-{metric}-{width}-{scheme}"));
         looked.is_good(address, &format!("pair, {metric}, {width}, {scheme}"));
     }
     looked.open(&format!("{address}/#/site/geneva?metric=rtt"), width, scheme);
     until(&mut looked.browser, "document.querySelectorAll('.view table').length === 1");
     // The one that is longest of what is usual.
     assert_eq!(looked.browser.evaluate(ROWS)[0][0], "atlanta");
-    picture(&mut looked.browser, &format!("site-rtt-{width}-{scheme}"));
+    looked.browser.picture(&format!("mesh-site-rtt-{width}-{scheme}"));
     looked.is_good(address, &format!("site, rtt, {width}, {scheme}"));
 }
 
@@ -220,7 +220,7 @@ fn single_tests(looked: &mut Looked, coordinator: &Coordinator, width: u32, sche
             let saved = looked.browser.evaluate(&format!("fetch({link}.href).then(answer => answer.text())"));
             assert_eq!(saved, id, "what the link saves");
         }
-        picture(&mut looked.browser, &format!("test-{kind}-{width}-{scheme}"));
+        looked.browser.picture(&format!("mesh-test-{kind}-{width}-{scheme}"));
         looked.is_good(address, &format!("test, {kind}, {width}, {scheme}"));
     }
 }
@@ -278,7 +278,7 @@ fn a_mesh_without_tests_of_a_kind_says_so_and_ended_alarms_are_shown() {
             .browser
             .evaluate("document.querySelector('.alarms .over .diagnosis a').getAttribute('href').split('?')[0]");
         assert_eq!(leads, format!("#/test/{:032x}/2026-01-31T12%3A03%3A00.000Z", 1));
-        picture(&mut looked.browser, &format!("empty-{width}-{scheme}"));
+        looked.browser.picture(&format!("mesh-empty-{width}-{scheme}"));
         looked.is_good(address, &format!("empty, {width}, {scheme}"));
         looked.open(&format!("{address}/#/pair/ithaca/geneva?metric=goodput"), width, scheme);
         until(&mut looked.browser, "document.querySelector('.view .none')");

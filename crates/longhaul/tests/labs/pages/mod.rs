@@ -3,6 +3,7 @@
 mod stills;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longhaul_testing::program::Program;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::common::browser::{Browser, axe};
 use crate::common::captures::{Capture, Folder, missing};
-use crate::common::page::fits;
+use crate::common::page::{fits, pictures};
 use crate::common::{TestLab, longhaul, object};
 
 /// A server that listens.
@@ -215,6 +216,7 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
         "[...document.querySelectorAll('[data-figure]')].map(figure => [figure.querySelector('.drawn'), figure.querySelector('.live')].map(part => part.checkVisibility()))",
     );
     assert!(printed.as_array().unwrap().iter().all(|shown| *shown == json!([true, false])), "{printed}");
+    pictures(browser, file, Path::new(file).file_stem().unwrap().to_str().unwrap());
 }
 
 /// Names of lines become names of columns, but no formulas of a spreadsheet.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{saved, serving};
 use crate::common::browser::{Browser, axe};
 use crate::common::captures::{Capture, Folder, missing, on};
-use crate::common::page::fits;
+use crate::common::page::{fits, pictures};
 use crate::common::{TestLab, longhaul, root};
 
 /// Each still figure: how large it is, and how much is drawn in it.
@@ -156,6 +156,8 @@ fn still_figures_are_drawn_fit_and_save_themselves() {
             saves(&mut browser, page);
         }
         prints(&mut browser, page);
+        let name = page[folder.0.to_str().unwrap().len()..].trim_end_matches(".html").replace('/', "-");
+        pictures(&mut browser, page, &format!("stills{name}"));
     }
     if !is_built {
         longhaul_testing::no_judge!(

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::browser::{Browser, axe};
-use crate::common::page::fits;
+use crate::common::page::{fits, pictures};
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
@@ -158,6 +158,7 @@ fn each_place_is_provoked_and_the_report_shows_it() {
         fits(&mut browser, &report, width, axe.as_deref());
         assert_eq!(browser.requests(), std::slice::from_ref(&report), "nothing comes from elsewhere");
     }
+    pictures(&mut browser, &report, "three-places");
 }
 
 #[test]
@@ -240,6 +241,7 @@ fn tcp_has_its_table_and_its_page() {
         assert_eq!((&seen["title"], &seen["wider"]), (&json!("Two flows"), &json!([])), "{seen:#}");
         fits(&mut browser, &report, width, axe.as_deref());
     }
+    pictures(&mut browser, &report, "two-flows");
 }
 
 /// Each setting is what the hosts had, each way to load the path is what the path carried, and findings are judged by that.
@@ -342,6 +344,7 @@ fn settings_of_the_hosts_hold_and_findings_are_judged() {
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let report = format!("file://{}", folder.file("report.html").display());
     over_time::zooms_with_captured(&mut browser, (&report, &page), rates);
+    pictures(&mut browser, &report, "settings");
 }
 
 /// A plan is JSON as well, and runs nothing.
