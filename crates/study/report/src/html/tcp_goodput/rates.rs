@@ -171,11 +171,8 @@ mod tests {
     /// They zoom together, so each moment is at one place in all of them, whenever the capture began.
     #[test]
     fn rates_lie_on_the_axis_of_the_samples() {
-        let cases = [
-            (Some(600_000_000), 1_000_000_000, 0.6_f64),
-            (None, 300_000_000, 0.3),
-            (Some(-400_000_000), 0, -0.4),
-        ];
+        let cases =
+            [(Some(600_000_000), 1_000_000_000, 0.6_f64), (None, 300_000_000, 0.3), (Some(-400_000_000), 0, -0.4)];
         for (begins_ns, omit_ns, begin_s) in cases {
             let rates = RatesOverTime { begins_ns, ..RatesOverTime::of(&[1_000; 2_000]) };
             let html = drawn("reno", Packets { rates, ..packets() }, omit_ns);
