@@ -412,6 +412,27 @@ mod tests {
         assert_eq!(sampled.steadiness(), None, "nothing was acknowledged between the samples");
     }
 
+    /// Disorder (1) is no loss. A recovery (3) that lasts is one loss, and the timeout (4) that ends it another.
+    #[test]
+    fn losses_and_timeouts_are_marked_at_their_time() {
+        let mut series = Series::new(10);
+        for (number, (ca_state, timeouts)) in (0..).zip([(0, 0), (1, 0), (3, 0), (3, 0), (4, 1), (0, 1), (4, 2)]) {
+            let mut info = [0; 512];
+            info[1] = ca_state;
+            info[240..242].copy_from_slice(&u16::to_ne_bytes(timeouts));
+            let at_ns = 5_000_000_000 + number * 100_000_000_u64;
+            series.push(Sample { at_ns, congestion: 0, info: TcpInfo::parse(&info) });
+        }
+        let flow = FlowSamples { end: "sender", direction: "forward", stream: 0, congestion: &[], series };
+        let flows = [&flow];
+        let sampled = Sampled::of(&flows, vec!["flow".into()]).unwrap();
+        let marked: Vec<_> = sampled.sending().into_iter().map(|(panel, _)| (panel.title, panel.marks)).collect();
+        let of = |title: &str| marked.iter().find(|(name, _)| *name == title).map(|(_, marks)| marks.clone());
+        let [losses, timeouts] = ["Congestion window and data in flight", "Retransmissions"].map(of);
+        assert_eq!(losses, Some(("loss seen", vec![0.2, 0.4, 0.6])));
+        assert_eq!(timeouts, Some(("timeout", vec![0.4, 0.6])));
+    }
+
     /// 100 kB and 300 kB in turn in 100 ms: 8 and 24 Mbit/s, so a mean of 16 and a standard deviation of 8 times the root of 10/9.
     #[test]
     fn how_goodput_varied_is_told() {

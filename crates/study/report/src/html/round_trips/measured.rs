@@ -174,6 +174,18 @@ mod tests {
 
     use super::*;
 
+    /// In the second second one of three probes came back, in the third none.
+    #[test]
+    fn losses_are_marked_at_their_time() {
+        let rtt = StretchRtt { min_ns: 1_000, mean_ns: 1_000.0, max_ns: 1_000 };
+        let stretch = |sent: u64, received: u64| Stretch { sent, received, rtt: (received > 0).then_some(rtt) };
+        let stretches = vec![stretch(2, 2), stretch(3, 1), stretch(1, 0), stretch(1, 1)];
+        let measured = OverTime { began_ns: 70_000_000_000, stretch_ns: 1_000_000_000, stretches };
+        let panel = over_time(&measured, &[]);
+        assert_eq!(panel.marks, ("lost", vec![1.0, 2.0]));
+        assert!(panel.svg().unwrap().contains(">lost<"), "the legend says what they are");
+    }
+
     /// A server that was away from the second second to the third is drawn as a time of which nothing is known.
     #[test]
     fn gaps_are_drawn() {

@@ -529,6 +529,7 @@ fn highest(point: &Point<Run>) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use longhaul_result::Caveat;
+    use longhaul_tcp::LimitedBy;
 
     use super::*;
     use crate::html::over_time::tcp_runs;
@@ -604,6 +605,35 @@ pub(super) mod tests {
         assert!((100_000..1_000_000).contains(&numbers), "{numbers}");
         assert_eq!(html.matches("data-figure=\"Goodput\"").count(), 18, "eight points of 22 at once");
         assert_eq!(html.matches("<details class=\"folded\" open>").count(), 1);
+    }
+
+    /// Of 50 and 90 Mb/s the first is 0.56 times the second.
+    #[test]
+    fn a_finding_that_did_not_reappear_says_what_limited_the_flows() {
+        use crate::html::findings::{Asked, Relation};
+        let limited = |mbit, receive_window| {
+            let mut run = run(Some(mbit));
+            let limited_by = LimitedBy { receive_window, application: 1.0 - receive_window, ..LimitedBy::default() };
+            run.flows.result.as_mut().unwrap().limited_by = limited_by;
+            run
+        };
+        let runs = vec![("reno", limited(50, 0.75)), ("cubic", limited(90, 0.4))];
+        let series = crate::html::series::tests::series("one", runs);
+        let judge = |least| {
+            let points = [("one, reno", 0), ("one, cubic", 1)];
+            let asked = Asked {
+                says: "Reno gets more".into(),
+                quantity: GOODPUT.into(),
+                relation: Relation::FallsBy(least),
+                points: points.map(|(name, point)| (name.to_owned(), Some((0, point)))).into(),
+            };
+            asked.judge(|(_, point)| series.points.get(point)).why
+        };
+        let why = "one, reno: 50 Mb/s (limited by receive window 75 %); \
+                   one, cubic: 90 Mb/s (limited by application 60 %); ratio 0.56, at least 1.2 asked; \
+                   the intervals leave it open";
+        assert_eq!(judge(1.2), why);
+        assert!(!judge(0.5).contains("limited by"), "one that reappeared needs no reason: {}", judge(0.5));
     }
 
     #[test]

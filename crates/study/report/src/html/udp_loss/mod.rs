@@ -470,6 +470,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_finding_that_did_not_reappear_says_where_packets_were_lost() {
+        use crate::html::findings::{Asked, Relation};
+        let lost = [(Location::Network, 50), (Location::ReceiverSocketBuffer, 200)];
+        let series = series("1 MiB", vec![("2400", run(2400, &lost))]);
+        let judge = |most| {
+            let asked = Asked {
+                says: "Little is lost".into(),
+                quantity: LOST.into(),
+                relation: Relation::Within(None, Some(most)),
+                points: vec![("1 MiB, 2400".into(), Some((0, 0)))],
+            };
+            asked.judge(|(_, point)| series.points.get(point)).why
+        };
+        let why = "1 MiB, 2400: 25 % (5 % in the network, 20 % in the receiver socket buffer); at most 1 % asked; \
+                   the intervals leave it open";
+        assert_eq!(judge(1.0), why);
+        assert!(!judge(30.0).contains("in the network"), "one that reappeared needs no reason: {}", judge(30.0));
+    }
+
+    #[test]
     fn a_page_draws_one_run_of_each_point_over_time() {
         let lossy = Run { over_time: Some(udp_runs::tests::run(5)), ..run(400, &[(Location::Network, 5)]) };
         let html = report(vec![series("1 MiB", vec![("400", lossy), ("2400", run(2400, &[]))])]).to_html();
