@@ -124,9 +124,13 @@ fn lab_run() {
     let name = file.to_str().unwrap();
     let beside = longhaul(&["report", name, name, "--json"]);
     let shown = longhaul(&["report", name]);
+    let table = longhaul(&["report", name, name, "--markdown"]);
     fs::remove_file(&file).unwrap();
     assert_valid(&object(&beside.stdout), "longhaul.report/1");
     assert!(String::from_utf8(shown.stdout).unwrap().contains("Everything at once"), "its tables");
+    let table = String::from_utf8(table.stdout).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| Everything at once, ")).count();
+    assert!(rows == 2 && table.contains("\n| point |"), "a row for each point: {table}");
     let plan = longhaul(&["lab", "run", experiment.to_str().unwrap(), "--plan", "--json"]);
     let plan = object(&plan.stdout);
     assert_valid(&plan, "longhaul.lab.run.plan/1");
