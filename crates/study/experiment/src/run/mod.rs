@@ -377,6 +377,16 @@ fn spoiling<R: Run>(done: &R) -> Option<Caveat> {
     done.problems().caveats.iter().find(|caveat| SPOILING.iter().any(|code| caveat.is(*code))).cloned()
 }
 
+/// Why `done` does not count: others had `taken` the CPUs, the emulator was `late`, or its own doubts spoil it. It gets the first two as caveats.
+fn spoiled<R: Run>(done: &mut R, taken: Option<Caveat>, late: Vec<Caveat>, was_stopped: bool) -> Option<Caveat> {
+    // A test that was stopped, or that failed, would not be better another time.
+    let is_whole = !was_stopped && done.has_result();
+    // The cause before what it does to the emulator.
+    let why = taken.clone().or(late.first().cloned()).or(spoiling(done)).filter(|_| is_whole);
+    done.problems_mut().caveats.extend(late.into_iter().chain(taken));
+    why
+}
+
 impl Runner<'_> {
     /// Makes the runs of `plan` that `ran` does not have, or those before a stop.
     pub fn run(&self, experiment: &Experiment, plan: &Plan, mut ran: Ran) -> Ran {
@@ -505,14 +515,8 @@ impl Runner<'_> {
         self.spec.seed.wrapping_add(u64::from(run.repeat) - 1)
     }
 
-    /// Why `done` does not count: others had `taken` the CPUs, the emulator was `late`, or its own doubts spoil it. It gets the first two as caveats.
     fn spoiled<R: Run>(&self, done: &mut R, taken: Option<Caveat>, late: Vec<Caveat>) -> Option<Caveat> {
-        // A test that was stopped, or that failed, would not be better another time.
-        let is_whole = self.stop.requested().is_none() && done.has_result();
-        // The cause before what it does to the emulator.
-        let why = taken.clone().or(late.first().cloned()).or(spoiling(done)).filter(|_| is_whole);
-        done.problems_mut().caveats.extend(late.into_iter().chain(taken));
-        why
+        spoiled(done, taken, late, self.stop.requested().is_some())
     }
 
     fn raise(&self, place: Place<'_>, seed: u64) -> Result<Lab, Caveat> {

@@ -1,9 +1,11 @@
-//! Runs that were made earlier, and being stopped.
+//! Runs that were made earlier, what spoils a run, and being stopped.
 
 use longhaul_kernel::clock::thread_cpu_time;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::wait::readable_until;
+use longhaul_peer::caveats::RECEIVER_CPU_SATURATED;
 use longhaul_report::html::points::Problems;
+use longhaul_udp::{UdpReceiverReport, UdpResult, UdpSenderReport};
 
 use super::plan::Choice;
 use super::*;
@@ -61,6 +63,56 @@ fn many_rejected_runs_are_counted_once() {
     assert_eq!(seen(&ran), (1, 2_098, 998));
     let took = thread_cpu_time().saturating_sub(began);
     assert!(took < Nanos::from_secs(5), "{took}");
+}
+
+/// A UDP test with a result and these doubts about it.
+fn doubted(doubts: &[CaveatCode]) -> udp_loss::Run {
+    let (sender, receiver) = (UdpSenderReport::default(), UdpReceiverReport::default());
+    let parameters = UdpParameters::default();
+    let result = UdpResult::assemble(&parameters, &sender, &receiver).result;
+    let caveats = doubts.iter().map(|code| Caveat::new(*code, "why", "")).collect();
+    udp_loss::Run {
+        rate_bps: 1_000_000,
+        command: String::new(),
+        parameters,
+        result: Some(result),
+        problems: Problems { error: None, caveats },
+        exactness: None,
+        between: None,
+        over_time: None,
+    }
+}
+
+/// A run whose CPUs others took is rejected for that, and not for what it did to the emulator; the run tells both.
+#[test]
+fn a_run_that_others_disturbed_does_not_count() {
+    let others = || Some(Caveat::new(caveats::CPU_TAKEN, "other programs used 9 % of the machine's time", ""));
+    let late = || vec![Caveat::of_error("emulator_late", "late", "")];
+    let judged = |mut run: udp_loss::Run, others: Option<Caveat>, late: Vec<Caveat>, was_stopped: bool| {
+        let why = spoiled(&mut run, others, late, was_stopped).map(|why| why.code);
+        let told: Vec<String> = run.problems.caveats.into_iter().map(|caveat| caveat.code).collect();
+        (why, told.join(" "))
+    };
+    let (whole, both) = (|| doubted(&[]), "emulator_late cpu_taken".to_owned());
+    let for_code = |code: &str| Some(code.to_owned());
+    assert_eq!(judged(whole(), others(), late(), false), (for_code("cpu_taken"), both.clone()));
+    assert_eq!(judged(whole(), others(), Vec::new(), false), (for_code("cpu_taken"), "cpu_taken".into()));
+    assert_eq!(judged(whole(), None, late(), false), (for_code("emulator_late"), "emulator_late".into()));
+    assert_eq!(judged(whole(), None, Vec::new(), false), (None, String::new()));
+    // It would not be better another time.
+    assert_eq!(judged(whole(), others(), late(), true), (None, both.clone()), "it was stopped");
+    let failed = udp_loss::Run { result: None, ..whole() };
+    assert_eq!(judged(failed, others(), late(), false), (None, both), "it has no result");
+}
+
+#[test]
+fn a_udp_run_whose_sender_missed_its_schedule_does_not_count() {
+    for code in [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED] {
+        let why = spoiled(&mut doubted(&[RECEIVER_CPU_SATURATED, code]), None, Vec::new(), false);
+        assert_eq!(why.map(|why| why.code).as_deref(), Some(code.0));
+    }
+    // What the receiver cannot keep up with is what the experiment measures.
+    assert_eq!(spoiled(&mut doubted(&[RECEIVER_CPU_SATURATED]), None, Vec::new(), false), None);
 }
 
 /// Whoever stops it before its first run waits for none.
