@@ -107,7 +107,12 @@ const CASES: &[Case] = &[
         .undo("lab down --name killedN"),
     Case::near("lab set --name killedN delay=2ms").after("lab up lan --name killedN").undo("lab down --name killedN"),
     Case::near("lab down --name killedN").after("lab up lan --name killedN").undo("lab down --name killedN"),
-    Case::near("lab run datatag-loss -o OUT/run").undo("lab down").leaves(&["run", "run/runs.jsonl"]),
+    Case::near("lab run datatag-loss -o OUT/run").undo("lab down").leaves(&[
+        "run",
+        "run/runs.jsonl",
+        "run/result.json",
+        "run/report.html",
+    ]),
     Case::near("lab run faults --measure --only policer-network,competing-udp --time 5s -o OUT/faults")
         .leaves(&["faults"]),
     Case::near("cc load scalable --as lh_killN").undo("cc unload lh_killN"),

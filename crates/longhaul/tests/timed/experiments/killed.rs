@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Folder, sends, started, unprivileged};
 use crate::common::{longhaul, object, side_by_side};
 use longhaul_kernel::process::{Process, Signal};
+use serde_json::Value;
 
 /// Killed in its midst, an experiment goes on where it was: no run is made twice, and none is missing.
 #[test]
@@ -33,6 +34,7 @@ fn a_killed_experiment_goes_on() {
     let kept = || fs::read_to_string(folder.file("runs.jsonl")).unwrap();
     let before: Vec<String> = kept().lines().filter(|line| line.contains("began_at")).map(str::to_owned).collect();
     assert!((3..12).contains(&before.len()), "{} lines", before.len());
+    is_shown_as_far_as_it_got(&folder, &before);
     // As a kill amid a line leaves it.
     let mut cut = fs::OpenOptions::new().append(true).open(folder.file("runs.jsonl")).unwrap();
     cut.write_all(b"{\"kind\":\"udp\",\"ser").unwrap();
@@ -90,4 +92,32 @@ fn a_killed_experiment_goes_on() {
     assert_eq!(anew.wait().unwrap().code(), Some(130), "{said:#?}");
     assert!(said.iter().any(|line| line.contains("the earlier result stays")), "{said:#?}");
     assert!(there() == before, "{said:#?}");
+}
+
+/// Result and page of a killed experiment are there, without a run or a part of one that was not made, and `report` shows them.
+fn is_shown_as_far_as_it_got(folder: &Folder, kept: &[String]) {
+    let result = object(&fs::read(folder.file("result.json")).unwrap());
+    assert_eq!(result["result"]["interrupted"], true);
+    let points = result["result"]["udp"][0]["points"].as_array().unwrap();
+    let of_point = |point: &Value| [&point["runs"], &point["rejected"]].map(|runs| runs.as_array().unwrap().clone());
+    let runs: Vec<Value> = points.iter().flat_map(of_point).flatten().collect();
+    assert!((1..=kept.len()).contains(&runs.len()), "{} of {} runs", runs.len(), kept.len());
+    for run in &runs {
+        let began_at = run["began_at"].as_str().unwrap();
+        assert!(kept.iter().any(|line| line.contains(began_at)), "{began_at}: {kept:#?}");
+        assert!(run["result"]["received_packets"].as_u64() > Some(0), "{run:#}");
+    }
+    let page = fs::read_to_string(folder.file("report.html")).unwrap();
+    assert!(page.contains("was interrupted") && page.trim_end().ends_with("</html>"), "{page}");
+    let shown = longhaul(&["report", folder.0.to_str().unwrap()]);
+    assert!(shown.status.success(), "{shown:?}");
+    // The row of a point that has runs begins with its label and what was sent, in Mb/s.
+    let table = String::from_utf8(shown.stdout).unwrap();
+    let measured = points.iter().filter(|point| of_point(point).iter().any(|runs| !runs.is_empty()));
+    for label in measured.map(|point| point["label"].as_str().unwrap()) {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(label));
+        let row = row.unwrap_or_else(|| panic!("no row of {label}: {table}"));
+        let sent_mbit = row.split_whitespace().nth(1).and_then(|cell| cell.parse::<f64>().ok());
+        assert!(sent_mbit > Some(0.0), "{row}");
+    }
 }

@@ -116,7 +116,9 @@ pub(crate) struct Args {
 
 /// How often a run is made where nobody says it.
 const DEFAULT_TRIES: u32 = 3;
-/// How often result and page are written while an experiment runs.
+/// While an experiment runs, result and page are written after a run if that takes at most one in so many parts of the time since they were
+/// written last, or if [`SAVE_EACH`] has passed: a run is short, and a page of many points takes its time.
+const SAVE_PART: u64 = 50;
 const SAVE_EACH: Nanos = Nanos::from_secs(10);
 
 impl Args {
@@ -368,7 +370,8 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     };
     let progress = RefCell::new(Progress::new(plan, args.json, metrics));
     let journal = RefCell::new(journal);
-    let saved = Cell::new(monotonic());
+    // When result and page were last written, and how long that took.
+    let saved = Cell::new((monotonic(), Nanos::ZERO));
     let keep = |made: &Made, ran: &Ran| -> Result<(), Failure> {
         if let Some(folder) = folder.as_ref().filter(|_| is_kept.get()) {
             let mut journal = journal.borrow_mut();
@@ -378,9 +381,12 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             }
             let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.add(made, ran).map_err(unwritable)?;
-            if monotonic() - saved.get() >= SAVE_EACH {
-                saved.set(monotonic());
+            let ((last, took), now) = (saved.get(), monotonic());
+            let since = now - last;
+            if since >= SAVE_EACH || since.0 >= took.0.saturating_mul(SAVE_PART) {
                 measured.save(ran, true)?;
+                let ended = monotonic();
+                saved.set((ended, ended - now));
             }
         }
         Ok(())
