@@ -1,5 +1,6 @@
 //! Experiments: what they measure, what they leave behind, and their report in a browser.
 
+mod calibrated;
 mod killed;
 mod lacking;
 mod over_time;

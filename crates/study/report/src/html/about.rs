@@ -159,6 +159,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_page_says_by_how_much_its_experiment_was_scaled() {
+        let head = |factor: Option<f64>| {
+            let mut body = String::new();
+            About { factor, ..About::default() }.head(&mut body);
+            body
+        };
+        let (scaled, said) = (head(Some(0.125)), "queues are 0.125 times those of the experiment");
+        assert!(scaled.contains(said), "{scaled}");
+        assert_eq!(head(Some(1.0)), head(None));
+        assert!(!head(None).contains("times those of the experiment"));
+    }
+
+    #[test]
     fn commands_of_a_note_are_code() {
         let about = About { note: "One.\n\n`a <b>` then `c`".into(), ..About::default() };
         let mut body = String::new();
