@@ -6,6 +6,7 @@ mod lacking;
 mod over_time;
 mod papers;
 mod refused;
+mod set_hosts;
 mod warm_up;
 
 use std::fs::{self, File};
