@@ -11,6 +11,7 @@ packages=(
     sockperf                               # a judge of round trips over an idle cable
     qemu-system-x86 busybox-static xz-utils debian-archive-keyring # other kernels, as judges and to be tested on: scripts/kernels.sh
     curl python3 procps util-linux         # a web server and who reads from it, for tests; sysctl, setpriv
+    rsync                                  # what an experiment may run in place of a test
     strace sysstat iputils-tracepath       # remedies of a diagnosis, which a test runs
     nftables                               # a place where packets are dropped, for tests
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
@@ -29,7 +30,7 @@ if ((EUID == 0)) && [[ -d /sys/fs/bpf ]] && ! mountpoint -q /sys/fs/bpf; then
 fi
 
 # What says that a package is there where there is no dpkg.
-commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 sysctl setpriv node npm)
+commands=(make cc pkg-config clang llvm-strip ip ping iperf3 ethtool tcpdump tshark tcptrace jq chromium curl python3 rsync sysctl setpriv node npm)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     missing=()

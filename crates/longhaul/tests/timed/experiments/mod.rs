@@ -5,6 +5,7 @@ mod killed;
 mod lacking;
 mod over_time;
 mod papers;
+mod programs;
 mod refused;
 mod set_hosts;
 mod warm_up;
