@@ -19,6 +19,11 @@ pub(crate) fn ask(link: &str, request: libc::Ioctl, words: &mut [u32]) -> io::Re
     Ok(())
 }
 
+/// The number of `link` in the calling thread's network namespace. It keeps it when it gets another name.
+pub(crate) fn index_of(link: &str) -> io::Result<u32> {
+    Question::new(link, libc::SIOCGIFINDEX, Vec::new())?.index()
+}
+
 /// A question with all that it needs, so that it can be asked later and without memory.
 #[derive(Debug)]
 pub(crate) struct Question {

@@ -45,3 +45,36 @@ fn two_interfaces_over_one_device_are_steered_one_after_the_other() {
         })
         .unwrap();
 }
+
+/// Under its new name it is the same interface: a second test would keep the masks of the first for those of before.
+#[test]
+fn an_interface_with_a_new_name_is_still_taken() {
+    if !longhaul_kernel::capability::is_root_in_namespace() {
+        println!("skipped: run as root");
+        return;
+    }
+    let masks = "mount -t sysfs none /mnt; cat /mnt/class/net/*0/queues/rx-*/rps_cpus; umount /mnt";
+    let masks = || sh(&format!("unshare -m sh -c '{masks}'"));
+    NetNamespace::create()
+        .unwrap()
+        .enter(|| {
+            sh("ip link add v0 type veth peer name v1");
+            let before = masks();
+            let first = Rps::steer("v0", &[0]).unwrap();
+            sh("ip link set v0 name w0");
+            let steered = masks();
+            assert_ne!(steered, before);
+            let second = Rps::steer("w0", &[1]);
+            assert!(matches!(&second, Err(RpsError::Busy { interface }) if interface == "w0"), "{second:?}");
+            assert_eq!(masks(), steered);
+            // Another one that has the old name is free.
+            sh("ip link add v0 type veth peer name v2");
+            drop(Rps::steer("v0", &[1]).unwrap());
+            sh("ip link del v0");
+            drop(first);
+            assert_eq!(masks(), before);
+            drop(Rps::steer("w0", &[1]).unwrap());
+            assert_eq!(masks(), before);
+        })
+        .unwrap();
+}

@@ -26,7 +26,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::clock::monotonic;
 use crate::link::Netlink;
-use crate::link_ioctl::{Question, ask, name};
+use crate::link_ioctl::{Question, ask, index_of, name};
 use crate::stderr_text;
 use crate::sysfs::{Sysfs, shown};
 use crate::unix::listen_alone;
@@ -260,19 +260,24 @@ impl Claim {
     /// The right to change how `interface` receives: features, rings, NAPI.
     ///
     /// # Errors
-    /// As [`Self::of_sysctl`].
+    /// As [`Self::of_sysctl`]; `ENODEV` where there is no such interface.
     pub fn of_receiving(interface: &str) -> io::Result<Self> {
-        Self::take(&format!("receive/{interface}"))
+        Self::of_interface("receive", interface)
     }
 
     /// The right to steer the packets of `interface`.
     pub(crate) fn of_rps(interface: &str) -> io::Result<Self> {
-        Self::take(&format!("rps/{interface}"))
+        Self::of_interface("rps", interface)
     }
 
     /// The right to change the time stamps of `interface`.
     pub(crate) fn of_stamps(interface: &str) -> io::Result<Self> {
-        Self::take(&format!("nic-stamps/{interface}"))
+        Self::of_interface("nic-stamps", interface)
+    }
+
+    /// By its number: it may get another name while somebody has the right.
+    fn of_interface(right: &str, interface: &str) -> io::Result<Self> {
+        Self::take(&format!("{right}/{}", index_of(interface)?))
     }
 
     fn take(name: &str) -> io::Result<Self> {
