@@ -3,9 +3,13 @@
 //! Source: `Documentation/networking/timestamping.rst` §3, `<linux/net_tstamp.h>`, `<linux/ethtool.h>` (`ethtool_ts_info`).
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::guard::{Changed, Claim, Setting};
-use crate::link_ioctl::ask;
+use crate::link::Netlink;
+use crate::link_ioctl::{ask, index_of};
+use crate::namespace::{NamespaceId, NetNamespace};
+use crate::sysfs::Sysfs;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
@@ -86,9 +90,36 @@ pub fn nic_stamps_support(link: &str) -> Result<NicStampsSupport, NicStampsError
     })
 }
 
-/// A NIC that stamps packets, for as long as this lives; then it is set back as it was ([`crate::guard`]).
+/// A NIC that stamps packets, for as long as this lives; then it is set back as it was ([`crate::guard`]). In one process several can be of one
+/// NIC, as those of a VLAN and of the NIC below it: it is set back with the last of them.
 #[derive(Debug)]
-pub struct NicStamps(#[expect(dead_code, reason = "it is held")] Changed);
+pub struct NicStamps(#[expect(dead_code, reason = "it is held")] Arc<Held>);
+
+/// A NIC that was set.
+#[derive(Debug)]
+struct Held {
+    reach: Reach,
+    /// Fields are dropped in their order: this is undone before what was changed earlier.
+    _changed: Changed,
+    _earlier: Vec<Arc<Self>>,
+}
+
+/// What this process has set and not set back yet.
+static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+
+/// The interfaces that may be set together: a driver without a clock, as that of a VLAN, hands what it is told down.
+#[derive(Debug)]
+struct Reach {
+    namespace: Option<NamespaceId>,
+    /// Their numbers: names may change.
+    interfaces: Vec<u32>,
+}
+
+impl Reach {
+    fn meets(&self, other: &Self) -> bool {
+        self.namespace == other.namespace && other.interfaces.iter().any(|index| self.interfaces.contains(index))
+    }
+}
 
 impl NicStamps {
     /// Has the NIC of `link` stamp every packet it receives, and packets that it sends where it can: those whose socket asks for it. It is
@@ -102,7 +133,17 @@ impl NicStamps {
         if !support.every_received_packet {
             return Err(NicStampsError::Unsupported { link: link.into() });
         }
-        let claim = Claim::of_stamps(link).map_err(|source| match source.kind() {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|one| one.strong_count() > 0);
+        let stack = stack(link);
+        let namespace = NetNamespace::current().and_then(|own| own.id()).ok();
+        let interfaces = stack.iter().map(|name| index_of(name)).collect::<io::Result<Vec<_>>>().map_err(error)?;
+        let reach = Reach { namespace, interfaces };
+        let earlier: Vec<_> = held.iter().filter_map(Weak::upgrade).filter(|one| one.reach.meets(&reach)).collect();
+        let is_claimed = |index: &u32| earlier.iter().any(|one| one.reach.interfaces.contains(index));
+        let free = stack.iter().zip(&reach.interfaces).filter(|(_, index)| !is_claimed(*index));
+        let claims = free.map(|(name, _)| Claim::of_stamps(name)).collect::<io::Result<Vec<_>>>();
+        let claims = claims.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => NicStampsError::Busy { link: link.into() },
             _ => error(source),
         })?;
@@ -112,13 +153,27 @@ impl NicStamps {
         let sent = if support.sent_packets { SENT_ON } else { before[1] };
         let wanted = [before[0], sent, FILTER_ALL];
         let by_hand = format!("hwtstamp_ctl -i {link} -t {} -r {}", before[1], before[2]);
-        let setting = Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted, by_hand).map_err(error)?;
-        let changed = Changed::apply(vec![setting], vec![claim]).map_err(|(_, source)| error(source))?;
+        let mut settings = Vec::new();
+        if wanted != before {
+            settings.push(Setting::of_driver(link, SIOCSHWTSTAMP, &before, &wanted, by_hand).map_err(error)?);
+        }
+        let changed = Changed::apply(settings, claims).map_err(|(_, source)| error(source))?;
         // The driver says what it really does.
         let mut now = [0; 3];
         ask(link, SIOCGHWTSTAMP, &mut now).map_err(error)?;
-        if now[2] == FILTER_ALL { Ok(Self(changed)) } else { Err(NicStampsError::Unsupported { link: link.into() }) }
+        if now[2] != FILTER_ALL {
+            return Err(NicStampsError::Unsupported { link: link.into() });
+        }
+        let this = Arc::new(Held { reach, _changed: changed, _earlier: earlier });
+        held.push(Arc::downgrade(&this));
+        Ok(Self(this))
     }
+}
+
+/// `link` and the interfaces below it, as far as the caller may know them.
+fn stack(link: &str) -> Vec<String> {
+    let links = Netlink::open().and_then(|mut netlink| netlink.links()).unwrap_or_default();
+    Sysfs::of(&links).map_or_else(|_| vec![link.to_owned()], |sysfs| sysfs.stack(link))
 }
 
 #[cfg(test)]

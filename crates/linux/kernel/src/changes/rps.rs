@@ -14,9 +14,6 @@ use crate::guard::{Changed, Claim, Setting};
 use crate::link::Netlink;
 use crate::sysfs::{Sysfs, read, shown};
 
-/// Stacked interfaces (VLAN over bond over NIC) that are followed down.
-const DEPTH_MOST: usize = 8;
-
 /// Why packets are not steered.
 #[derive(Debug, thiserror::Error)]
 pub enum RpsError {
@@ -78,14 +75,11 @@ impl Rps {
                 _ => other(error.to_string()),
             })
         };
-        let (mut interfaces, mut claims, mut settings) = (vec![interface.to_owned()], Vec::new(), Vec::new());
-        while let Some(steered) = interfaces.get(claims.len()) {
-            let directory = sysfs.interface(steered);
+        let interfaces = sysfs.stack(interface);
+        let (mut claims, mut settings) = (Vec::new(), Vec::new());
+        for steered in &interfaces {
             claims.push(claim(steered)?);
-            settings.extend(settings_of(interface, &directory, &mask(cpus))?);
-            if interfaces.len() < DEPTH_MOST {
-                interfaces.extend(lower(&directory));
-            }
+            settings.extend(settings_of(interface, &sysfs.interface(steered), &mask(cpus))?);
         }
         if settings.is_empty() {
             return Err(RpsError::Unsupported { interface: interface.into() });
@@ -145,12 +139,6 @@ fn settings_of(interface: &str, directory: &Path, mask: &str) -> Result<Vec<Sett
         }
     }
     Ok(settings)
-}
-
-/// The lower interfaces of the one of `directory`: `lower_eth0`.
-fn lower(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("lower_").map(str::to_owned)).collect()
 }
 
 /// CPUs as a mask of 32-bit words, the highest first.

@@ -12,6 +12,9 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::link::Link;
 
+/// Interfaces of one stack (VLAN over bond over NIC) that are followed down.
+const STACK_MOST: usize = 8;
+
 /// A sysfs, `/sys` or a new one.
 #[derive(Debug)]
 pub struct Sysfs {
@@ -55,6 +58,27 @@ impl Sysfs {
     pub fn interface(&self, name: &str) -> PathBuf {
         self.root.join("class/net").join(name)
     }
+
+    /// `interface` and those below it, from which it gets its packets: it first, each once.
+    pub(crate) fn stack(&self, interface: &str) -> Vec<String> {
+        let mut stack = vec![interface.to_owned()];
+        let mut at = 0;
+        while at < stack.len() && stack.len() < STACK_MOST {
+            for name in lower(&self.interface(&stack[at])) {
+                if !stack.contains(&name) {
+                    stack.push(name);
+                }
+            }
+            at += 1;
+        }
+        stack
+    }
+}
+
+/// The lower interfaces of the one of `directory`: `lower_eth0`.
+fn lower(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("lower_").map(str::to_owned)).collect()
 }
 
 /// Whether its `class/net` has just these links, by name, index and address: two namespaces may well both have an `eth0` with

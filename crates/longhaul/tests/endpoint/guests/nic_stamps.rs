@@ -21,6 +21,14 @@ const HOSTS: &str =
 /// Whether each NIC stamps what it receives.
 const STAMPS: &str = "cat /sys/module/clocked_nics/parameters/stamps_received";
 
+/// What a VLAN is told goes to the NIC below it, which one command has stamp packets at a time.
+const TWO_OF_ONE_NIC: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }
+    ip link add link clocked0 name tagged0 type vlan id 5; ip link set tagged0 up
+    longhaul capture clocked0,tagged0 --clock nic -t 3s -J -o /tmp/two >/tmp/two.json 2>/tmp/said & sleep 1
+    stamps() { cat /sys/module/clocked_nics/parameters/stamps_received; }
+    stamps; longhaul capture tagged0 --clock nic -t 100ms -J -o /tmp/other >/tmp/other.json 2>&1; stamps; wait; stamps
+    grep -q 'NIC of tagged0' /tmp/other.json && echo refused; cat /tmp/two.json";
+
 /// Median and 99th percentile of round trips, microseconds, and who stamped: sent, received, at the responder.
 fn measured(said: &str) -> ([f64; 2], [String; 3]) {
     let all = object(said.as_bytes());
@@ -44,7 +52,7 @@ fn nics_leave_out_what_their_interrupts_wait() {
         Err(why) => return no_judge!("{why}"),
     };
     let programs = [env!("CARGO_BIN_EXE_longhaul"), "/usr/sbin/ip"];
-    let guest = programs.iter().fold(guest, |guest, program| guest.with_program(program));
+    let guest = programs.iter().fold(guest, |guest, program| guest.with_program(program)).with_module("8021q");
     let nic = "--timestamps nic -i 5ms --json";
     let watched =
         format!("longhaul rtt 10.1.1.2 --no-auth -t 5s {nic} >/tmp/out & sleep 2; {STAMPS}; wait; cat /tmp/out");
@@ -60,6 +68,7 @@ fn nics_leave_out_what_their_interrupts_wait() {
         &format!("longhaul rtt fd01::2 --icmp -t 2s {nic}"),
         &format!("longhaul rtt 127.0.0.1 --icmp -c 2 {nic}"),
         STAMPS,
+        TWO_OF_ONE_NIC,
     ];
     let exits = guest.run(&commands);
     for (command, exit) in commands.iter().zip(&exits) {
@@ -88,6 +97,14 @@ fn nics_leave_out_what_their_interrupts_wait() {
         let (echo, who) = nth(echo);
         assert_eq!(who, by(["nic", "nic", "none"]));
         assert!((500.0..600.0).contains(&echo[0]), "{echo:?}");
+    }
+    let [before, other, after, refused, whole] = said(11).splitn(5, '\n').collect::<Vec<_>>()[..] else {
+        panic!("{}", said(11));
+    };
+    assert_eq!([before, other, after, refused], ["1,0", "1,0", "0,0", "refused"]);
+    let interfaces = &object(whole.as_bytes())["result"]["interfaces"];
+    for at in [0, 1] {
+        assert!(interfaces[at]["clock"].as_str().unwrap().contains("NIC"), "{interfaces}");
     }
     assert!(exits[9].status != 0 && said(9).contains("no_nic_timestamps"), "{}", said(9));
 }
