@@ -10,6 +10,7 @@ use std::path::Path;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::direct_file::{ALIGNMENT, forget_pages, free_bytes, open_direct, open_direct_to_read};
 use longhaul_kernel::new_file::without_name;
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_units::{BitRate, Nanos};
 
 /// One call moves so much: what a copying program moves at a time, or more.
@@ -72,9 +73,10 @@ pub fn read_rate(path: &Path, time: Nanos, most: u64, stop: impl Fn() -> bool) -
 /// Writes a file without a name into `folder`, for at most `time`, `most` bytes and a quarter of the free space, or until `stop` says so.
 ///
 /// # Errors
-/// As open(2) and write(2) have them.
+/// `PermissionDenied` where a link of another user leads to the folder; otherwise as open(2) and write(2) have them.
 pub fn write_rate(folder: &Path, time: Nanos, most: u64, stop: impl Fn() -> bool) -> io::Result<DiskRate> {
-    let named = without_name(folder)?;
+    let folder = OpenFolder::open(folder)?;
+    let named = without_name(&folder.path())?;
     let most = most.min(free_bytes(&named)? / 4);
     let direct = open_direct(&named);
     let mut past_cache = direct.is_ok();
@@ -126,6 +128,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
 
     use super::*;
 
@@ -145,5 +148,23 @@ mod tests {
         assert!(read_rate(&folder, Nanos::from_secs(1), 1, || false).is_err());
         assert!(write_rate(&path, Nanos::from_secs(1), 1, || false).is_err());
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_link_of_another_user_leads() {
+        let base = std::env::temp_dir().join(format!("longhaul-disk-link-{}", std::process::id()));
+        let (folder, link) = (base.join("folder"), base.join("link"));
+        fs::create_dir_all(&folder).unwrap();
+        symlink(&folder, &link).unwrap();
+        let write = |path: &Path| write_rate(path, Nanos::from_secs(10), 1 << 20, || false);
+        assert_eq!(write(&link).unwrap().bytes, 1 << 20);
+        if lchown(&link, Some(65_534), None).is_ok() {
+            for path in [link.clone(), link.join("")] {
+                assert_eq!(write(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path:?}");
+            }
+        } else {
+            println!("skipped: links of another user take root");
+        }
+        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -198,7 +198,7 @@ fn a_link_of_another_user_is_not_followed() {
     lchown(&at_folder, Some(65_534), Some(65_534)).unwrap();
     let (with_slash, through) = (format!("{at_folder}/"), folder.file("own-to-theirs"));
     symlink(&at_folder, &through).unwrap();
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["serve", "-D", "--bind", "127.0.0.1", "--no-auth", "--port", "0", "--logfile", &theirs],
         &["analyze", "--html", &theirs, &capture],
         &["compare", "--html", &theirs, &capture, &capture],
@@ -206,6 +206,7 @@ fn a_link_of_another_user_is_not_followed() {
         &["analyze", "-o", &with_slash, &capture],
         &["analyze", "-o", &through, &capture],
         &["capture", "lo", "-t", "1ms", "-o", &at_folder],
+        &["diagnose", "127.0.0.1", "-p", "1", "-R", "--write", &at_folder],
     ];
     for command in commands {
         let output = longhaul(command);
