@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use longhaul_channel::{self as channel, Key};
 use longhaul_kernel::process::allow_many_files;
+use longhaul_kernel::secret_file::read_secret;
 use longhaul_mesh_model::file::{Limits, is_name};
 use longhaul_mesh_model::schedule::Schedule;
 use longhaul_units::Nanos;
@@ -205,8 +206,7 @@ fn init(mesh: &Path, folder: &Folder) -> Result<(), Failure> {
 }
 
 fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure> {
-    let text = longhaul_units::read_text(token, 4096)
-        .map_err(|error| Failure::new(format_args!("cannot read {}: {error}", token.display())))?;
+    let text = read_secret(token, 4096).map_err(|error| Failure::of_secret(token, &error))?;
     let token: Key = text.parse().map_err(|error| Failure::new(format_args!("{}: {error}", token.display())))?;
     folder.make()?;
     if folder.has("coordinator.json") {
@@ -240,6 +240,8 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::channel;
     use std::thread;
 
@@ -258,5 +260,24 @@ mod tests {
         thread::spawn(move || say.send(run(cli).map_err(|failure| failure.to_string())));
         let refused = said.recv_timeout(Duration::from_secs(10)).expect("it ends").unwrap_err();
         assert!(refused.contains("another longhaul mesh run has the folder"), "{refused}");
+    }
+
+    /// Who has read it can join in this site's place.
+    #[test]
+    fn a_token_that_others_may_read_is_refused() {
+        let mesh = crate::stolen::Mesh::make("token-mode");
+        let (token, site) = (mesh.folder.file("geneva"), mesh.folder.file("site"));
+        fs::write(&token, Key::from_random(random().unwrap()).unwrap().to_text()).unwrap();
+        let refused = |mode| {
+            fs::set_permissions(&token, Permissions::from_mode(mode)).unwrap();
+            // Nobody listens there.
+            join("127.0.0.1:1", &token, &Folder::new(&site)).unwrap_err().to_string()
+        };
+        for mode in [0o666, 0o644, 0o640] {
+            let said = refused(mode);
+            assert!(said.contains(&format!("{mode:04o}")) && said.contains("chmod 600") && !site.exists(), "{said}");
+        }
+        assert!(!refused(0o600).contains("0600"));
+        assert!(site.exists());
     }
 }

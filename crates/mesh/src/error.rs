@@ -1,6 +1,9 @@
 //! What goes wrong, and what to do about it.
 
 use std::fmt;
+use std::path::Path;
+
+use longhaul_kernel::secret_file::SecretError;
 
 /// An error for people: what happened, and what to do.
 #[derive(Debug)]
@@ -17,6 +20,12 @@ impl Failure {
     pub(crate) fn remedy(mut self, remedy: impl fmt::Display) -> Self {
         self.remedy = Some(remedy.to_string());
         self
+    }
+
+    /// Of the secret at `path`, which is not taken.
+    pub(crate) fn of_secret(path: &Path, error: &SecretError) -> Self {
+        let failure = Self::new(format_args!("cannot read {}: {error}", path.display()));
+        Self { remedy: error.remedy(path), ..failure }
     }
 }
 

@@ -19,6 +19,7 @@
 //! | know how much of a file is holes | [`holes`] |
 //! | write files that are there when they are complete | [`new_file`] |
 //! | follow links, but none of another user | [`links`] |
+//! | read a key that nobody else may use | [`secret_file`] |
 //! | write into a folder, whatever has its name by then | [`open_folder`] |
 //! | run on time | [`schedule`], [`wait`] |
 //! | be stopped and nudged | [`signals`] |
@@ -55,6 +56,7 @@ pub mod memory;
 pub mod new_file;
 pub mod open_folder;
 mod processes;
+pub mod secret_file;
 mod sockets;
 pub mod standard_error;
 pub mod sysctl;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_kernel::secret_file::read_secret;
 use longhaul_kernel::stderr_line;
 use longhaul_units::read_text;
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -28,7 +29,10 @@ pub(super) fn acceptor(
     address: SocketAddr,
 ) -> Result<Option<TlsAcceptor>, Failure> {
     let (certificate, key) = match (&options.certificate, &options.certificate_key) {
-        (Some(certificate), Some(key)) => (read(certificate)?, read(key)?),
+        (Some(certificate), Some(key)) => {
+            let secret = read_secret(key, BYTES_MOST).map_err(|error| Failure::of_secret(key, &error));
+            (read(certificate)?, secret?)
+        }
         _ if address.ip().is_loopback() => return Ok(None),
         _ => own(folder, address)?,
     };
@@ -72,4 +76,38 @@ fn own(folder: &Folder, address: SocketAddr) -> Result<(String, String), Failure
         stderr_line!("made a certificate of its own: {}", folder.file(CERTIFICATE).display());
     }
     Ok((folder.read(CERTIFICATE)?, folder.read(KEY)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let path = std::env::temp_dir().join(format!("longhaul-mesh-tls-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        let (certificate, key) = (path.join("cert.pem"), path.join("key.pem"));
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&certificate, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let options = PageOptions {
+            certificate: Some(certificate),
+            certificate_key: Some(key.clone()),
+            ..PageOptions::default()
+        };
+        let with_mode = |mode| {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+            acceptor(&Folder::new(&path), &options, ([127, 0, 0, 1], 0).into())
+        };
+        for mode in [0o666, 0o644, 0o640] {
+            let refused = with_mode(mode).err().unwrap().to_string();
+            assert!(refused.contains(&format!("{mode:04o}")) && refused.contains("chmod 600"), "{refused}");
+        }
+        assert!(with_mode(0o600).unwrap().is_some());
+        fs::remove_dir_all(&path).unwrap();
+    }
 }

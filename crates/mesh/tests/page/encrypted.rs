@@ -1,5 +1,6 @@
 //! Beyond loopback the page is encrypted, with an own certificate or the operator's: asked by curl, from another host of a lab.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -107,6 +108,7 @@ fn beyond_loopback_it_is_encrypted() {
     let made = rcgen::generate_simple_self_signed([http.split(':').next().unwrap().to_owned()]).unwrap();
     fs::write(&certificate, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let coordinator =
         start(&["--certificate", certificate.to_str().unwrap(), "--certificate-key", key.to_str().unwrap()]);
     let output = ask(certificate.to_str().unwrap());
