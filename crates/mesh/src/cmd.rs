@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use longhaul_channel::{self as channel, Key};
+use longhaul_kernel::installed::beside;
 use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::secret_file::read_secret;
 use longhaul_mesh_model::file::{Limits, is_name};
@@ -153,14 +154,17 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
 /// The `longhaul` that runs the tests: the one beside this program, else the one in PATH.
 fn longhaul() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(Failure::new)?;
-    let beside = own.with_file_name("longhaul");
+    found(&own).ok_or_else(|| {
+        Failure::new("there is no longhaul beside this program, nor in PATH").remedy("install both together")
+    })
+}
+
+fn found(own: &Path) -> Option<PathBuf> {
     let in_path = || {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&folders).map(|folder| folder.join("longhaul")).find(|file| file.is_file())
     };
-    Some(beside).filter(|file| file.is_file()).or_else(in_path).ok_or_else(|| {
-        Failure::new("there is no longhaul beside this program, nor in PATH").remedy("install both together")
-    })
+    beside(own, "longhaul").or_else(in_path)
 }
 
 fn init(mesh: &Path, folder: &Folder) -> Result<(), Failure> {
@@ -279,5 +283,24 @@ mod tests {
         }
         assert!(!refused(0o600).contains("0600"));
         assert!(site.exists());
+    }
+
+    /// Beside a program in a folder of everybody's anybody may have put one.
+    #[test]
+    fn the_program_of_the_tests_is_one_of_the_same_owner() {
+        let mesh = crate::stolen::Mesh::make("beside");
+        let (own, neighbour) = (mesh.folder.file("longhaul-mesh"), mesh.folder.file("longhaul"));
+        for program in [&own, &neighbour] {
+            fs::write(program, "").unwrap();
+            fs::set_permissions(program, Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(found(&own), Some(neighbour.clone()));
+        fs::set_permissions(&neighbour, Permissions::from_mode(0o757)).unwrap();
+        assert_ne!(found(&own), Some(neighbour.clone()));
+        fs::set_permissions(&neighbour, Permissions::from_mode(0o755)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&neighbour, Some(12_345), None).unwrap();
+            assert_ne!(found(&own), Some(neighbour.clone()));
+        }
     }
 }

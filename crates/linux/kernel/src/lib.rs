@@ -35,6 +35,7 @@
 //! | change what shapes arrivals at an interface, and back whatever happens | [`receive_settings`] |
 //! | have a NIC stamp packets, and back whatever happens | [`nic_stamps`] |
 //! | find and end processes, read what they use, have many files open | [`process`], [`procfs`] |
+//! | start another program of this installation, but none that somebody put there | [`installed`] |
 //! | run a program in a cgroup of its own | [`cgroup`] |
 //! | know how much CPU time and memory control groups allow | [`group_limits`] |
 //! | read and write files past the page cache | [`direct_file`] |
@@ -66,5 +67,7 @@ pub use changes::{cgroup, guard, nic_stamps, receive_settings, rps};
 pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
 pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, sysfs};
-pub use processes::{capability, group_limits, mounts, namespace, process, procfs, schedule, signals, user_namespace};
+pub use processes::{
+    capability, group_limits, installed, mounts, namespace, process, procfs, schedule, signals, user_namespace,
+};
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

@@ -1,10 +1,11 @@
 //! `longhaul mesh`: starts `longhaul-mesh`, a program of its own, as its database costs minutes of build.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use longhaul_kernel::installed::{beside, is_of_owner};
 
 use crate::output::{Failure, Outcome};
 
@@ -47,27 +48,11 @@ fn libexec(own: &Path) -> Option<PathBuf> {
     (is_installed && program.ancestors().take(3).all(|path| is_of_owner(path, own))).then_some(program)
 }
 
-/// The program beside this one, of the same owner: anybody may have put one into `/tmp`.
-fn beside(own: &Path) -> Option<PathBuf> {
-    let program = own.with_file_name(PROGRAM);
-    is_of_owner(&program, own).then_some(program)
-}
-
-/// Whether `path` is root's or of who owns `own`, and nobody else may change it.
-fn is_of_owner(path: &Path, own: &Path) -> bool {
-    let all = (std::fs::symlink_metadata(path), std::fs::metadata(path), std::fs::metadata(own));
-    let (Ok(named), Ok(about), Ok(owned)) = all else { return false };
-    // Where users have a group each, it may write.
-    let others = if [0, owned.gid()].contains(&about.gid()) { 0o002 } else { 0o022 };
-    // A link is of who made it, wherever it leads.
-    [&named, &about].iter().all(|one| [0, owned.uid()].contains(&one.uid())) && about.mode() & others == 0
-}
-
 fn found() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
-    [beside(&own), libexec(&own)].into_iter().flatten().chain(in_path).find(|file| file.is_file())
+    [beside(&own, PROGRAM), libexec(&own)].into_iter().flatten().chain(in_path).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -107,17 +92,17 @@ mod tests {
         let neighbour = unpacked.with_file_name(PROGRAM);
         fs::write(&neighbour, "").unwrap();
         set(&neighbour, 0o755);
-        assert_eq!(beside(&unpacked), Some(neighbour.clone()));
+        assert_eq!(beside(&unpacked, PROGRAM), Some(neighbour.clone()));
         set(&neighbour, 0o757);
-        assert_eq!(beside(&unpacked), None);
+        assert_eq!(beside(&unpacked, PROGRAM), None);
         set(&neighbour, 0o755);
         // To a program of root's, which does what its arguments say.
         fs::remove_file(&neighbour).unwrap();
         std::os::unix::fs::symlink("/bin/sh", &neighbour).unwrap();
-        assert_eq!(beside(&unpacked), Some(neighbour.clone()), "its own link");
+        assert_eq!(beside(&unpacked, PROGRAM), Some(neighbour.clone()), "its own link");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(&neighbour, Some(65_534), None).unwrap();
-            assert_eq!(beside(&unpacked), None);
+            assert_eq!(beside(&unpacked, PROGRAM), None);
         }
         fs::remove_file(&neighbour).unwrap();
         fs::write(&neighbour, "").unwrap();
@@ -126,7 +111,7 @@ mod tests {
             for program in [&program, &neighbour] {
                 std::os::unix::fs::chown(program, Some(65_534), None).unwrap();
             }
-            assert_eq!((libexec(&installed), beside(&unpacked)), (None, None));
+            assert_eq!((libexec(&installed), beside(&unpacked, PROGRAM)), (None, None));
         }
         fs::remove_dir_all(&folder).unwrap();
     }

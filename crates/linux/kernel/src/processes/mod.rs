@@ -2,6 +2,7 @@
 
 pub mod capability;
 pub mod group_limits;
+pub mod installed;
 pub mod mounts;
 pub mod namespace;
 pub mod process;
