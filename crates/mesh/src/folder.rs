@@ -21,7 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use longhaul_channel::{Identity, Key, PublicKey};
+use longhaul_kernel::links::parent;
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
+use longhaul_kernel::open_folder::OpenFolder;
 pub(crate) use longhaul_mesh_model::message::Members;
 use longhaul_units::read_text;
 use serde::{Deserialize, Serialize};
@@ -75,14 +77,16 @@ impl Folder {
     /// Looks whether the keys here can be this user's alone.
     ///
     /// # Errors
-    /// Other users may write to the folder, or may read or write a key in it, or a key belongs to somebody who is neither root nor its owner.
+    /// A link of another user leads to the folder, others may write to it, or may read or write a key in it, or a key belongs to somebody who is
+    /// neither root nor its owner.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let failed = |path: &Path, error| Failure::new(format_args!("cannot read {}: {error}", path.display()));
-        let folder = match fs::metadata(&self.0) {
+        let opened = match OpenFolder::open(&self.0) {
             // Whoever needs a file of it says so.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            about => about.map_err(|error| failed(&self.0, error))?,
+            opened => opened.map_err(|error| failed(&self.0, error))?,
         };
+        let folder = fs::metadata(opened.path()).map_err(|error| failed(&self.0, error))?;
         if folder.mode() & 0o022 != 0 {
             let failure = format!("other users may write to {}, which has keys", self.0.display());
             return Err(Failure::new(failure).remedy(format_args!("chmod go-w {}", self.0.display())));
@@ -119,13 +123,15 @@ impl Folder {
         self.file(name).exists()
     }
 
-    /// Replaces a file at once, for its owner alone, who is the folder's: root may write what a service without root has to read.
+    /// Replaces a file at once, for its owner alone, who is the folder's: root may write what a service without root has to read. A link of another
+    /// user is not followed.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.file(name);
         let write = || {
-            let file = NewFile::create(&path, PRIVATE)?;
+            let folder = OpenFolder::open(parent(&path))?;
+            let file = NewFile::create(&folder.path().join(path.file_name().unwrap_or_default()), PRIVATE)?;
             file.file().write_all(text.as_bytes())?;
-            let (folder, own) = (fs::metadata(&self.0)?, file.file().metadata()?);
+            let (folder, own) = (fs::metadata(folder.path())?, file.file().metadata()?);
             if folder.uid() != own.uid() {
                 fchown(file.file(), Some(folder.uid()), Some(folder.gid()))?;
             }
@@ -136,8 +142,10 @@ impl Folder {
     }
 
     pub(crate) fn remove(&self, name: &str) {
+        let path = self.file(name);
         // What is not there needs no removal.
-        let _ = fs::remove_file(self.file(name));
+        let _ = OpenFolder::open(parent(&path))
+            .and_then(|folder| fs::remove_file(folder.path().join(path.file_name().unwrap_or_default())));
     }
 
     /// The identity of this host, made where there is none.
@@ -375,6 +383,42 @@ mod tests {
             std::os::unix::fs::chown(folder.file("identity"), Some(12_345), None).unwrap();
             assert!(folder.check().unwrap_err().to_string().contains("user 12345"));
         }
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    /// Root would write to what it points to.
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: links of another user take root");
+            return;
+        }
+        let (path, folder) = folder("linked");
+        folder.make().unwrap();
+        let aim = path.join("aim");
+        Folder::new(&aim).make().unwrap();
+        fs::write(aim.join("kept"), "").unwrap();
+        let link = |name: &str| {
+            let link = path.join(name);
+            std::os::unix::fs::symlink(&aim, &link).unwrap();
+            std::os::unix::fs::lchown(&link, Some(65_534), None).unwrap();
+            Folder::new(&link)
+        };
+        for planted in [link("planted"), link("tokens")] {
+            for refused in [planted.make(), planted.check(), planted.write("mesh.toml", "")] {
+                let said = refused.unwrap_err().to_string();
+                assert!(said.contains("symbolic link of another user"), "{said}");
+            }
+            planted.remove("kept");
+        }
+        folder.remove("tokens/kept");
+        assert_eq!(fs::read_dir(&aim).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["kept"]);
+        // A link of one's own says where the folder is.
+        std::os::unix::fs::lchown(path.join("planted"), Some(0), None).unwrap();
+        let own = Folder::new(&path.join("planted"));
+        own.make().unwrap();
+        own.write("mesh.toml", "").unwrap();
+        assert!(aim.join("mesh.toml").exists());
         fs::remove_dir_all(&path).unwrap();
     }
 

@@ -13,7 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use longhaul_kernel::links::parent;
 use longhaul_kernel::new_file::{NewFile, PRIVATE};
+use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_units::{Bytes, utc};
 
 use crate::error::Failure;
@@ -65,6 +67,13 @@ impl DayFiles {
         Failure::new(format_args!("{}: {error}", self.folder.display()))
     }
 
+    /// The folder, and the one above it, as `open` opens each: no link of another user leads there. Who owns the one above may put one in its place at
+    /// any time.
+    fn opened(&self, open: impl Fn(&Path) -> io::Result<OpenFolder>) -> io::Result<OpenFolder> {
+        let above = open(parent(&self.folder))?;
+        open(&above.path().join(self.folder.file_name().unwrap_or_default()))
+    }
+
     /// The oldest day that is kept at `now_ns`.
     fn oldest(&self, now_ns: i64) -> Option<String> {
         self.days.map(|days| day_of(now_ns.saturating_sub(DAY_NS.saturating_mul(i64::from(days))).max(0)))
@@ -85,20 +94,21 @@ impl DayFiles {
         if self.oldest(now_ns).is_some_and(|oldest| day < oldest) {
             return Ok(Err(NoRoom(self.failed(&format_args!("{id} is older than what is kept")))));
         }
-        let folder = self.folder.join(&day);
-        let path = folder.join(format!("{id}.parquet"));
         let mut state = self.state();
+        let all = self.opened(OpenFolder::make).map_err(|error| self.failed(&error))?;
+        let folder = all.path().join(&day);
+        let new_day = if folder.is_dir() { 0 } else { BLOCK_BYTES };
+        let of_day = OpenFolder::make(&folder).map_err(|error| self.failed(&error))?;
+        let path = of_day.path().join(format!("{id}.parquet"));
         if path.exists() {
             return Ok(Ok(()));
         }
-        let new_day = if folder.is_dir() { 0 } else { BLOCK_BYTES };
-        fs::create_dir_all(&folder).map_err(|error| self.failed(&error))?;
         let file = NewFile::create(&path, PRIVATE).map_err(|error| self.failed(&error))?;
         write(file.file()).map_err(|error| self.failed(&error))?;
         let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
         if state.taken.is_none_or(|taken| taken + new_day + bytes > state.most) {
             // This counts the folder of this day, too.
-            let taken = self.make_room(bytes, state.most, &day).map_err(|error| self.failed(&error))?;
+            let taken = make_room(&all.path(), bytes, state.most, &day).map_err(|error| self.failed(&error))?;
             state.taken = Some(taken);
         } else {
             state.taken = state.taken.map(|taken| taken + new_day);
@@ -127,27 +137,34 @@ impl DayFiles {
         let mut state = self.state();
         state.most = most.0;
         state.taken = None;
-        let days = days(&self.folder).map_err(|error| self.failed(&error))?;
+        let all = match self.opened(OpenFolder::open) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                state.taken = Some(0);
+                return Ok(());
+            }
+            opened => opened.map_err(|error| self.failed(&error))?,
+        };
+        let folder = all.path();
+        let days = days(&folder).map_err(|error| self.failed(&error))?;
         let mut aged = days.iter().filter(|(name, _)| *name < oldest);
-        aged.try_for_each(|(name, _)| fs::remove_dir_all(self.folder.join(name)))
-            .map_err(|error| self.failed(&error))?;
+        aged.try_for_each(|(name, _)| fs::remove_dir_all(folder.join(name))).map_err(|error| self.failed(&error))?;
         // No day is after this one: also the last may go.
-        state.taken = Some(self.make_room(0, most.0, "day=~").map_err(|error| self.failed(&error))?);
+        state.taken = Some(make_room(&folder, 0, most.0, "day=~").map_err(|error| self.failed(&error))?);
         Ok(())
     }
+}
 
-    /// Removes the oldest days before `today` until `bytes` more have room; what is taken then.
-    fn make_room(&self, bytes: u64, most: u64, today: &str) -> io::Result<u64> {
-        let days = days(&self.folder)?;
-        let mut taken: u64 = days.iter().map(|(_, bytes)| bytes).sum();
-        for (name, freed) in days {
-            if taken + bytes > most && name.as_str() < today {
-                fs::remove_dir_all(self.folder.join(name))?;
-                taken -= freed;
-            }
+/// Removes the oldest days of a folder before `today` until `bytes` more have room; what is taken then.
+fn make_room(folder: &Path, bytes: u64, most: u64, today: &str) -> io::Result<u64> {
+    let days = days(folder)?;
+    let mut taken: u64 = days.iter().map(|(_, bytes)| bytes).sum();
+    for (name, freed) in days {
+        if taken + bytes > most && name.as_str() < today {
+            fs::remove_dir_all(folder.join(name))?;
+            taken -= freed;
         }
-        Ok(taken)
     }
+    Ok(taken)
 }
 
 /// The days of a folder, the oldest first, and what each takes.
@@ -206,6 +223,34 @@ mod tests {
 
     fn name(day: &str) -> String {
         format!("day=1970-01-{day}")
+    }
+
+    /// Root would write and remove where it points to.
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        use std::os::unix::fs::{lchown, symlink};
+        let folder = folder("links");
+        let aim = folder.join("aim");
+        fs::create_dir_all(aim.join(name("01"))).unwrap();
+        let link = |path: &Path| {
+            fs::create_dir_all(parent(path)).unwrap();
+            symlink(&aim, path).unwrap();
+            lchown(path, Some(65_534), None)
+        };
+        let day = folder.join("day").join(name("02"));
+        if [folder.join("losses"), day].iter().any(|path| link(path).is_err()) {
+            println!("skipped: links of another user take root");
+            return;
+        }
+        let files = |path: &str| DayFiles::new(folder.join(path), (Bytes(9 * BLOCK_BYTES), Some(3)), "--keep-losses");
+        for path in ["losses", "losses/site=geneva", "day"] {
+            let refused = files(path).keep(("0", DAY_NS), DAY_NS, |_| Ok::<(), String>(())).unwrap_err().to_string();
+            assert!(refused.contains("symbolic link of another user"), "{path}: {refused}");
+        }
+        // All days are too old.
+        assert!(files("losses").trim(Bytes(0), 99 * DAY_NS).is_err());
+        assert_eq!(kept(&aim), [(name("01"), 0)]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
