@@ -1,10 +1,11 @@
 //! `longhaul emulate`.
 
 use std::io::IsTerminal;
+use std::process::ExitCode;
 
 use longhaul_emulator::{Attachment, HopStatus, OwnFault, PortStatus, Running, Status};
 use longhaul_kernel::clock::monotonic;
-use longhaul_kernel::signals::Stop;
+use longhaul_kernel::signals::{Stop, StopSignal};
 use longhaul_kernel::wait::readable_until;
 use longhaul_kernel::{stderr_line, stderr_text};
 use longhaul_path::preset;
@@ -104,11 +105,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let began = monotonic();
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
+    let mut away = Vec::new();
     while stop.requested().is_none() && monotonic() < end {
         let until = monotonic().saturating_add(INTERVAL).min(end);
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
         let status = running.status().map_err(|error| Failure::new("emulator", error))?;
         progress(&status);
+        tell_of_ports(&status, &mut away);
         if let Some(metrics) = &mut metrics {
             metrics.write(&Interval::of(&status));
         }
@@ -117,6 +120,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     }
     let status = running.stop().map_err(|error| Failure::new("emulator", error))?;
+    tell_of_ports(&status, &mut away);
     let envelope = envelope(status);
     if let Some(file) = &args.stats {
         write_status(file, &envelope)?;
@@ -125,7 +129,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         stderr_line!();
     }
     print_result(&envelope, args.json, status::text);
-    Ok(ended_by(stop.requested()))
+    let signal = stop.requested();
+    Ok(if away.is_empty() || signal == Some(StopSignal::Interrupt) { ended_by(signal) } else { ExitCode::FAILURE })
 }
 
 /// What `--prometheus` has of a status: the numbers that have a name.
@@ -185,6 +190,20 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
         }
     }
     Ok(attachments)
+}
+
+/// Says at once which interfaces went away, and which came back. `away` are those that are away.
+fn tell_of_ports(status: &Status, away: &mut Vec<String>) {
+    for PortStatus { interface, up, .. } in &status.ports {
+        let was_away = away.contains(interface);
+        if !up && !was_away {
+            say(format_args!("interface {interface} went away, or is down: packets to it are lost until it is back"));
+            away.push(interface.clone());
+        } else if *up && was_away {
+            say(format_args!("interface {interface} is back"));
+            away.retain(|name| name != interface);
+        }
+    }
 }
 
 /// Updates the progress line on a terminal.

@@ -12,6 +12,7 @@ use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::name;
 use longhaul_kernel::process_sockets::descendants;
 use longhaul_testing::program::Program;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -99,6 +100,33 @@ fn background_traffic_ends_with_its_interface_and_says_so() {
     let run = ["mix", "va0", "--pps", "1000", "--target", "10.0.0.2", "--target-mac", "02:00:00:00:00:02"];
     let Some((code, _, said)) = loses_its_interface(&run, "Ctrl-C ends") else { return };
     assert!(code == Some(1) && said.contains("va0") && said.contains("deleted"), "{code:?} {said}");
+}
+
+/// It runs until it is told to end: what it says meanwhile it says at once.
+#[test]
+fn an_emulator_says_at_once_that_its_interface_went_away_and_ends_with_an_error() {
+    let _side = side_by_side();
+    let Some(host) = host() else { return };
+    let mut command = Command::new(LONGHAUL);
+    command.args(["emulate", "--left", "va0", "--right", "vb0", "--path", "lan", "-J"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut emulator = Program(host.enter(|| command.spawn().unwrap()).unwrap());
+    let mut stderr = BufReader::new(emulator.0.stderr.take().unwrap());
+    let mut said = String::new();
+    let mut wait_for = |when: &str| {
+        while !said.contains(when) {
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+        }
+    };
+    wait_for("Ctrl-C ends");
+    ip(&host, "link del va0");
+    wait_for("interface va0 went away");
+    kill_process(Pid::from_child(&emulator.0), Signal::TERM).unwrap();
+    let mut stdout = String::new();
+    emulator.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert_eq!(emulator.0.wait().unwrap().code(), Some(1), "{stdout}");
+    let whole = object(stdout.as_bytes());
+    assert!(whole["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "port_down"), "{stdout}");
 }
 
 /// A command that starts others, in sessions of their own, and leaves them: they become children of `watch`.
