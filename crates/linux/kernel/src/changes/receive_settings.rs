@@ -79,8 +79,8 @@ pub fn receive_settings(interface: &str) -> ReceiveSettings {
     let number = |file: &str| read_number(&directory.as_ref()?.join(file)).ok();
     let mut cpus: Vec<u32> = directory
         .iter()
-        .flat_map(|directory| irq_files(directory))
-        .filter_map(|file| fs::read_to_string(file).ok())
+        .flat_map(|directory| irq_lines(directory))
+        .filter_map(|line| fs::read_to_string(irq_file(line)).ok())
         .flat_map(|text| number_list(&text))
         .collect();
     cpus.sort_unstable();
@@ -109,10 +109,11 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
         }
         _ => ReceiveSettingsError::Refused { interface: interface.into(), setting, source },
     };
-    let claim = Claim::of_receiving(interface).map_err(|error| match error.kind() {
+    let unclaimed = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => ReceiveSettingsError::Busy { interface: interface.into() },
         _ => refused("settings".into(), error),
-    })?;
+    };
+    let mut claims = vec![Claim::of_receiving(interface).map_err(unclaimed)?];
     let sysfs = links().and_then(|links| Sysfs::writable(&links).map_err(io::Error::other));
     let sysfs = sysfs.map_err(|error| refused("settings".into(), error))?;
     let directory = sysfs.interface(interface);
@@ -161,14 +162,18 @@ pub fn hold(interface: &str, wanted: &ReceiveSettings) -> Result<HeldSettings, R
         file(directory.join("napi_defer_hard_irqs"), "napi_defer_hard_irqs", polls.to_string())?;
     }
     if let Some(cpus) = &wanted.irq_cpus {
-        let files = irq_files(&directory);
-        if files.is_empty() {
+        let lines = irq_lines(&directory);
+        if lines.is_empty() {
             return Err(ReceiveSettingsError::Unsupported { interface: interface.into(), setting: "interrupts" });
         }
         let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        files.into_iter().try_for_each(|path| file(path, "the CPUs of interrupts", list.clone()))?;
+        for line in lines {
+            // Another interface can have it, too: a port of the same device.
+            claims.push(Claim::of_interrupt(line).map_err(unclaimed)?);
+            file(irq_file(line), "the CPUs of interrupts", list.clone())?;
+        }
     }
-    let changed = Changed::apply(settings, vec![claim]);
+    let changed = Changed::apply(settings, claims);
     changed.map(HeldSettings).map_err(|(path, error)| {
         let at = path.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         refused(at.unwrap_or_else(|| "settings".into()), error)
@@ -187,11 +192,14 @@ fn links() -> io::Result<Vec<Link>> {
     Netlink::open().and_then(|mut netlink| netlink.links()).map_err(io::Error::other)
 }
 
-/// The files with the CPUs of each interrupt of the interface with this folder.
-fn irq_files(directory: &Path) -> Vec<PathBuf> {
-    let device = fs::canonicalize(directory.join("device"));
-    let lines = device.map(|device| interrupts(&device)).unwrap_or_default();
-    lines.into_iter().map(|irq| PathBuf::from(format!("/proc/irq/{irq}/smp_affinity_list"))).collect()
+/// The interrupts of the interface with this folder.
+fn irq_lines(directory: &Path) -> Vec<u32> {
+    fs::canonicalize(directory.join("device")).map(|device| interrupts(&device)).unwrap_or_default()
+}
+
+/// The file with the CPUs that take an interrupt.
+fn irq_file(line: u32) -> PathBuf {
+    format!("/proc/irq/{line}/smp_affinity_list").into()
 }
 
 /// The driver's answer to `command`: `N` words, beginning with the command.

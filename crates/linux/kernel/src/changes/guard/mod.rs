@@ -27,6 +27,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use crate::clock::monotonic;
 use crate::link::Netlink;
 use crate::link_ioctl::{Question, ask, index_of, name};
+use crate::namespace::NetNamespace;
 use crate::stderr_text;
 use crate::sysfs::{Sysfs, shown};
 use crate::unix::listen_alone;
@@ -273,6 +274,14 @@ impl Claim {
     /// The right to change the time stamps of `interface`.
     pub(crate) fn of_stamps(interface: &str) -> io::Result<Self> {
         Self::of_interface("nic-stamps", interface)
+    }
+
+    /// The right to change which CPUs take the interrupts of `line`, which the machine has: it is that of all network namespaces. Who may not enter the
+    /// first process' one has it in the caller's.
+    pub(crate) fn of_interrupt(line: u32) -> io::Result<Self> {
+        let take = || Self::take(&format!("irq/{line}"));
+        let entered = NetNamespace::of_process(1).and_then(|first| first.enter(take));
+        entered.unwrap_or_else(|_| take())
     }
 
     /// By its number: it may get another name while somebody has the right.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::*;
-use crate::namespace::NetNamespace;
 
 /// Legacy requests that a veth answers, in place of a NIC's stamping, which virtual devices lack: `ETHTOOL_GTSO`, `ETHTOOL_STSO`.
 const GET: u32 = 0x1e;
@@ -189,4 +188,25 @@ fn a_claim_that_is_let_go_in_a_moment_is_taken() {
     let _taken = Claim::take_within(&name, Nanos::from_secs(30)).unwrap();
     lets_go.join().unwrap();
     assert_eq!(Claim::take(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+}
+
+/// Ports of one device in two namespaces have the same lines.
+#[test]
+fn an_interrupt_is_claimed_in_all_network_namespaces() {
+    let Ok(other) = NetNamespace::create() else {
+        println!("skipped: run as root");
+        return;
+    };
+    let first = NetNamespace::of_process(1).and_then(|first| first.enter(|| ()));
+    if let Err(why) = first {
+        println!("skipped: {why}");
+        return;
+    }
+    // No machine has so many.
+    let line = u32::MAX - std::process::id();
+    let held = Claim::of_interrupt(line).unwrap();
+    let claim = || Claim::of_interrupt(line).map(drop).map_err(|error| error.kind());
+    assert_eq!(other.enter(claim).unwrap(), Err(io::ErrorKind::AddrInUse));
+    drop(held);
+    assert_eq!(other.enter(claim).unwrap(), Ok(()));
 }
