@@ -23,13 +23,13 @@ caveat_codes! {
     SUPER_PACKETS = "super_packets";
     /// The capture clipped TCP's options: the cause of some retransmissions is unknown.
     OPTIONS_CLIPPED = "options_clipped";
-    /// No round trip of the whole path was captured: only time tells whether packets were retransmitted, reordered or copied.
+    /// No round trip of the whole path was captured: only timing distinguishes retransmitted, reordered and duplicate packets.
     NO_PATH_RTT = "no_path_rtt";
     /// No packet matched the filter of a capture.
     NOTHING_MATCHED = "nothing_matched";
     /// A logging host could no longer be reached.
     LOGGER_LOST = "logger_lost";
-    /// Packets were lost on the way to a logging host, or not written there.
+    /// Packets were lost between this host and a logging host, or not written there.
     LOGGER_DROPPED = "logger_dropped";
     /// The disk was too slow or full: not all captured data was written.
     DISK = "disk";
@@ -57,7 +57,7 @@ caveat_codes! {
     CLOCKS_DIFFER = "clocks_differ";
     /// A capture stopped sending without an end message.
     CAPTURE_VANISHED = "capture_vanished";
-    /// Header snippets were lost on the way to this logging host.
+    /// Header snippets were lost between their host and this logging host.
     LINK_LOST = "link_lost";
     /// The captures had more gaps and marks than one result lists.
     MOMENTS_LEFT_OUT = "moments_left_out";

@@ -63,12 +63,12 @@ function places({ sent_packets, lost_packets, lost_at_sender_packets, lost_at_re
     const head = element("h2", "", "Where packets were lost");
     if (lost_packets === 0) return [head, element("p", "good", "Nowhere: each packet arrived.")];
     if (lost_at_sender_packets === null || lost_at_receiver_packets === null) {
-        return [head, element("p", "quiet", "The hosts could not see their own drops, so the place is not known.")];
+        return [head, element("p", "quiet", "The hosts could not see their own drops, so the location is unknown.")];
     }
     const elsewhere = Math.max(lost_packets - lost_at_sender_packets - lost_at_receiver_packets, 0);
     const row = (place: string, packets: number) => [place, count(packets), percent(packets / lost_packets), percent(sent_packets === 0 ? null : packets / sent_packets)];
     const rows = [row("at the sending host", lost_at_sender_packets), row("between the hosts", elsewhere), row("at the receiving host", lost_at_receiver_packets)];
-    return [head, table(["Place", "Packets", "Of the lost", "Of all"], rows, "Where packets were lost")];
+    return [head, table(["Location", "Packets", "Of the lost", "Of all"], rows, "Where packets were lost")];
 }
 
 function ofRoundTrips({ min_ns, p50_ns, p90_ns, p99_ns, max_ns, gaps_ns }: RoundTrips): Node[] {

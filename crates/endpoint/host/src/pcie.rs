@@ -47,7 +47,7 @@ pub struct PciePath {
 }
 
 /// Printed in the result.
-const FORMULA: &str = "transfers/s x lanes x encoding (8/10 up to 5 GT/s, 128/130 from 8 GT/s, 1 from 64 GT/s), one way, \
+const FORMULA: &str = "transfers/s x lanes x encoding (8/10 up to 5 GT/s, 128/130 from 8 GT/s, 1 from 64 GT/s), in one direction, \
                        before PCIe packet headers";
 
 /// The links above and including the device whose canonical directory is `device`; `None` where there is no PCIe link.

@@ -145,7 +145,7 @@ pub(crate) const HTCP: &[Parameter] = &[
     share("least_keep_128", 128, 64, 64, "least β: share of the window that a loss leaves"),
     share("most_keep_128", 128, 102, 102, "greatest β"),
     count("adapt_from_us", 0, 10_000, MINUTE_US, "RTT from which on β follows the RTTs, microseconds"),
-    rule("bandwidth_switch", 1, 1, "use the least β where throughput changed by more than a fifth"),
+    rule("bandwidth_switch", 1, 1, "use the least β where the rate changed by more than a fifth"),
     rule("rtt_scaling", 1, 1, "scale the increase with the RTT over 100 ms"),
     rule("whole_packets", 0, 1, "increase by whole packets, and drop fractions"),
     UNDO_MEMORY,

@@ -31,7 +31,7 @@ pub enum Location {
     ReceiverSocketBuffer,
     /// Delivered to the socket, unread at close.
     ReceiverApplication,
-    /// No evidence places it.
+    /// No evidence locates it.
     Unexplained,
 }
 
@@ -104,7 +104,7 @@ pub enum Granularity {
     /// Every packet travelled alone.
     #[default]
     Wire,
-    /// Packets travelled in batches, and may have been lost in batches that a real wire would have parted.
+    /// Packets travelled in super-packets, and may have been lost in super-packets that a real wire would have parted.
     Superpacket,
 }
 

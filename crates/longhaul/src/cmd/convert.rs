@@ -27,7 +27,7 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_caveats, print
 /// name of the output selects its format: .parquet, .pcap or .pcapng, the latter two also with .gz or .zst. `-` reads stdin, or writes pcapng to stdout.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul convert trace trace.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst\n  tcpdump -i eth0 -w - | longhaul convert - trace.parquet"
+    after_help = "Example:\n  longhaul convert monday monday.parquet\n  longhaul convert a.pcap.gz b.pcapng both.pcapng.zst\n  tcpdump -i eth0 -w - | longhaul convert - monday.parquet"
 )]
 pub(crate) struct Args {
     /// Read these folders and files; write the last file

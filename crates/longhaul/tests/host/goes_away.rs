@@ -71,7 +71,7 @@ fn a_capture_ends_with_its_interface_and_says_so() {
     let told = caveats(&stdout);
     assert_eq!((code, told.len()), (Some(1), 1), "{said}");
     assert!(told[0]["message"].as_str().unwrap().contains("va0"), "{told:?}");
-    assert!(said.contains("interface va0 went away"), "{said}");
+    assert!(said.contains("interface va0 was removed"), "{said}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_filter_ends_with_its_interface_and_says_so() {
     let _side = side_by_side();
     let Some((code, _, said)) = loses_its_interface(&["filter", "attach", "va0"], "counts") else { return };
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("va0 went away"), "{said}");
+    assert!(said.contains("va0 was removed"), "{said}");
     assert!(!said.contains("another process"), "{said}");
 }
 

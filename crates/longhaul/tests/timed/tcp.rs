@@ -86,7 +86,7 @@ fn a_result_is_printed_saved_and_shown_again_with_its_samples() {
     // What limits a flow is a list, and no line is cut.
     let fits = |line: &str| line.starts_with("limited") || line.chars().count() <= 80;
     assert!(printed.lines().all(fits), "{printed}");
-    for part in ["goodput", "flow 0", "limited", "(reno,cubic)", "rtt", "samples.parquet"] {
+    for part in ["goodput", "stream 0", "limited", "(reno,cubic)", "rtt", "samples.parquet"] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(printed.lines().next().unwrap().contains("cwnd"), "{printed}");
@@ -158,7 +158,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
     wrong(&["-C", "reno,cubic"], "every step but the last needs a time");
     wrong(&["-C", "../../etc"], "-C");
     wrong(&["-R", "--bidir"], "-R with --bidir");
-    wrong(&["-P", "65"], "1 to 64 flows");
+    wrong(&["-P", "65"], "1 to 64 streams");
     wrong(&["--no-sack"], "lab");
     wrong(&["-w", "huge"], "auto, or a size");
     let output = longhaul(&["tcp", "127.0.0.1", "-p", "1"]);

@@ -60,7 +60,7 @@ impl Counters {
     }
 
     pub(crate) fn gone(&self, gone: Gone) {
-        self.notice(format!("interface {} went away", gone.interface));
+        self.notice(format!("interface {} was removed", gone.interface));
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).push(gone);
     }
 

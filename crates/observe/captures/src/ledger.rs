@@ -23,7 +23,7 @@ pub enum DroppedAt {
     Writer,
     /// The disk was full, or could not be written.
     Disk,
-    /// Lost on the way to the logging host.
+    /// Lost between this host and the logging host.
     LogLink,
 }
 

@@ -37,7 +37,7 @@ pub enum Code {
     ApplicationWindow,
     /// A CPU is busy, or a thread waits for one.
     Cpu,
-    /// Large packets vanish without a message.
+    /// Large packets are lost, and no ICMP message reports it.
     MtuBlackHole,
     /// Packets are smaller than the path would carry.
     Mtu,
@@ -103,7 +103,7 @@ impl Code {
             Self::SenderApplication => "the sending program, which writes too slowly",
             Self::ApplicationWindow => "the program's own window",
             Self::Cpu => "the CPU",
-            Self::MtuBlackHole => "an MTU black hole: large packets vanish",
+            Self::MtuBlackHole => "an MTU black hole: large packets are lost",
             Self::Mtu => "the size of packets",
             Self::MiddleboxOptions => "a middlebox that removes TCP options",
             Self::Reordering => "reordered packets",

@@ -120,7 +120,7 @@ impl HostFacts {
 pub struct LinkFacts {
     /// Its name.
     pub name: String,
-    /// Its speed, bits per second; `null` for virtual ones.
+    /// Its link rate, bits per second; `null` for virtual ones.
     pub speed_bps: Option<u64>,
     /// Its MTU, bytes.
     pub mtu_bytes: Option<u64>,
@@ -457,7 +457,7 @@ pub struct UdpFacts {
     pub loss_runs: u64,
     /// Duplicate packets.
     pub duplicate_packets: u64,
-    /// Packets that came late (RFC 4737).
+    /// Reordered packets (RFC 4737).
     pub reordered_packets: u64,
     /// One-way delay over the least one (RFC 5481): median; `null` if it was not seen.
     pub delay_p50_ns: Option<u64>,

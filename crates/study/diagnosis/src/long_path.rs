@@ -65,7 +65,7 @@ pub struct LongPathTest {
     pub run_length: Verdict,
     /// Packets sent at the rate.
     pub sent_packets: u64,
-    /// Packets lost on the way.
+    /// Packets lost in the network.
     pub lost_packets: u64,
     /// Runs of lost packets (RFC 3357's loss periods): the flow takes each as one loss.
     pub losses: u64,
@@ -85,7 +85,7 @@ pub struct LongPathTest {
 pub struct Burst {
     /// Packets sent.
     pub sent_packets: u64,
-    /// Packets lost on the way.
+    /// Packets lost in the network.
     pub lost_packets: u64,
     /// Payload bits per second handed to the socket.
     pub sent_bps: u64,

@@ -455,7 +455,7 @@ impl Profile {
                 ms(way.p90_ns),
                 ms(way.p99_ns),
                 ms(way.max_ns),
-                if self.split == Split::RoundTrips { " there and back" } else { "" }
+                if self.split == Split::RoundTrips { " (round trip)" } else { "" }
             )],
             ("delay", None) => vec!["half of the shortest round trip".into()],
             ("delay-steps", _) => vec![format!(

@@ -43,7 +43,7 @@ const LOSSES: [QuantityName; 3] = [QuantityName::LossShare, QuantityName::LossRu
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum WayName {
-    /// There and back.
+    /// Round trips.
     RoundTrip,
     /// To the server.
     Forward,
@@ -104,8 +104,8 @@ pub struct Verification {
     pub lateness: Option<Lateness>,
 }
 
-/// How late an emulator sent packets. Both ways of a round trip may be, so intervals of times reach twice this lower: how much of a longer time
-/// is the emulator's is not known.
+/// How late the emulator sent packets. It may have been late in both directions of a round trip, so intervals of times are extended downwards by
+/// twice this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lateness {
@@ -136,7 +136,7 @@ impl Verification {
 
 /// A path that cannot be run with the packets of a measurement in a time that somebody would wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the path has so many hops, hosts, outages, delay steps or copies that {0} packets over it take too long")]
+#[error("the path has so many hops, hosts, outages, delay steps or duplicates that {0} packets over it take too long")]
 pub struct TooLong(pub usize);
 
 /// How often `path` is run with the packets of `measured`.

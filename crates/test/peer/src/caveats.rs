@@ -11,11 +11,11 @@ caveat_codes! {
     BUFFER_NOT_GRANTED = "buffer_not_granted";
     /// The kernel uses a congestion control of another name than the requested one.
     OTHER_CONGESTION_CONTROL = "other_congestion_control";
-    /// A flow uses the system's congestion control instead of the requested one.
+    /// A stream uses the system's congestion control instead of the requested one.
     CONGESTION_CONTROL_NOT_SET = "congestion_control_not_set";
     /// The receiver did not read all data before the end.
     NOT_DRAINED = "not_drained";
-    /// The kernel does not pace the flow.
+    /// The kernel does not pace the stream.
     NOT_PACED = "not_paced";
     /// The sender could not keep up with its schedule.
     PACING_NOT_ACHIEVED = "pacing_not_achieved";

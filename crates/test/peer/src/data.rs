@@ -241,6 +241,6 @@ pub(crate) fn no_drop_events(collect: Collect, why: &impl std::fmt::Display) -> 
         let remedy = "use auto, or run both ends as root";
         return Err(SessionError::new("no_drop_events", format!("collect: bpf: {why}"), remedy));
     }
-    let message = format!("losses are placed by counters alone: {why}");
+    let message = format!("losses are located by counters alone: {why}");
     Ok(Caveat::new(longhaul_bpf::caveats::NO_DROP_EVENTS, message, "run as root on Linux 5.17 or newer"))
 }

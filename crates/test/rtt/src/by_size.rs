@@ -36,7 +36,7 @@ pub struct BySize {
     /// The link of each host whose rate is known, the client's first, bits per second.
     #[serde(default)]
     pub host_links_bps: Vec<u64>,
-    /// What these links add for each byte, there and back, nanoseconds. The path and the hosts add the rest of the slope.
+    /// What these links add to a round trip for each byte, nanoseconds. The path and the hosts add the rest of the slope.
     #[serde(default)]
     pub host_links_ns_per_byte: f64,
 }
@@ -85,7 +85,7 @@ pub struct SizeRtt {
 pub struct SizeLine {
     /// Time of a message without payload, nanoseconds.
     pub intercept_ns: f64,
-    /// Time that each byte of payload adds to a round trip, there and back, nanoseconds.
+    /// Time that each byte of payload adds to a round trip, nanoseconds.
     pub slope_ns_per_byte: f64,
     /// Lower end of the slope's 95 % interval (Sen 1968).
     pub slope_least_ns_per_byte: f64,

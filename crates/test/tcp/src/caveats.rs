@@ -3,7 +3,7 @@
 use longhaul_result::caveat_codes;
 
 caveat_codes! {
-    /// A flow broke before the end of the test.
+    /// A stream broke before the end of the test.
     FLOW_FAILED = "flow_failed";
     /// Some drop events could not be read.
     DROPS_MISSED = "drops_missed";

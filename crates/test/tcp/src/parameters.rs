@@ -168,7 +168,7 @@ impl TcpParameters {
     /// # Errors
     /// The first parameter out of range, with what is allowed.
     pub fn validate(&self) -> Result<(), ParameterError> {
-        check_range("streams", self.streams, 1..=MAX_STREAMS, format!("1 to {MAX_STREAMS} flows"))?;
+        check_range("streams", self.streams, 1..=MAX_STREAMS, format!("1 to {MAX_STREAMS} streams"))?;
         if let Amount::Packets(packets) = self.amount {
             let allowed = "TCP does not count packets: use `bytes` or `duration_ns`";
             return Err(ParameterError::new("packets", packets, allowed));
@@ -283,7 +283,7 @@ mod tests {
             parameters.validate().unwrap_err().to_string()
         };
         assert_eq!(TcpParameters::default().validate(), Ok(()));
-        assert_eq!(said(|p| p.streams = 0), "`streams` 0: 1 to 64 flows");
+        assert_eq!(said(|p| p.streams = 0), "`streams` 0: 1 to 64 streams");
         assert_eq!(said(|p| p.mss_bytes = Some(40)), "`mss_bytes` 40: 88 to 32767 bytes");
         assert_eq!(
             said(|p| p.amount = Amount::Packets(7)),

@@ -13,7 +13,7 @@ caveat_codes! {
     COUNTERS_EXCEED_LOSSES = "counters_exceed_losses";
     /// Packets with the test's cookie came from another address, or had numbers that the sender never sent.
     FOREIGN_PACKETS = "foreign_packets";
-    /// Packets travelled in batches, so one drop may stand for a whole batch.
+    /// Packets travelled in super-packets, so one drop may stand for a whole super-packet.
     BATCHES_HIDE_THE_WIRE = "batches_hide_the_wire";
     /// Packets arrived in larger batches than they left: GRO, interrupts or the reader joined them.
     ARRIVALS_IN_BATCHES = "arrivals_in_batches";

@@ -229,7 +229,7 @@ impl UdpResult {
         if granularity == Granularity::Superpacket && lost_packets > 0 {
             caveats.push(Caveat::new(
                 caveats::BATCHES_HIDE_THE_WIRE,
-                "packets travelled in batches, so one drop can be a whole batch",
+                "packets travelled in super-packets, so one drop can be a whole super-packet",
                 "use `wire` to count single packets",
             ));
         }

@@ -98,7 +98,7 @@ impl Filter {
     }
 }
 
-/// Heads of rejected frames. This build has none.
+/// Header snippets of rejected frames. This build has none.
 #[derive(Debug)]
 pub struct Samples {
     never: Infallible,

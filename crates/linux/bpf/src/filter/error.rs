@@ -17,7 +17,7 @@ pub enum FilterError {
     NoKernelContext,
     /// Another XDP program is attached.
     #[error(
-        "link {ifindex} has an XDP program already: {name} (id {id}); it stays, as it is not ours to take away: \
+        "interface {ifindex} has an XDP program already: {name} (id {id}); it stays, as it is not ours to take away: \
          `ip link set dev … xdp off` detaches one that was attached by iproute2"
     )]
     OtherProgram {
@@ -29,13 +29,13 @@ pub enum FilterError {
         name: String,
     },
     /// No filter is attached.
-    #[error("link {ifindex} has no filter of longhaul")]
+    #[error("interface {ifindex} has no filter of longhaul")]
     NotThere {
         /// The link.
         ifindex: u32,
     },
     /// The interface takes no XDP program.
-    #[error("cannot attach the filter to link {ifindex}: native: {native}; generic: {generic}")]
+    #[error("cannot attach the filter to interface {ifindex}: native: {native}; generic: {generic}")]
     Refused {
         /// The link.
         ifindex: u32,

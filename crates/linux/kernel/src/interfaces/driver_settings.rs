@@ -44,9 +44,9 @@ pub struct Coalescing {
     pub transmit_us: u32,
     /// The most sent packets before an interrupt.
     pub transmit_max_packets: u32,
-    /// The driver adapts the receive side to the load.
+    /// The driver adapts receive coalescing to the load.
     pub receive_adaptive: bool,
-    /// The driver adapts the transmit side to the load.
+    /// The driver adapts transmit coalescing to the load.
     pub transmit_adaptive: bool,
 }
 

@@ -26,13 +26,13 @@ const NAME_BYTES: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum EthtoolError {
     /// The name is longer than 15 bytes or empty.
-    #[error("`{name}` is not a link name: 1 to 15 bytes")]
+    #[error("`{name}` is not an interface name: 1 to 15 bytes")]
     Name {
         /// What was given.
         name: String,
     },
-    /// There is no such link in this network namespace.
-    #[error("no link {link} in this network namespace")]
+    /// There is no such interface in this network namespace.
+    #[error("no interface {link} in this network namespace")]
     NoSuchLink {
         /// The link.
         link: String,

@@ -30,7 +30,7 @@ Example:
   longhaul analyze --port 443 --top 5 captures/     # all captures in a folder, merged by time
   longhaul analyze --worst monday.pcapng            # which flow suffers?
   longhaul analyze --sort rtt --from 10:15 --to 10:20 monday.pcapng
-  longhaul analyze --flow 10.0.0.1 --json trace.pcap.zst
+  longhaul analyze --flow 10.0.0.1 --json monday.pcap.zst
   longhaul analyze --html monday.html monday.pcap   # drawn over time
   longhaul analyze -o series monday.pcap            # every millisecond of every flow, as Parquet
 
@@ -263,8 +263,11 @@ impl Sink for Second {
 const PAGE_FLOWS: usize = 300;
 
 fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
-    let mut caveats =
-        trace.caveats(if result.totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    let mut caveats = trace.caveats(if result.totals.gaps > 0 {
+        "that time is left out"
+    } else {
+        "it does not say when, so they look lost on the path"
+    });
     caveats.extend(time_steps_back(&result.totals));
     let mut warn = |code: CaveatCode, message: String, remedy: &str| {
         caveats.push(Caveat::new(code, message, remedy));
@@ -313,7 +316,7 @@ fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let untold: u64 = tcp.map(|tcp| tcp.late_packets_judged_without_rtt).sum();
     if untold > 0 {
         let message = format!(
-            "no round trip of the whole path was captured: whether {untold} packets were retransmitted, reordered or copied on the path is not sure"
+            "no round trip of the whole path was captured: it is uncertain whether {untold} packets were retransmitted, reordered or duplicated"
         );
         let remedy = "capture both directions from the handshake on, or longer snippets: 94 bytes hold all options of IPv4, 114 of IPv6";
         warn(caveats::NO_PATH_RTT, message, remedy);

@@ -49,7 +49,7 @@ const DEFAULT_SNAP: u32 = 128;
 /// run `longhaul log`, with or without a spool here. Runs until Ctrl-C. SIGUSR1 sets a mark with the current time.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  longhaul capture eth0 -o trace --keep 100G && longhaul convert trace trace.parquet\n  \
+    after_help = "Example:\n  longhaul capture eth0 -o monday --keep 100G && longhaul convert monday monday.parquet\n  \
         longhaul capture -i any -c 1000 -w web.pcapng tcp port 80\n  \
         longhaul capture eth0 --to log1.example.net --to log2.example.net --key longhaul.key",
     override_usage = "longhaul capture [OPTIONS] [INTERFACE] [FILTER]...",

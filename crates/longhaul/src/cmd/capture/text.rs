@@ -69,7 +69,7 @@ pub(crate) fn caveats(captured: &Captured) -> Vec<Caveat> {
     for gone in &captured.gone {
         let after = gone.at_ns.saturating_sub(captured.meta.started_ns) as f64 / 1e9;
         let message = format!(
-            "interface {} went away {after:.1} s after the start: nothing later was captured on it",
+            "interface {} was removed {after:.1} s after the start: nothing later was captured on it",
             gone.interface
         );
         warn(caveats::INTERFACE_GONE, message, "capture again when it is back");

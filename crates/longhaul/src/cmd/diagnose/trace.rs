@@ -89,7 +89,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let largest = kept.largest.into_flows();
     let diagnoses = largest.iter().filter_map(|flow| diagnosed(flow, args.rate)).collect();
     let result = DiagnosedFlows::of(kept.connections, diagnoses);
-    let mut caveats = trace.caveats(if totals.gaps > 0 { "that time is left out" } else { "they look like holes" });
+    let mut caveats = trace.caveats(if totals.gaps > 0 {
+        "that time is left out"
+    } else {
+        "it does not say when, so they look lost on the path"
+    });
     caveats.extend(time_steps_back(&totals));
     let asked = if args.top > 0 { kept.can_be_diagnosed.min(args.top as u64) } else { kept.can_be_diagnosed };
     let left_out = asked.saturating_sub(result.flows.len() as u64);

@@ -210,7 +210,7 @@ fn stay(
     while stop.requested().is_none() && monotonic() < end {
         if !filter.is_attached() {
             if !interface(name).is_ok_and(|(_, now)| now.index == link.index) {
-                return Err(Failure::new("interface_gone", format!("{name} went away, and its filter with it"))
+                return Err(Failure::new("interface_gone", format!("{name} was removed, and its filter with it"))
                     .remedy("attach it again when the interface is back"));
             }
             say(format_args!("{name}: another process detached or replaced the filter"));

@@ -160,7 +160,7 @@ fn keep_within<T>(room: &mut usize, list: &mut Vec<T>, texts: impl Fn(&T) -> usi
 fn line(peer: SocketAddr, logged: &Logged) -> String {
     let end = match &logged.end {
         LoggedEnd::Finished => "done",
-        LoggedEnd::Vanished(_) => "the capture vanished",
+        LoggedEnd::Vanished(_) => "the capture stopped without an end message",
         LoggedEnd::Stopped => "stopped here",
         LoggedEnd::Full => "full",
     };

@@ -124,7 +124,7 @@ pub(crate) struct Parameters {
     packets: Option<u64>,
     /// The receiver of the numbered stream; `None` where none was named.
     target: Option<DescribedTarget>,
-    /// The way to send that was asked for.
+    /// The requested engine.
     #[cfg_attr(test, schemars(extend("enum" = ["auto", "xdp", "packet"])))]
     engine: String,
     /// CPUs with a sending thread each; empty: one thread on any CPU.

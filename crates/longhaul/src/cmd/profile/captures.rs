@@ -197,7 +197,7 @@ pub(super) fn of_one_end(path: &Path) -> Result<Measured, Failure> {
         notes.push(format!("the round trips that followed: the first {rows_most} are read"));
     }
     if other * 20 > middles[way] {
-        notes.push(format!("the path on the other side of the capture: round trips of {:.3} ms there", ms(other)));
+        notes.push(format!("the part of the path beyond the capture point: its round trips are {:.3} ms", ms(other)));
     }
     let packets: u64 = runs.iter().map(|(passed, lost)| passed.saturating_add(*lost)).fold(0, u64::saturating_add);
     if runs.iter().any(|(_, lost)| *lost > 0) {

@@ -46,10 +46,10 @@ pub(crate) struct Args {
     /// Send for this time [default: 10s, or the sum of all times of -C]
     #[arg(short = 't', long, value_name = "TIME", conflicts_with = "bytes", value_parser = seconds)]
     time: Option<Nanos>,
-    /// Send this many payload bytes, over all flows
+    /// Send this many payload bytes, over all streams
     #[arg(short = 'n', long, value_name = "SIZE")]
     bytes: Option<Bytes>,
-    /// Send this many flows in parallel, each with a thread of its own
+    /// Send this many streams in parallel, each with a thread of its own
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1)]
     streams: u8,
     /// Set the socket buffers at both ends (auto: --rate-goal × round-trip time)
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Without -w the kernel tunes the buffers, up to net.ipv4.tcp_wmem and tcp_rmem.
     #[arg(short = 'w', long, value_name = "SIZE|auto")]
     window: Option<Window>,
-    /// Expect this rate of the path: payload bits per second of all flows, for -w auto and the RFC 6349 ratio
+    /// Expect this rate of the path: payload bits per second of all streams, for -w auto and the RFC 6349 ratio
     #[arg(long, value_name = "RATE")]
     rate_goal: Option<BitRate>,
     /// Use this congestion control at the sender; with several, switch from one to the next after its TIME
@@ -66,15 +66,15 @@ pub(crate) struct Args {
     /// Send segments of at most this payload size
     #[arg(short = 'M', long, value_name = "BYTES")]
     mss: Option<u32>,
-    /// Let the kernel pace each flow at this rate or less (SO_MAX_PACING_RATE)
+    /// Let the kernel pace each stream at this rate or less (SO_MAX_PACING_RATE)
     #[arg(long, value_name = "RATE")]
     pace: Option<BitRate>,
     #[command(flatten)]
     marks: Marks,
-    /// Write at this rate in the sending application, for each flow
+    /// Write at this rate in the sending application, for each stream
     #[arg(short = 'b', long, aliases = ["bandwidth", "bitrate"], value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Read at this rate in the receiving application, for each flow
+    /// Read at this rate in the receiving application, for each stream
     #[arg(long, value_name = "RATE")]
     read_rate: Option<BitRate>,
     /// Write this many bytes per system call

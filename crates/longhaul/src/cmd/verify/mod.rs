@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             verify_measured(&tested.probes, &measured.probes, &args.margin, lateness)
         }
         None => verify(&path, &measured.probes, &args.margin, args.seed).map_err(|error| {
-            let remedy = "give a shorter measurement, or a path with fewer hops, outages or copies";
+            let remedy = "give a shorter measurement, or a path with fewer hops, outages or duplicates";
             Failure::new("too_long", error).remedy(remedy)
         })?,
     };

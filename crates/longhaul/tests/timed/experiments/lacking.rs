@@ -84,7 +84,7 @@ fn an_ordinary_user_measures_what_he_may() {
     }
     assert!(output.status.success(), "{output:?}");
     let (result, page) = saved(&folder);
-    is_by_counters(&result, &page, "losses are placed by counters alone");
+    is_by_counters(&result, &page, "losses are located by counters alone");
     let (polled, _) = only_run(&result, 1);
     let error = &polled["error"];
     assert!(polled["result"].is_null() && error["code"] == "lab_failed", "{polled:#}");

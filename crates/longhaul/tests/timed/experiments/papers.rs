@@ -277,7 +277,7 @@ fn datatag_end_systems() {
         turn: alone,
     };
     let Some((_, page)) = cell.run() else { return };
-    assert!(page.contains("Throughput at the receiver by the spacing of packets"), "{page}");
+    assert!(page.contains("Received rate by the spacing of packets"), "{page}");
 }
 
 /// Window and goodput at three rates of loss are those of the table.

@@ -299,7 +299,7 @@ impl Stage {
         self.line.push(train.start, train);
     }
 
-    /// Loses, doubles and corrupts; what is left goes to `items`.
+    /// Loses, duplicates and corrupts; what is left goes to `items`.
     fn decide_fates(
         &mut self,
         train: &Train,

@@ -91,7 +91,7 @@ pub enum ChangeError {
         key: &'static str,
     },
     /// A host's access hop has fewer keys, and is the same each way.
-    #[error("{host}.{key}: an access hop has rate, delay and queue, the same each way")]
+    #[error("{host}.{key}: an access hop has rate, delay and queue, the same in both directions")]
     Access {
         /// The host.
         host: String,

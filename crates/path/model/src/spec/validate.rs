@@ -76,8 +76,9 @@ impl PathSpec {
                 }
                 copies *= 1.0 + hop.duplicate.0;
                 if copies > COPIES_MAX {
-                    let why =
-                        format!("this hop and those before make {copies:.0} of a packet, at most {COPIES_MAX:.0}");
+                    let why = format!(
+                        "this hop and those before it turn one packet into {copies:.0}, at most {COPIES_MAX:.0}"
+                    );
                     return Err(SpecError::new(format!("{direction}[{index}].duplicate"), why));
                 }
             }

@@ -223,8 +223,11 @@ fn a_wrong_change_is_one_line_and_changes_nothing() {
         ("loss=every(5)", "loss: which hop of forward? name one of edge, hop2"),
         ("hop3.delay=1ms", "`hop3`: no such hop or host, there are client1, client2, edge, hop1, hop2, server"),
         ("hop0.delay=1ms", "`hop0`: no such hop or host, there are client1, client2, edge, hop1, hop2, server"),
-        ("client1.loss=none", "client1.loss: an access hop has rate, delay and queue, the same each way"),
-        ("forward.client1.rate=1Gbit", "client1.rate: an access hop has rate, delay and queue, the same each way"),
+        ("client1.loss=none", "client1.loss: an access hop has rate, delay and queue, the same in both directions"),
+        (
+            "forward.client1.rate=1Gbit",
+            "client1.rate: an access hop has rate, delay and queue, the same in both directions",
+        ),
     ] {
         assert_eq!(refusal(&spec, text), want, "{text}");
     }

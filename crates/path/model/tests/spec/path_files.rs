@@ -325,7 +325,7 @@ fn what_is_refused_and_how() {
     // A few bytes must not take all memory, neither when they are read nor for each packet.
     let copying = "[[both]]\nduplicate = \"100%\"\n";
     assert!(PathSpec::parse(&copying.repeat(4), &no_files).is_ok());
-    let many = "forward[4].duplicate: this hop and those before make 32 of a packet, at most 16";
+    let many = "forward[4].duplicate: this hop and those before it turn one packet into 32, at most 16";
     assert_eq!(refusal(&copying.repeat(40)), many);
     let listed = "[[forward]]\nloss = { list = [\"1-4000000\"] }\n";
     assert_eq!(

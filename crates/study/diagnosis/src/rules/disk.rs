@@ -12,7 +12,7 @@ pub(super) fn bounds<'a>(known: &'a Known<'_>) -> impl Iterator<Item = Bound> + 
     known.evidence.disks.iter().filter(|disk| disk.bytes > 0 && disk.elapsed_ns > 0).map(|disk| {
         let bps = BitRate::of(disk.bytes, Nanos(disk.elapsed_ns)).0;
         let (verb, done) = if disk.host == Role::Sender { ("read", "read from") } else { ("written", "written into") };
-        let cache = if disk.past_cache { ", past the page cache" } else { ", by way of the page cache, which may have helped" };
+        let cache = if disk.past_cache { ", past the page cache" } else { ", through the page cache, which may have helped" };
         let text = format!(
             "{} were {done} {} in {}{cache}: {}",
             Bytes(disk.bytes).rounded(),

@@ -67,7 +67,7 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
     }
     let late = loss::reordered(known);
     if late > 0.0 && !named(Code::Reordering) {
-        push(Code::Reordering.name(), None, format!("{:.3} % of UDP's packets came late", late * 100.0), "");
+        push(Code::Reordering.name(), None, format!("{:.3} % of the UDP packets were reordered", late * 100.0), "");
     }
     if let Some((bad, all, worst)) = loss::uneven_streams(known).filter(|_| !named(Code::EcmpMember)) {
         let text = format!("{bad} of {all} UDP streams lost up to {:.2} %, and others lost nothing", worst * 100.0);
@@ -77,12 +77,12 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
         (sent.saturating_add(run.sent_packets), twice.saturating_add(run.duplicate_packets))
     });
     if twice > 0 {
-        push("duplicates", None, format!("{twice} of {sent} UDP packets came twice"), "");
+        push("duplicates", None, format!("{twice} of {sent} UDP packets were duplicated"), "");
     }
     let quiet = known.capacity.as_ref().filter(|capacity| capacity.base_loss > 0.0);
     if let Some(capacity) = quiet.filter(|_| !named(Code::Loss) && !named(Code::EcmpMember)) {
         let text = format!("UDP loses {} of its packets at a low rate", loss::share_text(capacity.base_loss));
-        push(Code::Loss.name(), None, text, "find where: longhaul udp HOST names the place");
+        push(Code::Loss.name(), None, text, "locate the loss with longhaul udp HOST");
     }
     findings.extend(marks::findings(known));
     findings.extend(hosts::findings(known, causes));

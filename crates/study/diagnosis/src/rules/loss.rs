@@ -72,7 +72,7 @@ pub(super) fn reordered(known: &Known<'_>) -> f64 {
 /// What comes late is taken for lost: the receiver says so of each retransmission that was not needed, or UDP at that rate loses nothing.
 fn reordering(known: &Known<'_>, run: &TcpFacts, passed: Option<u64>) -> Bound {
     let mut text = format!(
-        "{} of {} retransmissions were not needed, and {:.2} % of UDP's packets came late",
+        "{} of {} retransmissions were not needed, and {:.2} % of the UDP packets were reordered",
         run.spurious_retransmits,
         run.retransmits,
         reordered(known) * 100.0
@@ -106,7 +106,7 @@ fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
         return None;
     }
     let text = format!(
-        "the round trip grew from {} to {} under TCP, and UDP of as much waited {}: acknowledgments wait on their way back",
+        "the round trip grew from {} to {} under TCP, and UDP of as much waited {}: acknowledgments are queued in the reverse direction",
         Nanos(base).rounded(),
         Nanos(mean).rounded(),
         Nanos(passes).rounded()

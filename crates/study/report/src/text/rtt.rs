@@ -148,7 +148,7 @@ fn by_size(by_size: &BySize) -> String {
     match line {
         Some(line) => {
             text += &format!(
-                "each byte adds {:.2} ns there and back ({:.2} to {:.2}), to {} without any\n",
+                "each byte adds {:.2} ns to the round trip ({:.2} to {:.2}), which is {} with none\n",
                 line.slope_ns_per_byte,
                 line.slope_least_ns_per_byte,
                 line.slope_most_ns_per_byte,

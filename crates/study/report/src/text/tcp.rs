@@ -27,27 +27,28 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
     let mut line = |label: &str, what: String| {
         _ = writeln!(text, "{}", format!("{label:<10}{what}").replace('\n', " "));
     };
-    let flows = if result.streams.len() == 1 { String::new() } else { format!(" over {} flows", result.streams.len()) };
+    let streams =
+        if result.streams.len() == 1 { String::new() } else { format!(" over {} streams", result.streams.len()) };
     line(
         name,
         format!(
-            "goodput {}/s{flows}, {} in {}",
+            "goodput {}/s{streams}, {} in {}",
             rate(BitRate(result.goodput_bps)),
             Bytes(result.bytes).rounded(),
             short(result.duration_ns)
         ),
     );
     if let [stream] = result.streams.as_slice() {
-        line("flow", format!("{}, {}", addresses(stream), stream.congestion_control));
+        line("stream", format!("{}, {}", addresses(stream), stream.congestion_control));
     } else if let Some(first) = result.streams.first() {
         if let (Some(sender), Some(receiver)) = (first.sender_address, first.receiver_address) {
-            line("flows", format!("{sender} to {receiver}"));
+            line("streams", format!("{sender} to {receiver}"));
         }
         for stream in result.streams.iter().take(FLOWS) {
             line(
                 "",
                 format!(
-                    "flow {:<3}{:>12}/s {:>5} retrans. rtt {:>6}  {}",
+                    "stream {:<3}{:>10}/s {:>5} retrans. rtt {:>6}  {}",
                     stream.stream,
                     rate(BitRate(stream.goodput_bps)),
                     stream.retransmits,
@@ -57,7 +58,7 @@ fn one(name: &str, parameters: &TcpParameters, result: &TcpResult) -> String {
             );
         }
         if result.streams.len() > FLOWS {
-            line("", format!("and {} more flows", result.streams.len() - FLOWS));
+            line("", format!("and {} more streams", result.streams.len() - FLOWS));
         }
     }
     let bytes = result.retransmitted_bytes.map_or_else(String::new, |bytes| format!(", {}", Bytes(bytes).rounded()));

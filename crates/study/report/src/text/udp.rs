@@ -56,7 +56,7 @@ fn one(name: &str, parameters: &UdpParameters, result: &UdpResult) -> String {
     line("jitter", result.jitter_ns.map_or_else(|| "not known: packets shared their time stamps".into(), short));
     if let Some(delay) = &result.delay_over_least {
         let [p50, p99, max] = [delay.p50_ns, delay.p99_ns, delay.max_ns].map(short);
-        line("one way", format!("{p50} p50, {p99} p99, {max} max longer than the quickest packet"));
+        line("delay", format!("{p50} p50, {p99} p99, {max} max above the least"));
     }
     if let Some(latency) = &result.latency {
         line("latency", super::latency(latency));

@@ -43,7 +43,7 @@ pub fn report(path: &str, against: &str, found: &Verification) -> String {
         let us = |ns: u64| ns as f64 / 1e3;
         let _ = writeln!(
             text,
-            "The emulator was late by {:.0} us in the median and {:.0} us at 99 %: intervals of times reach twice that lower.",
+            "The emulator was late by {:.0} us in the median and {:.0} us at 99 %: intervals of times are extended downwards by twice that.",
             us(late.p50_ns),
             us(late.p99_ns)
         );

@@ -177,7 +177,7 @@ impl TcpData {
         if let Some(sent) = self.peer_sent.get(usize::from(id.stream)).filter(|_| !flow.sends) {
             let missing = sent.sent_bytes.saturating_sub(counts.bytes());
             if missing > 0 && report.failure.is_none() {
-                let message = format!("flow {}: {missing} bytes had not arrived when the test ended", id.stream);
+                let message = format!("stream {}: {missing} bytes had not arrived when the test ended", id.stream);
                 caveats.push(Caveat::new(caveats::NOT_DRAINED, message, "use a smaller window, or a longer test"));
             }
         }
@@ -228,12 +228,12 @@ impl Data for TcpData {
             {
                 self.caveats.push(Caveat::new(
                     caveats::NOT_PACED,
-                    format!("the kernel does not pace this flow: {error}"),
+                    format!("the kernel does not pace this stream: {error}"),
                     "",
                 ));
             }
             if let Err(error) = self.congestion.begin(flow.socket()) {
-                let message = format!("a flow has the system's congestion control, not the one asked for: {error}");
+                let message = format!("a stream has the system's congestion control, not the one asked for: {error}");
                 self.caveats.push(Caveat::new(caveats::CONGESTION_CONTROL_NOT_SET, message, "run the test again"));
             }
         } else {

@@ -272,7 +272,7 @@ impl TcpResult {
             .collect();
         for end in sent.iter().chain(&received) {
             if let Some(failure) = &end.failure {
-                let message = format!("flow {}: {failure}", end.stream);
+                let message = format!("stream {}: {failure}", end.stream);
                 caveats.push(Caveat::new(caveats::FLOW_FAILED, message, ""));
             }
         }
@@ -397,8 +397,8 @@ const LARGEST_WINDOW_BYTES: u64 = 0xffff << 14;
 fn impossible_window(stream: &TcpStreamResult) -> Option<Caveat> {
     let bytes = stream.max_cwnd_bytes.filter(|bytes| *bytes > 2 * LARGEST_WINDOW_BYTES)?;
     let message = format!(
-        "flow {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07 GB: the kernel or {} lost it, and nothing limited \
-         what the flow sent",
+        "stream {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07 GB: the kernel or {} lost it, and nothing limited \
+         what the stream sent",
         stream.stream,
         bytes as f64 / 1e9,
         stream.congestion_control

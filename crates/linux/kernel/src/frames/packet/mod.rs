@@ -66,13 +66,15 @@ pub enum OpenError {
     )]
     Denied,
     /// There is no link with that index in the current network namespace.
-    #[error("no link has index {ifindex} in this network namespace; was it deleted, or is it in another namespace?")]
+    #[error(
+        "no interface has index {ifindex} in this network namespace; was it deleted, or is it in another namespace?"
+    )]
     NoSuchLink {
         /// The index that was given.
         ifindex: u32,
     },
     /// The kernel lacks something.
-    #[error("packet socket on link {ifindex}: {step} failed: {source}")]
+    #[error("packet socket on interface {ifindex}: {step} failed: {source}")]
     Step {
         /// The link.
         ifindex: u32,

@@ -39,7 +39,7 @@ pub struct Received {
 pub enum ReceiveError {
     /// The link went down or was deleted. Said once, by whichever call comes first; then nothing arrives any more, until a
     /// link that was only down comes up again. See [`PacketSocket::link_is_gone`].
-    #[error("the link is down or was deleted")]
+    #[error("the interface is down or was deleted")]
     Down,
     /// Something else.
     #[error("receiving from a packet socket: {0}")]

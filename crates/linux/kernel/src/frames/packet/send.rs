@@ -14,17 +14,17 @@ pub const PARTS_MOST: usize = 7;
 pub enum SendError {
     /// `ENOBUFS`: the link took the frame and dropped it, as the far end's ring or a qdisc is full (or, rarely, the kernel
     /// had no memory for it). The drop is counted there: never retry, count it.
-    #[error("the far end's ring or the link's qdisc is full, the frame was dropped there")]
+    #[error("the far end's ring or the interface's qdisc is full, the frame was dropped there")]
     FarPortFull,
     /// `EAGAIN`: the socket's send buffer is full of frames that the link has not sent yet. Nothing happened; wait until
     /// the socket is writable.
     #[error("the socket's send buffer is full")]
     WouldBlock,
     /// `ENETDOWN`, `ENXIO`, `ENODEV`: the link is down or was deleted. Told once more after it came up again.
-    #[error("the link is down or was deleted")]
+    #[error("the interface is down or was deleted")]
     Down,
     /// `EMSGSIZE`: the frame is larger than the link's MTU (and one VLAN tag) and is no super-packet.
-    #[error("the frame is larger than the link's MTU allows")]
+    #[error("the frame is larger than the interface's MTU allows")]
     TooLarge,
     /// `EINVAL`: the kernel does not understand the frame's offload state, or the frame is shorter than an Ethernet header.
     #[error("the kernel refuses the frame: its virtio_net_hdr does not fit its contents")]

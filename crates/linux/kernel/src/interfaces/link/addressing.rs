@@ -65,7 +65,7 @@ impl Netlink {
             message.header.flags = AddressHeaderFlags::Nodad;
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
-        let action = format!("give link {} the address {}/{}", address.ifindex, address.ip, address.prefix_bits);
+        let action = format!("give interface {} the address {}/{}", address.ifindex, address.ip, address.prefix_bits);
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, &action)
     }
 
@@ -106,7 +106,7 @@ impl Netlink {
         message.header.kind = RouteType::Unicast;
         message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::from(ip)));
         message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
-        let action = format!("make {ip} a permanent neighbour on link {ifindex}");
+        let action = format!("make {ip} a permanent neighbour on interface {ifindex}");
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE, &action)
     }
 

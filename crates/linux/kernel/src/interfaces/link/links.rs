@@ -103,7 +103,7 @@ impl Netlink {
     pub fn link_by_name(&mut self, name: &str) -> Result<Link, LinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.into()));
-        self.link(message, &format!("look at link {name}"))
+        self.link(message, &format!("look at interface {name}"))
     }
 
     /// The link with index `index`.
@@ -111,7 +111,7 @@ impl Netlink {
     /// # Errors
     /// [`LinkError::NoSuchLink`].
     pub fn link_by_index(&mut self, index: u32) -> Result<Link, LinkError> {
-        self.link(message_for(index), &format!("look at link {index}"))
+        self.link(message_for(index), &format!("look at interface {index}"))
     }
 
     /// Sets how many packets a queueing discipline without a limit of its own holds (`txqueuelen`).
@@ -119,7 +119,7 @@ impl Netlink {
     /// # Errors
     /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
     pub fn set_queue_packets(&mut self, index: u32, packets: u32) -> Result<(), LinkError> {
-        self.set(index, LinkAttribute::TxQueueLen(packets), &format!("set the queue length of link {index}"))
+        self.set(index, LinkAttribute::TxQueueLen(packets), &format!("set the queue length of interface {index}"))
     }
 
     /// The index of the link named `name`.
@@ -133,7 +133,7 @@ impl Netlink {
     fn link(&mut self, message: LinkMessage, action: &str) -> Result<Link, LinkError> {
         let answer = self.ask(RouteNetlinkMessage::GetLink(message), action)?;
         describe(answer)
-            .ok_or_else(|| LinkError::Answer { action: action.into(), problem: "it describes no link".into() })
+            .ok_or_else(|| LinkError::Answer { action: action.into(), problem: "it describes no interface".into() })
     }
 
     /// Sets link `index` up or down.
@@ -145,7 +145,7 @@ impl Netlink {
         message.header.change_mask = LinkFlags::Up;
         message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         let state = if up { "up" } else { "down" };
-        self.request(RouteNetlinkMessage::SetLink(message), 0, &format!("set link {index} {state}"))
+        self.request(RouteNetlinkMessage::SetLink(message), 0, &format!("set interface {index} {state}"))
     }
 
     /// Waits until link `index` takes packets ([`Link::ready`]) or `deadline` on `CLOCK_MONOTONIC` has passed; returns
@@ -169,7 +169,7 @@ impl Netlink {
     /// # Errors
     /// [`LinkError::NoSuchLink`], [`LinkError::Denied`], [`LinkError::Refused`].
     pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), LinkError> {
-        self.set(index, LinkAttribute::IfAlias(alias.into()), &format!("set the alias of link {index}"))
+        self.set(index, LinkAttribute::IfAlias(alias.into()), &format!("set the alias of interface {index}"))
     }
 
     fn set(&mut self, index: u32, attribute: LinkAttribute, action: &str) -> Result<(), LinkError> {

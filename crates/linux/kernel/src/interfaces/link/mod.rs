@@ -44,8 +44,8 @@ pub enum LinkError {
         /// What was being done.
         action: String,
     },
-    /// There is no such link in this network namespace.
-    #[error("cannot {action}: no such link in this network namespace")]
+    /// There is no such interface in this network namespace.
+    #[error("cannot {action}: no such interface in this network namespace")]
     NoSuchLink {
         /// What was being done.
         action: String,

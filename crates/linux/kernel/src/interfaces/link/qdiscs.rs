@@ -59,7 +59,7 @@ impl Netlink {
         message.header.parent = TcHandle::ROOT;
         message.header.handle = TcHandle { major, minor: 0 };
         message.attributes.push(TcAttribute::Kind(kind.into()));
-        let action = format!("put {kind} at the root of link {index}");
+        let action = format!("put {kind} at the root of interface {index}");
         self.request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, &action)
     }
 
@@ -70,7 +70,7 @@ impl Netlink {
     pub fn remove_root_qdisc(&mut self, index: u32) -> Result<(), LinkError> {
         let mut message = TcMessage::with_index(index as i32);
         message.header.parent = TcHandle::ROOT;
-        let action = format!("remove the queueing discipline of link {index}");
+        let action = format!("remove the queueing discipline of interface {index}");
         self.request(RouteNetlinkMessage::DelQueueDiscipline(message), 0, &action)
     }
 

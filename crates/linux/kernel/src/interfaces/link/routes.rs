@@ -92,7 +92,7 @@ impl Netlink {
         message.header.address_family = family(ip);
         message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(ip.into()));
-        match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the way to {ip}")) {
+        match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the route to {ip}")) {
             Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(Way::of(&message)),
             Ok(_) => Ok(None),
             // No route, or one that says that there is none: unreachable, prohibit, blackhole.
@@ -170,7 +170,7 @@ impl Route {
                 RouteAttribute::Destination(RouteAddress::Inet(ip)) => network = (*ip).into(),
                 RouteAttribute::Destination(RouteAddress::Inet6(ip)) => network = (*ip).into(),
                 RouteAttribute::Table(number) => table = *number,
-                RouteAttribute::MultiPath(_) => obstacle = Some("it has several ways"),
+                RouteAttribute::MultiPath(_) => obstacle = Some("it has several next hops"),
                 RouteAttribute::NhId(_) => obstacle = Some("it uses a nexthop object"),
                 RouteAttribute::Encap(_) => obstacle = Some("it encapsulates"),
                 RouteAttribute::Metrics(metrics) => {

@@ -29,7 +29,7 @@ pub enum QuantityName {
     LossDispersion,
     /// Share of packets that came behind later ones.
     ReorderedShare,
-    /// Share of copies beyond the first.
+    /// Share of packets that are duplicates.
     DuplicateShare,
 }
 

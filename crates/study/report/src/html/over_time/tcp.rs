@@ -52,7 +52,7 @@ impl Report<'_> {
         let mut flows: Vec<&FlowSamples<'_>> =
             flows.filter(|flow| flow.end == "sender" && flow.direction == direction).collect();
         flows.sort_by_key(|flow| flow.stream);
-        let names = flows.iter().map(|flow| format!("flow {}", flow.stream)).collect();
+        let names = flows.iter().map(|flow| format!("stream {}", flow.stream)).collect();
         let sampled = Sampled::of(&flows, names);
         match &sampled {
             Some(sampled) => body += &sampled.figures(self.dropped[usize::from(!forward)].panel(SINCE)),
@@ -131,15 +131,23 @@ fn losses(losses: &LossBytes) -> String {
     table.finish()
 }
 
-/// Each flow in numbers.
+/// Each stream in numbers.
 fn flow_table(result: &TcpResult) -> String {
-    let columns =
-        ["flow", "goodput, Mbit/s", "retransmitted", "timeouts", "mean RTT", "greatest cwnd", "control", "limited by"];
-    let mut table = Table::new("Each flow", "numbers", &columns);
+    let columns = [
+        "stream",
+        "goodput, Mbit/s",
+        "retransmitted",
+        "timeouts",
+        "mean RTT",
+        "greatest cwnd",
+        "control",
+        "limited by",
+    ];
+    let mut table = Table::new("Each stream", "numbers", &columns);
     for stream in &result.streams {
         let unknown = || "–".to_owned();
         table.row(
-            &format!("flow {}", stream.stream),
+            &format!("stream {}", stream.stream),
             [
                 format!("{:.3}", stream.goodput_bps as f64 / 1e6),
                 stream.retransmits.to_string(),

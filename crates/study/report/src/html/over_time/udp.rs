@@ -216,7 +216,7 @@ fn words(location: Location) -> String {
     let name = location.name().replace('_', " ");
     match location {
         Location::Network => "the network between the hosts".into(),
-        Location::Unexplained => "no known place".into(),
+        Location::Unexplained => "an unknown location".into(),
         _ => format!("the {name}"),
     }
 }

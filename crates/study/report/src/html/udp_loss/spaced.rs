@@ -1,4 +1,4 @@
-//! Throughput at the receiver by the spacing of packets, a line for each length: how DataTAG characterised end systems, for any experiment.
+//! Received rate by the spacing of packets, a line for each length: how DataTAG characterised end systems, for any experiment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -53,7 +53,7 @@ impl Report<Run> {
         if panels.is_empty() {
             return;
         }
-        *body += "<h2>Throughput at the receiver by the spacing of packets</h2>\n<div class=\"panels\">\n";
+        *body += "<h2>Received rate by the spacing of packets</h2>\n<div class=\"panels\">\n";
         for (name, lines) in &panels {
             // Writing to a string cannot fail.
             let _ = writeln!(body, "<figure><h3>{}</h3>\n{}</figure>", escape(name), draw(name, lines));

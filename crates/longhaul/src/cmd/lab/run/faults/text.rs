@@ -33,7 +33,7 @@ pub(super) fn row(cell: &Cell) -> String {
     let promised = last.map_or_else(String::new, |cause| interval(cause.worth_bps));
     let wrong: Vec<&str> = [
         (Some(cell.right), "cause"),
-        (cell.place_right, "place"),
+        (cell.place_right, "location"),
         (cell.host_right, "host"),
         (cell.price_right, "price"),
     ]
@@ -88,7 +88,7 @@ pub(super) fn summary(summary: &Summary) -> String {
         ("pairs: both are among the first two", summary.pair),
         ("healthy paths: no cause is named", summary.healthy),
         ("too small to matter: no other cause is named", summary.finding),
-        ("of right causes: the place", summary.place),
+        ("of right causes: the location", summary.place),
         ("of right causes: the host", summary.host),
         ("of right causes: the price, within 1.5 times", summary.price),
         ("of those that a setting fixes: 80 % of the promise, tuned", summary.tuned),
