@@ -62,7 +62,7 @@ fn copied(name: &str, truth: &str, time: &str) -> Option<[Value; 2]> {
         object(&output.stdout)["result"].clone()
     });
     for (found, how) in found.iter().zip(["in virtual time", "in real time"]) {
-        for quantity in found["ways"][0]["quantities"].as_array().unwrap() {
+        for quantity in found["directions"][0]["quantities"].as_array().unwrap() {
             println!(
                 "{name} {how}: {} {} and {}, {} within {}: {}",
                 quantity["name"],
@@ -78,7 +78,7 @@ fn copied(name: &str, truth: &str, time: &str) -> Option<[Value; 2]> {
 }
 
 fn verdict(found: &Value, name: &str) -> String {
-    let all = found["ways"][0]["quantities"].as_array().unwrap();
+    let all = found["directions"][0]["quantities"].as_array().unwrap();
     let quantity = all.iter().find(|quantity| quantity["name"] == name);
     quantity.unwrap_or_else(|| panic!("{name}: {found:#}"))["verdict"].as_str().unwrap().to_owned()
 }
@@ -165,7 +165,7 @@ fn captures_make_a_copy() {
     let verified = object(&output.stdout)["result"].clone();
     println!("{verified:#}");
     assert_ne!(verified["verdict"], "outside");
-    assert_eq!(verified["ways"][1]["of"], "backward");
+    assert_eq!(verified["directions"][1]["of"], "backward");
 
     let of_one = json(&["profile", &near, "-o", &single, "--json"]);
     let result = &of_one["result"];

@@ -27,7 +27,7 @@ fn ping(name: &str, path: &str, seed: &str, ip: &str) -> Option<String> {
 }
 
 fn quantity<'a>(verified: &'a Value, name: &str) -> &'a Value {
-    let all = verified["result"]["ways"][0]["quantities"].as_array().unwrap();
+    let all = verified["result"]["directions"][0]["quantities"].as_array().unwrap();
     all.iter().find(|quantity| quantity["name"] == name).unwrap_or_else(|| panic!("{name}: {verified:#}"))
 }
 

@@ -30,4 +30,4 @@ pub use ping::{PingError, read_ping};
 pub use probes::{LossesSeen, Passage, Probe, Probes, probes_most};
 pub use route_changes::RouteChange;
 pub use simulate::{simulate, simulate_ways};
-pub use verify::{Lateness, TooLong, Verification, VerifiedWay, WayName, verify, verify_measured};
+pub use verify::{DirectionName, Lateness, TooLong, Verification, VerifiedDirection, verify, verify_measured};

@@ -42,7 +42,7 @@ const LOSSES: [QuantityName; 3] = [QuantityName::LossShare, QuantityName::LossRu
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum WayName {
+pub enum DirectionName {
     /// Round trips.
     RoundTrip,
     /// To the server.
@@ -51,7 +51,7 @@ pub enum WayName {
     Backward,
 }
 
-impl VerifiedWay {
+impl VerifiedDirection {
     /// A sentence on how coarse the measured times are, where that is more than the hosts' own scheduling.
     pub fn coarse(&self) -> Option<String> {
         let step = Nanos(self.resolution_ns);
@@ -60,7 +60,7 @@ impl VerifiedWay {
     }
 }
 
-impl WayName {
+impl DirectionName {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
@@ -74,9 +74,9 @@ impl WayName {
 /// Figures of the packets of one direction, or of round trips.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VerifiedWay {
+pub struct VerifiedDirection {
     /// Which.
-    pub of: WayName,
+    pub of: DirectionName,
     /// Packets measured.
     pub packets: u64,
     /// Independent samples that they are worth: less where neighbours are alike.
@@ -99,7 +99,7 @@ pub struct Verification {
     /// Outside where any quantity is; within where all are.
     pub verdict: Verdict,
     /// Round trips; for captures at both ends, each direction.
-    pub ways: Vec<VerifiedWay>,
+    pub directions: Vec<VerifiedDirection>,
     /// How late the emulator was, where the path ran in real time; `None` in virtual time, which is never late.
     pub lateness: Option<Lateness>,
 }
@@ -128,9 +128,9 @@ impl Lateness {
 }
 
 impl Verification {
-    fn of(ways: Vec<VerifiedWay>, lateness: Option<Lateness>) -> Self {
-        let all = ways.iter().flat_map(|way| &way.quantities).map(|quantity| quantity.verdict);
-        Self { verdict: Verdict::of_all(all), ways, lateness }
+    fn of(directions: Vec<VerifiedDirection>, lateness: Option<Lateness>) -> Self {
+        let all = directions.iter().flat_map(|one| &one.quantities).map(|quantity| quantity.verdict);
+        Self { verdict: Verdict::of_all(all), directions, lateness }
     }
 }
 
@@ -163,11 +163,11 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
         let margins = margins_with(margins, 1);
         let simulated: Vec<[Vec<Passage>; 2]> =
             (0..runs).map(|run| simulate_ways(path, ways, seed.wrapping_add(run))).collect();
-        let way = |of: WayName, nth: usize| {
+        let way = |of: DirectionName, nth: usize| {
             let runs: Vec<Vec<Probe>> = simulated.iter().map(|ways| rows(&ways[nth])).collect();
             verified(of, &rows(&ways[nth]), &runs, &margins, seed)
         };
-        let both = [(WayName::Forward, 0), (WayName::Backward, 1)];
+        let both = [(DirectionName::Forward, 0), (DirectionName::Backward, 1)];
         let both = both.into_iter().filter(|(_, nth)| !ways[*nth].is_empty()).map(|(of, nth)| way(of, nth));
         return Ok(Verification::of(both.collect(), None));
     }
@@ -175,7 +175,7 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
     let simulated: Vec<Vec<Probe>> =
         (0..runs).map(|run| simulate(path, &sent, measured.frame_bytes, seed.wrapping_add(run)).rows).collect();
     let margins = margins_with(margins, resolution_ns(&measured.rows));
-    let mut round_trip = verified(WayName::RoundTrip, &measured.rows, &simulated, &margins, seed);
+    let mut round_trip = verified(DirectionName::RoundTrip, &measured.rows, &simulated, &margins, seed);
     if measured.losses.is_some() {
         // The rows are answered packets alone.
         round_trip.quantities.retain(|quantity| !LOSSES.contains(&quantity.name));
@@ -187,7 +187,7 @@ pub fn verify(path: &PathSpec, measured: &Probes, margins: &[Margin], seed: u64)
 pub fn verify_measured(tested: &Probes, measured: &Probes, margins: &[Margin], lateness: Lateness) -> Verification {
     let runs = std::slice::from_ref(&tested.rows);
     let margins = margins_with(margins, resolution_ns(&measured.rows));
-    let mut way = verified(WayName::RoundTrip, &measured.rows, runs, &margins, 1);
+    let mut way = verified(DirectionName::RoundTrip, &measured.rows, runs, &margins, 1);
     way.quantities.iter_mut().for_each(|quantity| lateness.leave_out(quantity));
     Verification::of(vec![way], Some(lateness))
 }
@@ -216,7 +216,13 @@ fn rows(ways: &[Passage]) -> Vec<Probe> {
     ways.iter().map(row).collect()
 }
 
-fn verified(of: WayName, measured: &[Probe], runs: &[Vec<Probe>], margins: &Margins, seed: u64) -> VerifiedWay {
+fn verified(
+    of: DirectionName,
+    measured: &[Probe],
+    runs: &[Vec<Probe>],
+    margins: &Margins,
+    seed: u64,
+) -> VerifiedDirection {
     fn item(row: &Probe) -> Item {
         Item {
             value: row.rtt_ns.map(|rtt| rtt as f64),
@@ -237,7 +243,7 @@ fn verified(of: WayName, measured: &[Probe], runs: &[Vec<Probe>], margins: &Marg
         quantity.name == QuantityName::RangeNs && quantity.reference.max(quantity.tested) <= margins.least_ns
     });
     let left_out = |quantity: &Quantity| hardly_varies && quantity.name == QuantityName::Correlation;
-    VerifiedWay {
+    VerifiedDirection {
         of,
         packets: measured.len() as u64,
         effective_samples: found.effective_samples[0],

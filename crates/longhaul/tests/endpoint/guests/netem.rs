@@ -96,7 +96,7 @@ fn netem_loads_the_tables_of_a_profile() {
     let own = round_trips(without);
     fs::write(&again, less(with, own[own.len() / 2])).unwrap();
     let verified = object(&longhaul(&["verify", &copy, "--against", &again, "-i", "10ms", "--json"]).stdout);
-    let quantities = verified["result"]["ways"][0]["quantities"].as_array().unwrap().clone();
+    let quantities = verified["result"]["directions"][0]["quantities"].as_array().unwrap().clone();
     for quantity in &quantities {
         println!("{quantity}");
         assert_ne!(quantity["verdict"], "outside", "{quantity}");

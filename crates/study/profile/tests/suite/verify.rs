@@ -35,7 +35,7 @@ fn what_differs_is_named() {
         ("delay = '20ms'", "duplicate = '2%'\ndelay = '20ms'", QuantityName::DuplicateShare),
     ] {
         let found = verify(&path(&TRUE.replacen(from, to, 1)), &measured, &[], 1).unwrap();
-        let quantity = found.ways[0].quantities.iter().find(|quantity| quantity.name == name).unwrap();
+        let quantity = found.directions[0].quantities.iter().find(|quantity| quantity.name == name).unwrap();
         assert_eq!(quantity.verdict, Verdict::Outside, "{to}: {found:#?}");
         assert_eq!(found.verdict, Verdict::Outside);
     }
@@ -60,7 +60,7 @@ fn a_profile_is_within() {
 fn a_margin_is_at_least_what_a_host_adds() {
     let tight = ["range=0%".parse().unwrap(), "median=0%".parse().unwrap()];
     let found = verify(&path(TRUE), &probes(TRUE, 12_000, 10.0, 1), &tight, 1).unwrap();
-    let range = found.ways[0].quantities.iter().find(|quantity| quantity.name == QuantityName::RangeNs).unwrap();
+    let range = found.directions[0].quantities.iter().find(|quantity| quantity.name == QuantityName::RangeNs).unwrap();
     assert_eq!(range.margin, 20_000.0);
 }
 
@@ -89,7 +89,7 @@ fn what_was_read_coarsely_is_compared_coarsely() {
 fn curves_follow_both() {
     let measured = probes(TRUE, 30_000, 10.0, 5);
     let later = TRUE.replacen("delay = '20ms'", "delay = '23ms'", 1);
-    let curves = verify(&path(&later), &measured, &[], 1).unwrap().ways.remove(0).curves;
+    let curves = verify(&path(&later), &measured, &[], 1).unwrap().directions.remove(0).curves;
     let (first, last) = (curves.levels[0], curves.levels[curves.levels.len() - 1]);
     assert_eq!(first.longer, 1.0);
     let longest = measured.rows.iter().filter_map(|row| row.rtt_ns).max().unwrap();
@@ -141,11 +141,14 @@ fn captures_at_both_ends_tell_each_way() {
 
     let found = verify(&profile.path, &captured(4, BOTH), &[], 1).unwrap();
     assert_ne!(found.verdict, Verdict::Outside, "{found:#?}");
-    assert_eq!(found.ways.iter().map(|way| way.of.name()).collect::<Vec<_>>(), ["forward", "backward"]);
+    assert_eq!(
+        found.directions.iter().map(|direction| direction.of.name()).collect::<Vec<_>>(),
+        ["forward", "backward"]
+    );
     // One way alone changed: that way alone is outside.
     let other = verify(&path(&BOTH.replace("12ms", "13ms")), &captured(4, BOTH), &[], 1).unwrap();
     let outside = |nth: usize| {
-        let all = other.ways[nth].quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside);
+        let all = other.directions[nth].quantities.iter().filter(|quantity| quantity.verdict == Verdict::Outside);
         all.map(|quantity| quantity.name).collect::<Vec<_>>()
     };
     assert_eq!((outside(0), outside(1)), (vec![], vec![QuantityName::MedianNs]), "{other:#?}");
@@ -253,7 +256,7 @@ fn lateness_is_taken_into_account() {
     let later = probes(&TRUE.replacen("'20ms'", "'20.6ms'", 1), 60_000, 10.0, 10);
     let median = |tested, measured, p50_ns: u64| {
         let found = verify_measured(tested, measured, &[], Lateness { p50_ns, p99_ns: p50_ns });
-        found.ways[0].quantities.iter().find(|quantity| quantity.name == QuantityName::MedianNs).unwrap().verdict
+        found.directions[0].quantities.iter().find(|quantity| quantity.name == QuantityName::MedianNs).unwrap().verdict
     };
     assert_eq!(median(&later, &measured, 0), Verdict::Outside);
     assert_eq!(median(&later, &measured, 300_000), Verdict::TooLittleData);
@@ -274,6 +277,6 @@ fn what_would_take_minutes_is_refused() {
         let many = PathSpec { forward: vec![hop.clone(); 64], backward: vec![hop; 64], ..PathSpec::default() };
         assert_eq!(verify(&many, &pings(262_144), &[], 1).unwrap_err(), TooLong(262_144));
         let found = verify(&many, &pings(20), &[], 1).unwrap();
-        assert_eq!((found.ways[0].packets, found.ways[0].path_packets), (20, 160));
+        assert_eq!((found.directions[0].packets, found.directions[0].path_packets), (20, 160));
     }
 }

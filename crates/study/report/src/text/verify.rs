@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use longhaul_profile::{Verification, WayName};
+use longhaul_profile::{DirectionName, Verification};
 
 use crate::equivalence::{Cells, header, verdict, why};
 
 /// The result for a terminal: of `path` against the measurement `against`.
 pub fn report(path: &str, against: &str, found: &Verification) -> String {
     let mut text = format!("{} ({against})\n", verdict(path, found.verdict));
-    let single = found.ways.len() == 1;
-    let all = found.ways.iter().flat_map(|way| {
-        let of = if single { String::new() } else { way.of.name().to_owned() };
-        way.quantities.iter().map(move |quantity| (of.clone(), quantity))
+    let single = found.directions.len() == 1;
+    let all = found.directions.iter().flat_map(|direction| {
+        let of = if single { String::new() } else { direction.of.name().to_owned() };
+        direction.quantities.iter().map(move |quantity| (of.clone(), quantity))
     });
     let why = why(found.verdict, all);
     if !why.is_empty() {
@@ -20,24 +20,24 @@ pub fn report(path: &str, against: &str, found: &Verification) -> String {
     }
     text += &format!("\n{}", header("measured", "path"));
     let how = if found.lateness.is_some() { "in real time" } else { "in virtual time" };
-    for way in &found.ways {
+    for direction in &found.directions {
         if !single {
-            text += &format!("{}\n", way.of.name());
+            text += &format!("{}\n", direction.of.name());
         }
-        for quantity in &way.quantities {
+        for quantity in &direction.quantities {
             text += &Cells::of(quantity).row(quantity.name.name());
         }
-        let packets = if way.of == WayName::RoundTrip { "probes" } else { "packets" };
+        let packets = if direction.of == DirectionName::RoundTrip { "probes" } else { "packets" };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{} {packets} (effective sample size {}); {} over the path, {how}.{}",
-            way.packets,
-            way.effective_samples,
-            way.path_packets,
+            direction.packets,
+            direction.effective_samples,
+            direction.path_packets,
             if single { "" } else { "\n" }
         );
-        text.extend(way.coarse().map(|coarse| coarse + "\n"));
+        text.extend(direction.coarse().map(|coarse| coarse + "\n"));
     }
     if let Some(late) = found.lateness {
         let us = |ns: u64| ns as f64 / 1e3;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use longhaul_flows::compare::equivalence::{Quantity, Verdict};
-use longhaul_profile::{Curves, Lateness, Level, Stretch, Verification, VerifiedWay, WayName};
+use longhaul_profile::{Curves, DirectionName, Lateness, Level, Stretch, Verification, VerifiedDirection};
 use longhaul_result::Caveat;
 
 use crate::equivalence::{self, Cells, why};
@@ -41,21 +41,21 @@ impl Report<'_> {
         let Self { path, against, found, .. } = self;
         let title = format!("{path} against {against}");
         let mut body = heading(&title, &self.longhaul, &self.started_at);
-        let single = found.ways.len() == 1;
-        let all = found.ways.iter().flat_map(|way| {
-            let of = if single { String::new() } else { way.of.name().to_owned() };
-            way.quantities.iter().map(move |quantity| (of.clone(), quantity))
+        let single = found.directions.len() == 1;
+        let all = found.directions.iter().flat_map(|direction| {
+            let of = if single { String::new() } else { direction.of.name().to_owned() };
+            direction.quantities.iter().map(move |quantity| (of.clone(), quantity))
         });
         let said = format!("{}. {}", equivalence::verdict(path, found.verdict), why(found.verdict, all));
         body += &verdict(None, class(found), said.trim_end(), &certainty(found));
         body += &caveats(self.caveats);
         let how = if found.lateness.is_some() { "in real time" } else { "in virtual time" };
-        for way in &found.ways {
+        for direction in &found.directions {
             if !single {
                 // Writing to a string cannot fail.
-                let _ = writeln!(body, "<h2>{}</h2>", way.of.name());
+                let _ = writeln!(body, "<h2>{}</h2>", direction.of.name());
             }
-            write_way(&mut body, way, how);
+            write_direction(&mut body, direction, how);
         }
         body += "<p class=\"quiet\">p99 and p99.9 are above the median. Within: the whole interval lies within the margin. Outside: it lies beyond. \
                  Too little data: it crosses the margin's edge, and more packets are needed.</p>\n";
@@ -63,20 +63,20 @@ impl Report<'_> {
     }
 }
 
-fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
+fn write_direction(body: &mut String, direction: &VerifiedDirection, how: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         body,
         "<p class=\"quiet\">{} {} measured (effective sample size {}); {} sent over the path, {how}.</p>",
-        way.packets,
-        if way.of == WayName::RoundTrip { "probes" } else { "packets" },
-        way.effective_samples,
-        way.path_packets
+        direction.packets,
+        if direction.of == DirectionName::RoundTrip { "probes" } else { "packets" },
+        direction.effective_samples,
+        direction.path_packets
     );
-    if let Some(coarse) = way.coarse() {
+    if let Some(coarse) = direction.coarse() {
         let _ = writeln!(body, "<p class=\"quiet\">{coarse}</p>");
     }
-    let curves = &way.curves;
+    let curves = &direction.curves;
     let figures = [
         (distribution(&curves.levels), "Share of round trips up to this value, without the longest 1 %."),
         (
@@ -97,7 +97,7 @@ fn write_way(body: &mut String, way: &VerifiedWay, how: &str) {
     *body += "</div>\n";
     let columns = ["Quantity", "measured", "path", "difference, 90 % interval", "margin", "verdict"];
     let mut table = Table::new("Each quantity", "numbers", &columns);
-    for quantity in &way.quantities {
+    for quantity in &direction.quantities {
         let Cells { reference, tested, difference, margin, verdict } = Cells::of(quantity);
         table.row(&named(quantity), [reference, tested, difference, margin, verdict.into()]);
     }
@@ -110,8 +110,8 @@ fn class(found: &Verification) -> &'static str {
 
 /// How sure it is: by how many independent packets, and how late the emulator was.
 fn certainty(found: &Verification) -> String {
-    let worth = found.ways.iter().map(|way| way.effective_samples).min().unwrap_or(0);
-    let or_more = if found.ways.len() > 1 { " or more" } else { "" };
+    let worth = found.directions.iter().map(|direction| direction.effective_samples).min().unwrap_or(0);
+    let or_more = if found.directions.len() > 1 { " or more" } else { "" };
     let mut text = format!(
         "Each quantity is judged by confidence intervals of its difference. The effective sample size is {worth}{or_more}."
     );
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_page_begins_with_the_verdict_how_sure_it_is_and_what_speaks_against_it() {
         let lateness = Some(Lateness { p50_ns: 2_000, p99_ns: 30_000 });
-        let found = Verification { verdict: Verdict::Within, ways: Vec::new(), lateness };
+        let found = Verification { verdict: Verdict::Within, directions: Vec::new(), lateness };
         let caveats = [Caveat::of_error("emulator_late", "by 3 ms", "")];
         let (path, against, longhaul, started_at) = ("far".into(), "ping <b>".into(), "1".into(), "now".into());
         let html = Report { path, against, longhaul, started_at, found: &found, caveats: &caveats }.html();
