@@ -62,7 +62,7 @@ impl Obstacle {
             Self::Promiscuous => Caveat::new(
                 caveats::PROMISCUOUS,
                 format!("{interface} is promiscuous: something on it reads frames for others"),
-                "end what reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see \
+                "stop the program that reads there (a capture, a virtual machine, a container's macvlan), or use --force: it will not see \
                  rejected frames",
             ),
         }

@@ -36,7 +36,7 @@ pub(crate) fn claim(place: &HostSetting, patience: Nanos) -> Result<Option<Claim
             Err(_) => return Ok(None),
         }
         if monotonic() >= until {
-            return Err(format!("a test has changed {place} for its time: wait for its end"));
+            return Err(format!("a test has changed {place} while it runs; wait until it ends"));
         }
     }
 }

@@ -140,7 +140,7 @@ impl Status {
             warn(
                 caveats::EMULATOR_LATE,
                 format!(
-                    "1 % of packet runs left {} or more late; the bound is {lateness_bound}",
+                    "1 % of the packets left {} or more late (packets that travel together count as one); the bound is {lateness_bound}",
                     Nanos(self.lateness.p99_ns).rounded()
                 ),
                 "give the emulator its own CPU (`cpus`, `spin`, `realtime`), end other programs, or send less",

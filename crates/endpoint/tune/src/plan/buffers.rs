@@ -50,7 +50,7 @@ fn route_window(draft: &mut Draft<'_>) {
         Some(owner) => draft.by_hand(
             "ip route change ROUTE",
             format!(
-                "{why}; ROUTE is the line of `ip route show {}` without window {}; {owner}: it belongs into the owner's configuration",
+                "{why}; ROUTE is the line of `ip route show {}` without window {}; {owner}: put it into the owner's configuration",
                 route.network, route.receive_window
             ),
             source,

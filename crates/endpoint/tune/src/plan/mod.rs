@@ -228,12 +228,12 @@ impl Draft<'_> {
                 (Some(end), _) if !cause.concerns(self.target.role) => {
                     format!("at the {end}, not here: run longhaul tune there with --role {end}")
                 }
-                (_, "link") => "the slowest link of the path: a faster one, or a path without it".into(),
+                (_, "link") => "the slowest link of the path: use a faster one, or a path without it".into(),
                 (_, "shaper") => "a shaper on the path: ask who runs it for more rate".into(),
                 (_, "policer") => "a policer on the path: ask who runs it; until then pace below its rate".into(),
                 (_, "queue") => "a queue on the path that is too short or too long: ask who runs that hop".into(),
                 (_, "competing_traffic") => {
-                    "other traffic on the path: another time, another path, or a reservation".into()
+                    "other traffic on the path: use another time, another path, or a reservation".into()
                 }
                 (_, "ecmp_member") => "one of several parallel links is bad: ask who runs them".into(),
                 (_, "middlebox_options") => {
@@ -244,7 +244,7 @@ impl Draft<'_> {
                 (_, "receiver_application" | "sender_application" | "application_window") => {
                     "a program: no setting of the kernel makes it faster".into()
                 }
-                (_, "cpu") => "a busy CPU: another CPU for program or softirq, or several streams".into(),
+                (_, "cpu") => "a busy CPU: give program or softirq another CPU, or use several streams".into(),
                 (_, "disk") => "a disk: no setting of the network makes it faster".into(),
                 (_, "memory_limit") => "a memory limit of the program's control group: raise memory.max there".into(),
                 (_, "loss") if cause.is_of_network() => {

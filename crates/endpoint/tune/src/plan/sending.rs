@@ -149,13 +149,13 @@ fn first_window(draft: &mut Draft<'_>) {
     }
     let owner = match &draft.host.route {
         Some(RouteState { network, not_kept: Some(owner), .. }) => format!("the route is that to {network}; {owner}"),
-        _ => "ROUTE is the line of `ip route get HOST` up to `src` (or name the other end with --to). Who set the route up would set it again \
-              without it"
+        _ => "ROUTE is the line of `ip route get HOST` up to `src` (or name the other end with --to). Whatever created the route may later \
+              recreate it without this option"
             .to_owned(),
     };
     draft.by_hand(
         format!("ip route change ROUTE initcwnd {FIRST_WINDOW}"),
-        format!("{why}; {owner}: it belongs into the owner's configuration"),
+        format!("{why}; {owner}: put it into the owner's configuration"),
         source,
     );
 }

@@ -237,7 +237,9 @@ impl Args {
                 let is_interface =
                     |word: &&String| !word.contains('/') && Path::new("/sys/class/net").join(word).exists();
                 if let Some(second) = self.expression.first().filter(is_interface) {
-                    let message = format!("{second} is an interface, and a filter stands here: {first},{second}");
+                    let message = format!(
+                        "{second} is an interface, but this is the place of the filter; write {first},{second}"
+                    );
                     return Err(Failure::usage(message).remedy("name several interfaces in one word, with commas"));
                 }
                 first.split(',').map(str::to_owned).collect()

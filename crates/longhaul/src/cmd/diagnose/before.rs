@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use longhaul_diagnosis::{Before, Diagnosis};
-use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, DiagnoseAsked, Saved};
+use longhaul_report::saved::{Content, DiagnoseAsked, Saved};
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Bytes, Nanos};
 
@@ -34,7 +34,7 @@ pub(super) fn earlier(path: &Path, now: &DiagnoseAsked, bidirectional: bool) -> 
     let (file, text) = read_result(path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
     let Content::Diagnose(then, results) = saved.content else {
-        return Err(Failure::usage(format!("--before {}: no {DIAGNOSE_SCHEMA}", path.display())));
+        return Err(Failure::usage(format!("--before {}: not a result of longhaul diagnose", path.display())));
     };
     let differs = differences(&then, now);
     let earlier = match results {

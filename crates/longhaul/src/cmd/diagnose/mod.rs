@@ -277,7 +277,7 @@ fn measure(
             repeats -= 1;
             evidence.runs.pop();
             say(format!(
-                "    void: a hypervisor gave {:.0} % of a host's CPU time to others. Once more",
+                "    discarded: a hypervisor gave {:.0} % of a host's CPU time to others; the test is repeated",
                 share * 100.0
             ));
         }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
 use longhaul_kernel::new_file;
 use longhaul_profile::{LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split, Way};
-use longhaul_report::saved::{Content, DIAGNOSE_SCHEMA, Saved};
+use longhaul_report::saved::{Content, Saved};
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
@@ -154,7 +154,7 @@ fn queues(path: &Path) -> Result<[Result<SlowestQueue, String>; 2], Failure> {
     let (file, text) = read_result(path)?;
     let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
     let Content::Diagnose(asked, results) = saved.content else {
-        return Err(Failure::usage(format!("--diagnosis {}: no {DIAGNOSE_SCHEMA}", path.display())));
+        return Err(Failure::usage(format!("--diagnosis {}: not a result of longhaul diagnose", path.display())));
     };
     let of = |one: &Diagnosed| match bottleneck(&one.evidence, asked.address.ip().to_canonical().is_ipv6()) {
         Ok(found) => Ok(slowest_queue(&found)),

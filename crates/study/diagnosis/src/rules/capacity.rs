@@ -185,7 +185,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
     let host = place_host(place);
     let mut evidence = vec![Line::new(
         format!(
-            "of UDP at {} arrived {}; {} packets were lost at {place}",
+            "UDP sent at {} arrived at {}; {} packets were lost at {place}",
             about(last.sent_bps),
             about(last.arrived_bps()),
             last.lost_on_the_way()
@@ -193,14 +193,14 @@ fn path(known: &Known<'_>) -> Option<Bound> {
         format!("longhaul udp HOST -b {} -t 5s", about(last.sent_bps)),
     )];
     if let Some(waits) = capacity.waits_ns {
-        let at = if capacity.kind == Kind::Policer { "no queue is there" } else { "a queue is there" };
+        let at = if capacity.kind == Kind::Policer { "there is no queue" } else { "there is a queue" };
         evidence
             .push(Line::new(format!("packets waited {} longer than at low rate: {at}", Nanos(waits).rounded()), ""));
     }
     if over.len() > 1 {
         evidence.push(Line::new(
             format!(
-                "of {} arrived {}, of {} arrived {}",
+                "{} arrived at {}; {} arrived at {}",
                 about(first.sent_bps),
                 about(first.arrived_bps()),
                 about(last.sent_bps),
@@ -243,7 +243,7 @@ fn path(known: &Known<'_>) -> Option<Bound> {
 fn held(capacity: &Capacity, step: &UdpFacts) -> Bound {
     let asked = about(step.asked_bps.unwrap_or(0));
     let text = format!(
-        "of UDP at {asked} the sender's socket took {}, and nothing was lost: a queue there has a rate",
+        "the sender's socket accepted {} of the {asked} offered by UDP, and nothing was lost: a queue there limits the rate",
         about(step.sent_bps)
     );
     let bps = capacity.tcp_bps as f64;

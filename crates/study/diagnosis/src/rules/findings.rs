@@ -56,14 +56,14 @@ pub(super) fn findings(known: &Known<'_>, causes: &[Cause]) -> Vec<Finding> {
     }
     if let Some((lost, passed)) = path::hole(known).filter(|_| !named(Code::MtuBlackHole)) {
         let text = format!(
-            "UDP payloads of {} arrive, of {} none does",
+            "UDP payloads of {} arrive, payloads of {} do not",
             Bytes(passed.payload_bytes),
             Bytes(lost.payload_bytes)
         );
         push(Code::Mtu.name(), None, text, "send smaller datagrams, or fix the path's MTU");
     }
     if let Some(text) = unsteady(known) {
-        push("unsteady", None, text, "diagnose again, with a longer --time: which of the two is the rule?");
+        push("unsteady", None, text, "diagnose again with a longer --time to see which of the two is normal");
     }
     let late = loss::reordered(known);
     if late > 0.0 && !named(Code::Reordering) {
@@ -159,7 +159,7 @@ fn options(known: &Known<'_>, push: &mut impl FnMut(&str, Option<Role>, String, 
         let known_on = [sender, receiver].into_iter().all(|host| host.number(key).is_some());
         if off.is_empty() && known_on {
             let gone = handshake.taken_out(offered);
-            let text = format!("{name}: both hosts have it, and the connection does not: {gone}; {cost}");
+            let text = format!("{name}: both hosts offer it, but the connection does not use it: {gone}; {cost}");
             push(
                 Code::MiddleboxOptions.name(),
                 None,

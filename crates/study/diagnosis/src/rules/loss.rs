@@ -135,7 +135,7 @@ fn shared_queue(known: &Known<'_>, run: &TcpFacts, waits_ns: u64) -> Bound {
     )];
     if let Some(step) = steps().max_by_key(|step| step.sent_bps).filter(|step| step.sent_bps > low) {
         let text = format!(
-            "of UDP at {} arrived {}, and TCP carried {}: they share with TCP and give way to UDP",
+            "UDP sent at {} arrived at {}, and TCP carried {}: they share the queue with TCP and yield to UDP",
             about(step.sent_bps),
             about(step.arrived_bps()),
             about(run.steady_bps)
@@ -433,7 +433,7 @@ pub(super) fn without_sack(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     })
 }
 
-/// Whether too few losses were seen for a price.
+/// Whether too few losses were seen to state a cost.
 pub(super) fn has_too_few_events(known: &Known<'_>, bound: &Bound) -> bool {
     // The flow, or the same without the limit of a host, met the losses. What UDP's losses leave is an interval already.
     let mut runs = [Purpose::Default, Purpose::LargeBuffers, Purpose::Observed]

@@ -108,7 +108,7 @@ fn in_tcp(known: &Known<'_>) -> Option<Finding> {
     let both = value(client).is_some_and(|value| ASKS.contains(&value)) && value(server).is_some_and(|value| value > 0);
     let gone = handshake.taken_out(|syn| syn.ecn);
     let text = format!(
-        "ECN: the client asks for it and the server has it, and the connection does not: {gone} (RFC 3168 §6.1.1)"
+        "ECN: the client asks for it and the server accepts it, but the connection does not use it: {gone} (RFC 3168 §6.1.1)"
     );
     both.then(|| finding(ECN_CODE, text, "find the firewall or load balancer that rewrites TCP flags"))
 }

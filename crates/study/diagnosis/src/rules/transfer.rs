@@ -75,7 +75,7 @@ fn after_pauses(known: &Known<'_>) -> Option<Bound> {
     let mut evidence = vec![Line::new(text, ""), doubling(known, bytes / run.mss_bytes.max(1))?];
     let untimed = all_later.len() - later.len();
     if untimed > 0 {
-        let text = format!("left out: {untimed} that the receiver read at once, so that their time is not known");
+        let text = format!("{untimed} are left out: the receiver read each at once, so its duration is unknown");
         evidence.push(Line::new(text, ""));
     }
     let key = "net.ipv4.tcp_slow_start_after_idle";

@@ -99,7 +99,7 @@ impl About {
         if let Some(factor) = self.factor.filter(|factor| *factor != 1.0) {
             *body += &format!(
                 "<p>Rates, buffers, windows and queues are {factor} times those of the experiment: as much as this machine can do, by a calibration. \
-                 Names of series and findings keep the experiment's figures. What takes a time takes the same time, with fewer packets.</p>\n"
+                 Names of series and findings keep the experiment's figures. Durations are unchanged, so tests send fewer packets.</p>\n"
             );
         }
         if self.interrupted {

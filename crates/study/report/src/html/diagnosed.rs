@@ -94,7 +94,7 @@ fn certainty(diagnosis: &Diagnosis, evidence: &Evidence) -> String {
     if first.is_some_and(|cause| cause.worth_is_upper_end) {
         sentences.push("Too few losses were seen: the first cause is worth what is said, or less.".into());
     } else if first.is_some_and(|cause| cause.bound.bound_bps.basis == Basis::AtLeast) {
-        sentences.push("Only a lower end is known of what the first cause allows.".into());
+        sentences.push("Of the first cause only a lower bound is known.".into());
     }
     match diagnosis.unknown.len() {
         0 => {}

@@ -257,7 +257,7 @@ impl<R: Run> Report<R> {
             "Of each point one run is drawn: the first that counted, or the first that was rejected where none counted.",
         ];
         if !detail.has_own {
-            notes.push("So many points leave no room for what limited each, or where it lost packets.");
+            notes.push("There are too many points to show what limited each and where it lost packets.");
         }
         if detail.ends_alone {
             notes.push("Of each series the first and the last point are drawn.");

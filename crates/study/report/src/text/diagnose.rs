@@ -137,10 +137,10 @@ fn at(host: Option<Role>) -> String {
 
 fn worth(cause: &Cause) -> String {
     if cause.worth_bps.most.is_none() {
-        return "a price that is not known: name the path's rate with --rate".into();
+        return "an unknown cost: name the path's rate with --rate".into();
     }
     let worth = cause.worth_bps.text();
-    if cause.worth_is_upper_end { format!("up to {worth}: too few losses were seen for a price") } else { worth }
+    if cause.worth_is_upper_end { format!("up to {worth}: too few losses were seen to state a cost") } else { worth }
 }
 
 fn table(text: &mut String, diagnosis: &Diagnosis) {

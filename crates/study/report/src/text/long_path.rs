@@ -17,9 +17,9 @@ pub fn needed(long: &LongPath, time_ns: u64) -> String {
     );
     let needed = duration(long.time_to_pass_ns);
     // Writing to a string cannot fail.
-    let _ = write!(text, "to pass takes {needed} without a loss; to fail takes less");
+    let _ = write!(text, "passing needs {needed} without a loss; failing needs less");
     if long.time_to_pass_ns > time_ns {
-        let _ = write!(text, "\nwith --time {} it can fail, and not pass", Nanos(time_ns));
+        let _ = write!(text, "\nwith --time {} the test can fail but cannot pass", Nanos(time_ns));
     }
     text
 }
@@ -47,7 +47,7 @@ pub fn report(test: &LongPathTest) -> String {
         Nanos(long.rtt_ns)
     );
     if test.run_length == Verdict::NotEnough {
-        let _ = writeln!(text, "{:<12}to pass takes {}: give --time", "", duration(long.time_to_pass_ns));
+        let _ = writeln!(text, "{:<12}passing needs {}: give --time", "", duration(long.time_to_pass_ns));
     }
     if let Some(expected) = test.expected_bps.filter(|_| test.run_length == Verdict::Fail) {
         let _ = writeln!(
@@ -89,12 +89,12 @@ fn headline(test: &LongPathTest) -> String {
     );
     match (test.run_length, test.slow_start) {
         (Verdict::Fail, Verdict::Fail) => {
-            format!("This path would not do for {flow}: it loses packets, and a queue is too short.")
+            format!("This path is not good enough for {flow}: it loses packets, and a queue is too short.")
         }
-        (Verdict::Fail, _) => format!("This path would not do for {flow}: it loses packets too often."),
+        (Verdict::Fail, _) => format!("This path is not good enough for {flow}: it loses packets too often."),
         (_, Verdict::Fail) => format!("This path would slow the start of {flow}: a queue is too short."),
-        (Verdict::Pass, Verdict::Pass) => format!("This path would do for {flow}."),
-        _ => format!("Whether this path would do for {flow} is not known yet."),
+        (Verdict::Pass, Verdict::Pass) => format!("This path is good enough for {flow}."),
+        _ => format!("It is not known yet whether this path is good enough for {flow}."),
     }
 }
 

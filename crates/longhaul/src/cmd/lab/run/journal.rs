@@ -59,7 +59,7 @@ impl Kept {
                 return Err(Failure::interrupted_reading(&self.path, signal));
             }
             match line {
-                Line::Experiment(_) => return Err(not_resumed(&self.path, "it has two beginnings")),
+                Line::Experiment(_) => return Err(not_resumed(&self.path, "it begins two experiments")),
                 Line::Hosts(hosts) => drop(ran.hosts.get_or_insert(hosts)),
                 Line::Made(made) => ran.add_earlier(plan, made),
             }
@@ -199,7 +199,7 @@ impl Journal {
                 }
                 Ok((kept, there))
             }
-            _ => Err(not_resumed(&kept.path, "it does not begin as the file of an experiment")),
+            _ => Err(not_resumed(&kept.path, "it is not the file of an experiment's runs")),
         }
     }
 

@@ -297,7 +297,7 @@ impl Departures {
         // Writing to a string cannot fail.
         let _ = writeln!(
             html,
-            "<p class=\"quiet\">Time counts from {since}. Each step is a sum over {}. Packets stand where they left, by their numbers.</p>",
+            "<p class=\"quiet\">Time counts from {since}. Each step is a sum over {}. Each packet is drawn at the time at which it was sent.</p>",
             escape(&every)
         );
         html

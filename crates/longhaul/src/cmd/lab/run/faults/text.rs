@@ -99,15 +99,15 @@ pub(super) fn summary(summary: &Summary) -> String {
         }
     }
     for (form, Share { right, of }) in &summary.without_test {
-        let what = format!("without a test, {}: as the fault's file says", form.name());
+        let what = format!("{} without a test: as the fault's file expects", form.name());
         let _ = writeln!(text, "{what:<54} {right:>4} of {of:<4} {:>5.1} %", *right as f64 * 100.0 / *of as f64);
     }
     if summary.left_to_owners > 0 {
-        let what = "a rule, a program, a CPU or a disk: tune leaves it";
+        let what = "a rule, program, CPU or disk, which tune does not change";
         let _ = writeln!(text, "{what:<54} {:>4}", summary.left_to_owners);
     }
     if summary.void_runs > 0 {
-        let _ = writeln!(text, "{:<54} {:>4}", "void, as the machine was busy", summary.void_runs);
+        let _ = writeln!(text, "{:<54} {:>4}", "void, because the machine was busy", summary.void_runs);
     }
     if summary.failed > 0 {
         let _ = writeln!(text, "{:<54} {:>4}", "not diagnosed", summary.failed);
