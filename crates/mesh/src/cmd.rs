@@ -42,28 +42,28 @@ enum Action {
     /// Create the coordinator's folder from a mesh file, or update it from a changed one; make a token for each site that has not joined
     #[command(after_help = "Example:\n  longhaul mesh init --folder /var/lib/longhaul-mesh mesh.toml")]
     Init {
-        /// The mesh: sites, groups, tests
+        /// Read this mesh file: sites, groups, tests
         mesh: PathBuf,
-        /// The coordinator's folder
+        /// Use this folder of the coordinator
         #[arg(long)]
         folder: PathBuf,
     },
     /// Let this site join a mesh, with the token that the coordinator made for it
     #[command(after_help = "Example:\n  longhaul mesh join --folder site --token geneva coordinator.example")]
     Join {
-        /// Address of the coordinator, and its port if it is not 5212
+        /// Join at this coordinator: its address, and its port if it is not 5212
         coordinator: String,
-        /// The file with the token
+        /// Use the token in this file
         #[arg(long, value_name = "FILE")]
         token: PathBuf,
-        /// The site's folder, which this command creates
+        /// Create this folder for the site
         #[arg(long)]
         folder: PathBuf,
     },
     /// Run a site, or the coordinator, until Ctrl-C
     #[command(after_help = "Example:\n  longhaul mesh run --folder site --allow udp=10M --allow time=30s")]
     Run {
-        /// The folder of the site or coordinator
+        /// Use this folder of the site or coordinator
         #[arg(long)]
         folder: PathBuf,
         /// Run the coordinator
@@ -89,29 +89,29 @@ enum Action {
     /// Print the sites, what they delivered in the last day, and who loses packets
     #[command(after_help = "Example:\n  longhaul mesh status --folder /var/lib/longhaul-mesh")]
     Status {
-        /// The coordinator's folder
+        /// Use this folder of the coordinator
         #[arg(long)]
         folder: PathBuf,
         /// Print JSON
-        #[arg(long)]
+        #[arg(short = 'J', long)]
         json: bool,
     },
     /// Print loss, round trips, TCP and diagnoses between all sites, or each result between two sites
     #[command(after_help = "Example:\n  longhaul mesh show --folder /var/lib/longhaul-mesh ithaca geneva --days 7")]
     Show {
-        /// The site that sends
+        /// Show what this site sends
         #[arg(requires = "to")]
         from: Option<String>,
-        /// The site that receives
+        /// Show what this site receives
         to: Option<String>,
-        /// The coordinator's folder
+        /// Use this folder of the coordinator
         #[arg(long)]
         folder: PathBuf,
         /// Cover this many days
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
         /// Print JSON
-        #[arg(long)]
+        #[arg(short = 'J', long)]
         json: bool,
     },
 }

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Keep the header snippets in a header log, so that it can be converted to pcap
     #[arg(long)]
     keep_snippets: bool,
-    /// Compression level of zstd for a header log
+    /// Compress a header log with this zstd level
     #[arg(long, value_name = "1-22", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: i32,
     #[command(flatten)]

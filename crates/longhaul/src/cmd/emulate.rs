@@ -33,13 +33,13 @@ const INTERFACE_BYTES_MOST: usize = 15;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul emulate --left eth1 --right eth2 --path nlr-small --stats run.json")]
 pub(crate) struct Args {
-    /// Interface towards the client; one for each client, in the path's order
+    /// Use this interface towards the client; give one per client, in the path's order
     #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
     left: Vec<String>,
-    /// Interface towards the server; one for each server, in the path's order
+    /// Use this interface towards the server; give one per server, in the path's order
     #[arg(long, value_name = "IF", required = true, value_delimiter = ',')]
     right: Vec<String>,
-    /// Path: a name from `longhaul paths`, or a path file
+    /// Emulate this path: a name from `longhaul paths`, or a path file
     #[arg(long, value_name = "FILE|PRESET")]
     path: String,
     /// Write the status to this file every second

@@ -24,7 +24,7 @@ const PROGRAM: &str = "longhaul-mesh";
   longhaul mesh run --folder site --allow udp=10M
   longhaul mesh status --folder /var/lib/longhaul-mesh")]
 pub(crate) struct Args {
-    /// Subcommand and its options: init, join, run, status or show; each has --help
+    /// Run this subcommand with its options: init, join, run, status or show; each has --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS", required = true)]
     arguments: Vec<OsString>,
 }

@@ -25,7 +25,7 @@ enum Action {
     /// Print a path as TOML
     #[command(after_help = "Example:\n  longhaul paths show nlr-small > mine.toml")]
     Show {
-        /// Path: a name from the list, or a path file
+        /// Show this path: a name from the list, or a path file
         path: String,
     },
 }

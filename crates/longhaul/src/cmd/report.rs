@@ -20,7 +20,7 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_te
   longhaul report before after                      # what differs by more than chance
   longhaul report before after --markdown           # for an issue or a wiki")]
 pub(crate) struct Args {
-    /// Folders that `longhaul lab run -o` wrote, or files that its --json printed
+    /// Read these folders that `longhaul lab run -o` wrote, or files that its --json printed
     #[arg(value_name = "FILE|DIR", required = true, num_args = 1..=16)]
     results: Vec<PathBuf>,
     /// Print a table of Markdown

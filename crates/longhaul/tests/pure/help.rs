@@ -3,7 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{commands, help, longhaul, printed};
+use crate::common::{commands, help, longhaul, printed, root};
+
+/// What texts of options and arguments begin with: verbs, and three adverbs before one.
+const VERBS: &str = "\
+    Accept Add Allow Also Append Attach Authenticate Begin Capture Change Choose Compare Compress Confirm Connect \
+    Contact Continue Count Cover Create Defer Delete Detach Diagnose Disable Do Draw Drop Emulate Encrypt End \
+    Expect Follow Give Join Judge Keep Leave Let Limit Listen Load Locate Lose Make Measure Move Never Open POST \
+    Print Probe Put Raise Read Receive Record Refuse Reject Repeat Replace Report Restore Run Save Seed Send \
+    Serve Set Show Sleep Stop Take Test Trust Tune Turn Unload Use Wake Watch Write";
 
 #[test]
 fn help_fits_a_screen() {
@@ -16,7 +24,7 @@ fn help_fits_a_screen() {
 
 #[test]
 fn a_udp_result_fits_a_terminal() {
-    let file = crate::common::root().join("crates/longhaul/tests/udp-result.json");
+    let file = root().join("crates/longhaul/tests/udp-result.json");
     let text = printed(&["show", file.to_str().unwrap()]);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
@@ -29,6 +37,42 @@ fn every_command_shows_an_example() {
         .map(|command| command.join(" "))
         .collect();
     assert!(without.is_empty(), "without an example in their help: {}", without.join(", "));
+}
+
+/// The first word of each text of an option or argument in `help`, with the option. In a short help the text is behind the option, in a long
+/// one on the next line.
+fn first_words(help: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut lines = help.lines().skip_while(|line| !["Arguments:", "Options:"].contains(line));
+    while let Some(line) = lines.next().filter(|line| !line.starts_with("Example")) {
+        let option = line.trim_start();
+        if ![2, 6].contains(&(line.len() - option.len())) || !option.starts_with(['-', '<', '[']) {
+            continue;
+        }
+        let (name, text) = match option.split_once("  ") {
+            Some((name, text)) => (name, text.trim_start()),
+            None => (option, lines.next().unwrap_or_default().trim_start()),
+        };
+        found.push((text.split(' ').next().unwrap_or_default().to_owned(), name.to_owned()));
+    }
+    found
+}
+
+#[test]
+fn texts_of_options_begin_with_a_verb() {
+    let mesh = fs::read_to_string(root().join("docs/reference/mesh-commands.md")).unwrap();
+    let mesh =
+        mesh.split("\n## ").skip(1).map(|command| (command.lines().next().unwrap().to_owned(), command.to_owned()));
+    let helps = commands().into_iter().map(|command| (format!("longhaul {}", command.join(" ")), help(&command)));
+    let all: Vec<[String; 3]> = (helps.chain(mesh))
+        .flat_map(|(command, help)| {
+            first_words(&help).into_iter().map(move |(word, name)| [command.clone(), name, word])
+        })
+        .collect();
+    assert!(all.len() > 400, "{} options", all.len());
+    let wrong = all.iter().filter(|[.., word]| !VERBS.split(' ').any(|verb| verb == word)).map(|one| one.join(": "));
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "begin with a verb, or add the verb to VERBS:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub(crate) struct PageOptions {
     /// Use this certificate (PEM, with its chain) instead of one that the coordinator makes
     #[arg(long, value_name = "FILE", requires = "http", requires = "certificate_key")]
     pub(crate) certificate: Option<PathBuf>,
-    /// The private key of the certificate, PEM
+    /// Use this private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) certificate_key: Option<PathBuf>,
     /// Let anybody read the page, without a token

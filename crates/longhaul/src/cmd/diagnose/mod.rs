@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Also measure how fast this host's disk reads FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["observed", "reverse", "rtt"])]
     read: Option<PathBuf>,
-    /// With -R or --bidir: also measure how fast this host's disk writes into DIR (at most 4 GiB, which it then removes)
+    /// Also measure how fast this host's disk writes into DIR (with -R or --bidir; at most 4 GiB, which it then removes)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["observed", "rtt"])]
     write: Option<PathBuf>,
     /// Diagnose flows with this congestion control [default: the sender's]

@@ -66,7 +66,7 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter follow eth0")]
 pub(crate) struct FollowArgs {
-    /// Interface of the filter
+    /// Follow the filter at this interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
     #[command(flatten)]

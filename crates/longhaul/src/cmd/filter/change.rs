@@ -13,7 +13,7 @@ use crate::output::{Failure, Outcome, print_text};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter confirm eth0")]
 pub(crate) struct ConfirmArgs {
-    /// Interface of the filter
+    /// Confirm the filter at this interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
 }
@@ -22,7 +22,7 @@ pub(crate) struct ConfirmArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul filter detach eth0")]
 pub(crate) struct DetachArgs {
-    /// Interface of the filter
+    /// Detach the filter at this interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Print the counters as JSON

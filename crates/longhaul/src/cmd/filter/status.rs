@@ -26,7 +26,7 @@ const SCHEMA: &str = "longhaul.filter.status/1";
   longhaul filter status eth0 -i 2s
   longhaul filter status eth0 --prometheus > /var/lib/node_exporter/longhaul.prom")]
 pub(crate) struct Args {
-    /// Interface of the filter
+    /// Show the filter at this interface
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Report every TIME until Ctrl-C or until the filter is detached

@@ -49,18 +49,18 @@ enum Action {
     /// Run a program on a host
     #[command(after_help = "Example:\n  longhaul lab exec client ping -c 3 server")]
     Exec {
-        /// Name of the host, such as client, server, client2
+        /// Run it on this host, such as client, server, client2
         host: String,
         #[command(flatten)]
         lab: Which,
-        /// Program to run, and its arguments
+        /// Run this program with its arguments
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Open a shell on a host; the prompt shows the name of the host
     #[command(after_help = "Example:\n  longhaul lab shell server")]
     Shell {
-        /// Name of the host, such as client, server, client2
+        /// Open it on this host, such as client, server, client2
         host: String,
         #[command(flatten)]
         lab: Which,
@@ -68,7 +68,7 @@ enum Action {
     /// Change the running path, without losing packets in flight
     #[command(after_help = "Example:\n  longhaul lab set delay=50ms 'forward.loss=every(30000)' rate=1Gbit")]
     Set {
-        /// Change to make. If several hops have the key, write the direction, hop or host and a dot before it: forward.loss=1%
+        /// Make this change. If several hops have the key, write the direction, hop or host and a dot before it: forward.loss=1%
         #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
         #[command(flatten)]
@@ -109,7 +109,7 @@ enum Action {
     /// Run a program on a host until standard input ends (what `lab run faults` starts)
     #[command(hide = true)]
     Within {
-        /// Program to run, and its arguments
+        /// Run this program with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
@@ -119,9 +119,9 @@ enum Action {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul lab up tokyo --name t1 --mtu 9000 --cpu 1")]
 struct UpArgs {
-    /// Path: a name from `longhaul paths`, or a path file
+    /// Create this path: a name from `longhaul paths`, or a path file
     path: String,
-    /// Name of the lab [default: the value of LONGHAUL_LAB, else the path's name]
+    /// Give the lab this name [default: the value of LONGHAUL_LAB, else the path's name]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -131,7 +131,7 @@ struct UpArgs {
 /// How a lab is made of its path.
 #[derive(Debug, clap::Args)]
 struct MakingArgs {
-    /// MTU of hosts whose MTU the path does not set
+    /// Set this MTU on hosts for which the path sets none
     #[arg(long, value_name = "BYTES", default_value_t = longhaul_lab::plan::DEFAULT_MTU, value_parser = clap::value_parser!(u32).range(68..=65535), allow_hyphen_values = true)]
     mtu: u32,
     /// Use segmentation and receive offloads on the hosts' interfaces
@@ -168,7 +168,7 @@ enum OnOff {
 /// Selects a lab.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Name of the lab [default: the value of LONGHAUL_LAB, else the only lab that is up]
+    /// Use the lab with this name [default: the value of LONGHAUL_LAB, else the only lab that is up]
     #[arg(long)]
     name: Option<String>,
 }

@@ -26,17 +26,17 @@ use crate::output::{Failure, Outcome, OutputFile, plain, print_caveats, say};
   longhaul lab try --rtt 80ms --rate 100M -- sh -c \\
     'longhaul lab exec server iperf3 -s -D && sleep 1 && iperf3 -c server -t 5'")]
 pub(super) struct Args {
-    /// Round trip of the path, such as 150ms; each direction delays by half of it
+    /// Give the path this round trip, such as 150ms; each direction delays by half of it
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     rtt: RoundTrip,
-    /// Rate of each direction, such as 1G, on the wire: with preamble, FCS and gap [default: no limit]
+    /// Limit each direction to this rate, such as 1G, on the wire: with preamble, FCS and gap [default: no limit]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<BitRate>,
-    /// Loss of each direction: a probability such as 0.01%, or a law such as every(30000) [default: none]
+    /// Lose packets in each direction: a probability such as 0.01%, or a law such as every(30000) [default: none]
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<LossSpec>,
-    /// Drop-tail queue in front of the rate: in bandwidth-delay products (0.5bdp), bytes (16MiB), packets (1000p), or unlimited
-    /// [default: 1bdp]
+    /// Put a drop-tail queue of this size in front of the rate: in bandwidth-delay products (0.5bdp), bytes (16MiB), packets (1000p),
+    /// or unlimited [default: 1bdp]
     #[arg(long, value_name = "SIZE", requires = "rate", allow_hyphen_values = true)]
     queue: Option<QueueSize>,
     /// Write the path file here, not to stderr; `lab up FILE` makes the path again
@@ -44,10 +44,10 @@ pub(super) struct Args {
     output: Option<OutputFile>,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Name of the lab [default: try-PID]
+    /// Give the lab this name [default: try-PID]
     #[arg(long)]
     name: Option<String>,
-    /// Program to run on the client, and its arguments [default: a shell]
+    /// Run this program on the client, with its arguments [default: a shell]
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Give the path this name in its file [default: the name of the measurement]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Time between probes, if the output of ping does not show it
+    /// Take this time between probes, if the output of ping does not show it
     #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
     /// Take rate and queue from this diagnosis: the folder of longhaul diagnose -o
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     netem: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Both captures use one clock: one-way delays are exact
+    /// Trust that both captures use one clock: one-way delays are then exact
     #[arg(long)]
     same_clock: bool,
     /// Print JSON

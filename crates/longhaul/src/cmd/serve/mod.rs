@@ -77,7 +77,7 @@ pub(crate) struct Args {
     /// Run in the background once the server listens; print its process id
     #[arg(short = 'D', long)]
     daemon: bool,
-    /// With -D: append log lines to this file [default: none]
+    /// Append log lines to this file, with -D [default: none]
     #[arg(long, value_name = "FILE", requires = "daemon")]
     logfile: Option<PathBuf>,
     #[command(flatten)]

@@ -105,7 +105,7 @@ pub(crate) struct Args {
     /// Run each test N times, in a new random order each time
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
-    /// Seed of the random order [default: another one each time]
+    /// Seed the random order [default: another one each time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print what would be tested and how long it takes, and stop

@@ -49,19 +49,19 @@ pub(crate) struct Args {
     /// Run the path in real time between two hosts on this machine, measure it in the same way, and save that measurement in this folder
     #[arg(long, value_name = "DIR")]
     measure: Option<PathBuf>,
-    /// With --measure: measure for this time [default: as long as the measurement lasted, 60s at most]
+    /// Measure for this time, with --measure [default: as long as the measurement lasted, 60s at most]
     #[arg(short, long, value_name = "TIME", requires = "measure")]
     time: Option<Nanos>,
-    /// Both captures use one clock: one-way delays are exact
+    /// Trust that both captures use one clock: one-way delays are then exact
     #[arg(long)]
     same_clock: bool,
     /// Accept a difference of this share of the measured value: median, range, p99, p99.9, loss, loss-run, reordered, duplicates
     #[arg(long, value_name = "NAME=SHARE")]
     margin: Vec<Margin>,
-    /// Time between probes, if the output of ping does not show it
+    /// Take this time between probes, if the output of ping does not show it
     #[arg(short, long, value_name = "TIME", value_parser = seconds)]
     interval: Option<Nanos>,
-    /// Seed of the path's random numbers
+    /// Seed the path's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Draw both in this HTML page: the verdict, both distributions, quantile against quantile, round trips over time

@@ -50,7 +50,7 @@ pub(super) struct FaultArgs {
     /// Diagnose one TCP test by what the kernels of its two hosts see, and by a capture, instead of by tests
     #[arg(long, conflicts_with_all = ["measure", "tune", "replay"])]
     observe: bool,
-    /// If the first cause is at a host, let `longhaul tune` fix it, and test TCP a second time
+    /// Let `longhaul tune` fix the first cause if it is at a host, and test TCP a second time
     #[arg(long, conflicts_with_all = ["measure", "replay"])]
     tune: bool,
     /// Judge the evidence that -o wrote into this folder by the rules of this version; run nothing

@@ -62,7 +62,7 @@ use crate::output::{
 
 `longhaul docs experiments` describes the file format.")]
 pub(crate) struct Args {
-    /// Experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-tcp-loss, nlr-batching, nlr-batching-tcp, teragrid, datatag-aimd,
+    /// Run this experiment: a name (nlr-udp-loss, nlr-udp-rings, nlr-tcp, nlr-tcp-loss, nlr-batching, nlr-batching-tcp, teragrid, datatag-aimd,
     /// datatag-loss, datatag-switch, datatag-transfers, datatag-fairness, datatag-one-against-n, datatag-end-systems, datatag-record,
     /// tapee, emulation-matrix, emulators, emulators-tcp, nima), a file, or faults
     experiment: String,
