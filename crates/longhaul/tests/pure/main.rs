@@ -8,6 +8,7 @@ mod bad_input;
 mod copied;
 mod evidence;
 mod fuzz_corpus;
+mod glossary;
 mod help;
 mod layout;
 mod manners;
