@@ -86,7 +86,7 @@ impl RttParameters {
             check_range("sizes", self.sizes.len(), 2..=MOST_SIZES, format!("2 to {MOST_SIZES} of them"))?;
             let rises = self.sizes.windows(2).all(|pair| pair[0] < pair[1]);
             if !rises || self.sizes.last() != Some(&self.payload_bytes) {
-                let allowed = "in rising order, the last that of payload_bytes";
+                let allowed = "in rising order, the last that of `payload_bytes`";
                 return Err(ParameterError::new("sizes", format!("{:?}", self.sizes), allowed));
             }
         }

@@ -284,7 +284,7 @@ fn thinned(kept_one_of: u32, room: Room) -> Option<Caveat> {
         Caveat::new(
             caveats::SAMPLES_THINNED,
             message,
-            "take fewer samples (sample_ns), or raise the server's --memory-cap",
+            "take fewer samples (`sample_ns`), or raise `memory_cap` at the server",
         )
     })
 }
