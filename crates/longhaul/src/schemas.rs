@@ -166,7 +166,7 @@ fn plain(schema: &mut Schema) {
     }
 }
 
-/// `text` without links of rustdoc and line breaks; JSON has null where Rust has `None`.
+/// `text` without links of rustdoc and line breaks; JSON has null where Rust has `None`, always without backticks.
 fn plain_text(text: &str) -> String {
     let text = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
     let (mut plain, mut rest) = (String::new(), text.as_str());
@@ -176,7 +176,7 @@ fn plain_text(text: &str) -> String {
         plain += &format!("{before}`{inside}`");
         rest = after.strip_prefix('(').and_then(|target| target.split_once(')')).map_or(after, |(_, after)| after);
     }
-    (plain + rest).replace("`None`", "null")
+    (plain + rest).replace("`None`", "null").replace("`null`", "null")
 }
 
 /// Takes null from what a property may be.
@@ -224,4 +224,26 @@ fn schemas_are_those_of_the_types() {
             at(text),
         );
     }
+}
+
+/// Paths and constants of Rust say nothing to those who read JSON. Constants of the kernel do.
+fn is_of_rust(word: &str) -> bool {
+    let kernel = ["CLOCK_", "LINKTYPE_", "SCHED_", "SO_", "TCP_", "UDP_"];
+    let shouts = word.contains('_') && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    // An address of IPv6 goes on with a digit.
+    let path = word.split_once("::").is_some_and(|(_, after)| after.starts_with(|c: char| c.is_ascii_alphabetic()));
+    path || (shouts && !kernel.iter().any(|of| word.starts_with(of)))
+}
+
+#[test]
+fn descriptions_have_no_names_of_rust() {
+    for (file, text) in schemas() {
+        for description in text.lines().filter(|line| line.trim_start().starts_with("\"description\": ")) {
+            let mut words = description.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+            let found = words.find(|word| is_of_rust(word.trim_matches(':')));
+            assert!(found.is_none(), "schemas/{file}: {found:?} in {description}");
+        }
+    }
+    assert!(is_of_rust("UdpParameters::default") && is_of_rust("CAUSES_MOST"));
+    assert!(!["TCP_INFO", "rtt_ns", "RFC", "fd77::1:N"].into_iter().any(is_of_rust));
 }

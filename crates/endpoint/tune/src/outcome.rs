@@ -102,7 +102,7 @@ pub enum Owner {
 pub struct DropInNow {
     /// The file.
     pub file: String,
-    /// Whose its contents are; `Before`: it is not there.
+    /// Whose its contents are; `before`: it is not there.
     pub owner: Owner,
 }
 

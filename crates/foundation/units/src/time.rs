@@ -12,7 +12,7 @@ use crate::quantity::{self, QuantityError};
 /// A span of time, or an instant counted from an origin that its owner names, in nanoseconds.
 ///
 /// 64 bits reach 584 years. As text: `184.000071ms`, `50us`, `8.45us`, `2s`, `2sec`, `1m`, `1h`. A number other than 0 needs its unit, as 5
-/// may be ms or s; [`Self::parse_seconds`] takes it as seconds.
+/// may be ms or s; options in seconds take it as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nanos(

@@ -24,7 +24,7 @@ pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
 pub struct TcpParameters {
     /// How much is sent: a time or payload bytes.
     pub amount: Amount,
-    /// Flows in each direction; each has its own thread.
+    /// Streams in each direction; each has its own thread.
     pub streams: u8,
     /// Who sends.
     pub direction: TestDirection,
@@ -38,7 +38,7 @@ pub struct TcpParameters {
     pub congestion: Vec<CongestionStep>,
     /// Largest segment, bytes.
     pub mss_bytes: Option<u32>,
-    /// Most payload bits per second that a flow sends, enforced by the kernel (`SO_MAX_PACING_RATE`).
+    /// Most payload bits per second that a stream sends, enforced by the kernel (`SO_MAX_PACING_RATE`).
     pub pace_bps: Option<u64>,
     /// TOS byte or traffic class of the packets of both ends: DSCP in the upper six bits; TCP sets the two of ECN by itself.
     pub traffic_class: u8,
@@ -130,7 +130,7 @@ impl FromStr for CongestionStep {
 }
 
 impl Default for TcpParameters {
-    /// Ten seconds of one flow, as fast as possible, with the kernel's autotuning.
+    /// Ten seconds of one stream, as fast as possible, with the kernel's autotuning.
     fn default() -> Self {
         Self {
             amount: Amount::DurationNs(10_000_000_000),
@@ -247,7 +247,7 @@ impl TcpParameters {
         Ok(())
     }
 
-    /// Number of bytes that flow number `stream` of a direction sends; `None` if the duration decides.
+    /// Number of bytes that stream number `stream` of a direction sends; `None` if the duration decides.
     pub fn bytes_of_stream(&self, stream: u8) -> Option<u64> {
         let Amount::Bytes(bytes) = self.amount else { return None };
         let streams = u64::from(self.streams.max(1));

@@ -31,7 +31,7 @@ pub struct UdpParameters {
     pub streams: u8,
     /// Who sends.
     pub direction: TestDirection,
-    /// Socket buffers of both ends; `None` for [`UdpParameters::default_receive_buffer`] and the kernel's default to send.
+    /// Socket buffers of both ends; `None` for room for 20 ms of the rate to receive, and the kernel's default to send.
     pub sockbuf_bytes: Option<u64>,
     /// Sends without `UDP_SEGMENT` and receives without `UDP_GRO`: every packet travels alone.
     pub wire: bool,

@@ -98,7 +98,7 @@ pub struct UdpResult {
     pub loss_reasons: Vec<UdpLossReason>,
     /// How losses were located.
     pub location_method: LocationMethod,
-    /// All losses, if they are at most 10,000 runs ([`MAX_LISTED_LOSSES`]); otherwise empty.
+    /// All losses, if they are at most 10,000 runs; otherwise empty.
     #[cfg_attr(feature = "schema", schemars(length(max = 10_000)))]
     pub losses: Vec<Loss>,
     /// The file with every loss if there are more, in the folder of this result.

@@ -121,7 +121,7 @@ pub struct Diagnosis {
     pub target_bps: Option<i64>,
     /// What TCP carried, payload bits a second.
     pub goodput_bps: Option<i64>,
-    /// What limits it, the lowest limit first; [`CAUSES_MOST`] at most.
+    /// What limits it, the lowest limit first; 16 at most.
     pub causes: Vec<Cause>,
     /// Why there is no answer.
     pub failed: Option<String>,

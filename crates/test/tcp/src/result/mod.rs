@@ -27,13 +27,13 @@ const TIMESTAMPS: u64 = 12;
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
 
-/// One direction of a TCP test, all its flows together.
+/// One direction of a TCP test, all its streams together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpResult {
     /// Payload bits per second that the receivers read, over `duration_ns`.
     pub goodput_bps: u64,
-    /// By the receiver's clock: from the first byte of any flow that counts to the end of the last flow.
+    /// By the receiver's clock: from the first byte of any stream that counts to the end of the last stream.
     pub duration_ns: u64,
     /// Payload bytes that the receivers read.
     pub bytes: u64,
@@ -44,11 +44,11 @@ pub struct TcpResult {
     pub retransmitted_bytes: Option<u64>,
     /// Retransmitted packets.
     pub retransmits: u64,
-    /// Each flow.
+    /// Each stream.
     pub streams: Vec<TcpStreamResult>,
-    /// What limited the flows: shares of their total time.
+    /// What limited the streams: shares of their total time.
     pub limited_by: LimitedBy,
-    /// Metrics of RFC 6349 over all flows.
+    /// Metrics of RFC 6349 over all streams.
     pub rfc6349: Rfc6349,
     /// Bytes lost at each location in the whole test, also in the time that was left out (`omit_ns`).
     pub loss_bytes_by_location: LossBytes,
@@ -71,7 +71,7 @@ pub struct TcpResult {
     pub counters: EndCounters,
 }
 
-/// One flow.
+/// One stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpStreamResult {
@@ -126,10 +126,10 @@ pub struct TcpStreamResult {
     #[serde(default)]
     pub steady_bps: Option<u64>,
     /// How long each transfer took to arrive, from its first byte to its last (0: not known, as the receiver read all of it at once); empty where
-    /// the flow was one.
+    /// the stream was one.
     #[serde(default)]
     pub transfers_ns: Vec<u64>,
-    /// What limited the flow, as its receiver saw it; `null` if it did not report it.
+    /// What limited the stream, as its receiver saw it; `null` if it did not report it.
     #[serde(default)]
     pub receiver_limited_by: Option<ReceiverLimitedBy>,
     /// Mean of the data that lay unread at the receiver, bytes.
@@ -144,7 +144,7 @@ pub struct TcpStreamResult {
     /// What the receiving thread used of its CPU; `null` if that end did not report it.
     #[serde(default)]
     pub receiver_cpu: Option<ThreadCpu>,
-    /// What limited the flow.
+    /// What limited the stream.
     pub limited_by: LimitedBy,
     /// RFC 6349's metrics.
     pub rfc6349: Rfc6349,
@@ -162,7 +162,7 @@ pub struct TcpStreamResult {
     pub receiver_port: u16,
 }
 
-/// The buffers that limit a flow.
+/// The buffers that limit a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpBuffers {
@@ -357,7 +357,7 @@ impl TcpResult {
     }
 }
 
-/// Retransmissions of all flows in the whole test, with headers: from events if there are any, else from TCP's counters.
+/// Retransmissions of all streams in the whole test, with headers: from events if there are any, else from TCP's counters.
 fn retransmissions(sent: &[&TcpStreamReport], headers: u64) -> RetransmittedBytes {
     let mut retransmitted = RetransmittedBytes::default();
     for from in sent {
@@ -392,7 +392,7 @@ fn handshake(from: &TcpStreamReport, to: &TcpStreamReport) -> TcpHandshake {
 /// The largest window that a receiver can grant: 65,535 bytes, shifted by 14 bits (RFC 7323 §2.3).
 const LARGEST_WINDOW_BYTES: u64 = 0xffff << 14;
 
-/// That a flow's congestion window could not be: twice what it can use, which is as far as one grows that is used. Linux 6.18 was seen to begin one
+/// That a stream's congestion window could not be: twice what it can use, which is as far as one grows that is used. Linux 6.18 was seen to begin one
 /// recovery in 400 without asking a control that BPF loads for its window.
 fn impossible_window(stream: &TcpStreamResult) -> Option<Caveat> {
     let bytes = stream.max_cwnd_bytes.filter(|bytes| *bytes > 2 * LARGEST_WINDOW_BYTES)?;

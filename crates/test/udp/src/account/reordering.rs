@@ -25,7 +25,7 @@ pub const REMEMBERED_GAPS: usize = 16_384;
 pub struct ReorderingSummary {
     /// Reordered packets (RFC 4737 §3).
     pub reordered_packets: u64,
-    /// Reordered packets with unknown extent, because they arrived more than [`REMEMBERED_GAPS`] gaps late.
+    /// Reordered packets with unknown extent, because they arrived more than 16,384 gaps late.
     pub extent_unknown_packets: u64,
     /// The greatest extent (§4.2).
     pub extent_packets_max: u64,
