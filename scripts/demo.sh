@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two questions to one ring of the Cornell NLR testbed, on this machine. Where is UDP lost, by rate, buffer and interrupts? And what
-# does one lost packet in 5,000 do to TCP? Needs what scripts/deps.sh installs; takes some three minutes.
+# does one lost packet in 5,000 do to TCP? Needs what scripts/deps.sh installs; takes some three minutes, after
+# `make demo` has built the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

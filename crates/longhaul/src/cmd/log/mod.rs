@@ -39,7 +39,7 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     listen: Listen,
-    /// Listen on this port: TCP for control, UDP for the first capture (others get a free UDP port)
+    /// Listen at this port: TCP for control, UDP for the first capture (others get a free UDP port)
     #[arg(short, long, default_value_t = PORT)]
     port: u16,
     /// Accept this many captures at the same time
