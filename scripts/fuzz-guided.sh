@@ -19,10 +19,12 @@ for target in "$@"; do
 done | xargs -P "${LONGHAUL_FUZZERS:-2}" -I '{}' sh -c '
     seeds=$(sed -n "s/^    {}\(\( + \"[^\"]*\"\)*\): .*/\1/p" crates/longhaul/tests/pure/fuzz_corpus.rs | tr -d "+\"")
     [ ! -d fuzz/corpus/{} ] || seeds="fuzz/corpus/{} $seeds"
+    # No kept input is cut.
+    longest=$({ echo 65536; find target/fuzz/{} $seeds -type f -printf "%s\n"; } | sort -n | tail -1)
     # Each thread of the C library reserves 128 MB otherwise.
     export MALLOC_ARENA_MAX=1
     ulimit -v 524288
-    "$1"/*/release/{} -max_total_time="$2" -timeout=5 -rss_limit_mb=512 -malloc_limit_mb=512 -close_fd_mask=3 -max_len=65536 \
+    "$1"/*/release/{} -max_total_time="$2" -timeout=5 -rss_limit_mb=512 -malloc_limit_mb=512 -close_fd_mask=3 -max_len="$longest" \
         -artifact_prefix=target/fuzz/{}/finding- -print_final_stats=1 target/fuzz/{} $seeds >target/fuzz/{}.log 2>&1
     status=$?
     echo "{}: exit $status, $(grep -a "cov:" target/fuzz/{}.log | tail -1)"
