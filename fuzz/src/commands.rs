@@ -18,6 +18,7 @@ use longhaul_session::{EndReport, TestEnd, TestParameters, kind};
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::TestDirection;
 use longhaul_udp::{UdpParameters, attribution};
+use longhaul_units::is_obeyed;
 
 use super::sealed;
 
@@ -62,7 +63,7 @@ fn run(arguments: &[&str]) -> String {
         resume_unwind(panic);
     }
     assert!(!text.is_empty(), "{arguments:?} says nothing");
-    assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{arguments:?}: {text:?}");
+    assert!(!text.contains(|letter: char| is_obeyed(letter) && letter != '\n'), "{arguments:?}: {text:?}");
     // As text, a name of others may begin a line.
     let is_json = arguments.iter().any(|argument| argument == "--json");
     for line in text.lines().filter(|line| is_json && line.starts_with('{')) {

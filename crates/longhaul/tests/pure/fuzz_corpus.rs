@@ -33,7 +33,7 @@ const TRIED: &str = "LONGHAUL_FUZZ_TRIED";
 const SEED_TIME_MOST: Duration = Duration::from_millis(20);
 
 /// Words that random bytes do not find by themselves.
-const WORDS: [&str; 82] = [
+const WORDS: [&str; 83] = [
     "[[site]]\n",
     "[[group]]\n",
     "[[link]]\n",
@@ -105,6 +105,7 @@ const WORDS: [&str; 82] = [
     "\"schema\":\"longhaul.tcp/1\"",
     "\"schema\":\"longhaul.watch/1\"",
     "\\u001b[2J",
+    "\\u202e",
     "\"forward\":",
     "AAAA",
     "\"link\":\"",

@@ -17,7 +17,7 @@ pub mod watch_udp;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use longhaul_units::{BitRate, Nanos};
+use longhaul_units::{BitRate, Nanos, without_controls};
 
 use longhaul_terms::{Directions, Latency};
 
@@ -108,9 +108,9 @@ fn each_direction<R>(results: &Directions<R>, client_sends: bool, one: impl Fn(&
     visible(&text)
 }
 
-/// `text` without control characters, which would act on the terminal: saved results and program names may hold any.
+/// `text` without letters that a terminal obeys: saved results and program names may hold any.
 fn visible(text: &str) -> String {
-    text.replace(|c: char| c.is_control() && c != '\n', " ")
+    without_controls(text)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_units::Nanos;
+use longhaul_units::{Nanos, is_obeyed};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -130,7 +130,7 @@ impl Setting {
                 format!("cannot remove the control group {}: end its processes, and rmdir it", folder.display())
             }
         };
-        let shown: String = what.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let shown: String = what.chars().map(|letter| if is_obeyed(letter) { ' ' } else { letter }).collect();
         format!("longhaul: {shown}\n")
     }
 
