@@ -225,6 +225,21 @@ fn the_servers_memory_is_bounded() {
     }
 }
 
+/// Without options: readers that are slow would have the kernel hold 256 GiB.
+#[test]
+fn a_server_without_options_bounds_its_memory() {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap();
+    let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    let kib: u64 = available.trim().trim_end_matches(" kB").parse().unwrap();
+    if kib >> 20 >= 1024 {
+        longhaul_testing::skipped!("a quarter of this machine's memory has room for it");
+        return;
+    }
+    let server = Server::start(&[]);
+    let test = ["tcp", "127.0.0.1", "-p", &server.port, "-t", "1", "-w", "2G", "--read-rate", "1K", "-P", "64"];
+    refused(&test, 1, "not_granted", &["-w 2GiB", "64 sockets", "allows"]);
+}
+
 #[test]
 fn a_buffer_that_is_not_granted_is_said() {
     let server = Server::start(&[]);

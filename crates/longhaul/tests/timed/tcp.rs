@@ -2,15 +2,20 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{TestLab, alone, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_kernel::sysctl;
 use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use rustix::process::{Pid, kill_process, kill_process_group};
 use serde_json::Value;
 
 /// A lab whose server answers tests.
@@ -204,6 +209,36 @@ fn killed_with_a_control_of_its_own_it_leaves_none() {
     while available().contains("lh_westwood") {
         assert!(Instant::now() < deadline, "it is still there");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A signal comes while the flows connect, also to the whole process group, as a shell's Ctrl-C and `kill -9 %1` send it: others have SACK and time
+/// stamps afterwards.
+#[test]
+fn interrupted_while_it_connects_it_leaves_sack_as_it_was() {
+    let _shared = side_by_side();
+    let Some(tested) = Tested::up("tcp-sack", "lan") else { return };
+    // It connects for 300 ms.
+    assert!(longhaul(&["lab", "set", "--name", &tested.lab.name, "delay=150ms"]).status.success());
+    let list = object(&longhaul(&["lab", "list", "--json"]).stdout);
+    let named = |entry: &&Value, name: &str| entry["name"] == name;
+    let lab = list["result"]["labs"].as_array().unwrap().iter().find(|lab| named(lab, &tested.lab.name)).unwrap();
+    let host = lab["hosts"].as_array().unwrap().iter().find(|host| named(host, "client")).unwrap();
+    let client = NetNamespace::open(Path::new(host["namespace"].as_str().unwrap())).unwrap();
+    let read = || ["net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"].map(|key| sysctl::read(key).unwrap());
+    let now = || client.enter(read).unwrap();
+    for (signal, to_group) in [(Signal::INT, false), (Signal::INT, true), (Signal::TERM, true), (Signal::KILL, true)] {
+        let mut test = tested.tcp(&["-4", "-t", "60s", "--no-sack", "--no-timestamps"]);
+        let mut test = Program(test.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap());
+        until("SACK to be off", || now() == ["0", "0"]);
+        let pid = Pid::from_child(&test.0);
+        if to_group {
+            kill_process_group(pid, signal).unwrap()
+        } else {
+            kill_process(pid, signal).unwrap()
+        }
+        until("the test to end", || test.0.try_wait().unwrap().is_some());
+        until("SACK to be on again", || now() == ["1", "1"]);
     }
 }
 
