@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{ChildStdout, Command, Output, Stdio};
 
 use crate::common::captures::Folder;
-use crate::common::{TestLab, longhaul, side_by_side};
+use crate::common::{TestLab, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_testing::program::Program;
+use serde_json::json;
 
 fn cannot_be_others() -> bool {
     let skip = !is_root_in_namespace();
@@ -89,10 +90,40 @@ fn a_name_that_another_user_holds_stops_nothing() {
         // The name itself is free now.
         drop(stranger);
         is_held();
-        // Not `--all`: others test with labs of root's, too. It takes the same list.
+        // Not `--all`: others test with labs of root's, too.
         let down = longhaul(&["lab", "down", "--name", &held.name]);
         assert!(down.status.success(), "{down:?}");
     }
+}
+
+/// In namespaces of networks and processes, where no other test has a lab. A name that another user holds is no lab, and stays his.
+#[test]
+fn down_of_all_ends_all_of_ones_own() {
+    let _side = side_by_side();
+    if cannot_be_others() {
+        return;
+    }
+    // Perl makes the socket as another user, and is root for what it runs.
+    let held = r#"use Socket; $> = 1234; socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die;
+        bind($s, pack_sockaddr_un("\0longhaul/lab/0/held")) && listen($s, 0) or die; $> = 0; exit(system(@ARGV) >> 8)"#;
+    let script = r#"for name in one two; do "$0" lab up lan --name $name >/dev/null; done
+        "$0" lab down --all -J; grep -c @longhaul/lab/0/held /proc/net/unix; "$0" lab list -J"#;
+    let unshared = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let output = Command::new("unshare")
+        .args(unshared)
+        // A shell waits for processes that lost their parents.
+        .args(["sh", "-c", "perl -e \"$@\"; exit $?", "sh", held, "sh", "-ec", script, env!("CARGO_BIN_EXE_longhaul")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&[u8]> = output.stdout.trim_ascii_end().split(|byte| *byte == b'\n').collect();
+    let [ended, b"1", left] = lines[..] else { panic!("{output:?}") };
+    let ended = &object(ended)["result"];
+    let labs = ended["labs"].as_array().unwrap().iter();
+    assert_eq!(labs.map(|lab| lab["lab"]["name"].as_str().unwrap()).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!((&ended["interrupted"], &ended["cleared"]), (&json!([]), &json!([])));
+    assert_eq!(object(left)["result"]["labs"], json!([]));
 }
 
 /// The right to change a setting goes by such a name, too.
