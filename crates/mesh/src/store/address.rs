@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use longhaul_kernel::links::refuse_link_of_another;
+use longhaul_kernel::links::followed;
 use sqlx::ConnectOptions;
 use sqlx::any::AnyConnectOptions;
 
@@ -54,14 +54,11 @@ impl Address {
     /// What the library connects with. `mode` is SQLite's: `ro`, or `rwc`, which makes the file.
     ///
     /// # Errors
-    /// For a file: it is a link of another user's. Whoever owns the folder must not have root use a database of somebody else.
+    /// For a file: it is a link of another user's, or leads to one. Whoever owns the folder must not have root use a database of somebody else.
     pub(super) fn options(&self, mode: &str) -> Result<AnyConnectOptions, StoreError> {
         sqlx::any::install_default_drivers();
         let url = match self {
-            Self::File(path) => {
-                refuse_link_of_another(path)?;
-                format!("sqlite:{}?mode={mode}", encoded(path)?)
-            }
+            Self::File(path) => format!("sqlite:{}?mode={mode}", encoded(&followed(path)?)?),
             Self::Postgres(url) => url.clone(),
         };
         Ok(url.parse::<AnyConnectOptions>()?.disable_statement_logging())

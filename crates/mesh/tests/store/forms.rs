@@ -1,7 +1,7 @@
 //! Stores that are not as this longhaul makes them, and stores that are only read.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, lchown, symlink};
 
 use longhaul_mesh::store::{Archive, Kept, Listed, Measured, Outbox, Reader, Series, Wanted};
 use tokio::runtime::Builder;
@@ -122,6 +122,30 @@ fn a_store_with_something_that_longhaul_did_not_make_is_refused() {
             assert!(error.to_string().contains("did not make"), "{kind}: {error}");
         }
     }
+}
+
+/// Also where a link of one's own leads to it. One's own links alone are followed.
+#[test]
+fn a_link_of_another_user_is_no_store() {
+    let folder = Folder::new("linked");
+    let [store, link, second] = ["store", "link", "archive"].map(|name| folder.0.join(name));
+    Archive::open(&store).unwrap().take(&[result(1)]).unwrap();
+    symlink(&store, &link).unwrap();
+    symlink("link", &second).unwrap();
+    let is_there = |path| Archive::open_to_read(path).is_ok_and(|mut read| read.since(0).unwrap().len() == 1);
+    assert!(is_there(&link) && is_there(&second));
+    if lchown(&link, Some(65534), None).is_err() {
+        longhaul_testing::no_judge!("needs another user (run as root)");
+        return;
+    }
+    for path in [&link, &second] {
+        for error in [Archive::open(path).unwrap_err(), Archive::open_to_read(path).unwrap_err()] {
+            assert!(error.to_string().contains("link of another user"), "{error}");
+        }
+    }
+    // What does not exist yet is made nowhere else.
+    fs::remove_file(&store).unwrap();
+    assert!(Archive::open(&second).is_err() && !store.exists());
 }
 
 /// The page opens connections of its own.
