@@ -61,12 +61,21 @@ pub(crate) fn options(key: Option<Key>) -> ServeOptions {
 
 /// A server on a host of the lab, in a thread that ends with its first test.
 pub(crate) fn serve(lab: &Lab, address: IpAddr, key: Option<Key>) -> (SocketAddr, std::thread::JoinHandle<()>) {
+    serve_with(lab, SocketAddr::from((address, 0)), options(key))
+}
+
+/// The same with these options.
+pub(crate) fn serve_with(
+    lab: &Lab,
+    address: SocketAddr,
+    options: ServeOptions,
+) -> (SocketAddr, std::thread::JoinHandle<()>) {
     let namespace = lab.host("server").unwrap().namespace.try_clone().unwrap();
     let stop = Stop::install().unwrap();
     let (ready, bound) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         namespace.enter_for_good().unwrap();
-        let server = Server::bind(SocketAddr::from((address, 0)), options(key)).unwrap();
+        let server = Server::bind(address, options).unwrap();
         ready.send(server.address().unwrap()).unwrap();
         server.run(Some(stop), true, |_| {}).unwrap();
     });
