@@ -2,17 +2,21 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::link::{Address, Netlink};
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_peer::listening::CONNECTIONS_MOST;
+use longhaul_session::Message;
 use serde_json::json;
 
+use crate::common::captures::server_address;
 use crate::common::{longhaul, object, printed};
 use crate::hosts::*;
 
@@ -46,6 +50,58 @@ fn who_has_another_key_or_none_is_refused() {
     assert_eq!(count(&capture.finish()["result"], "written_packets"), 100);
     let log = log.finish();
     assert_eq!((count(only(&log), "written_packets"), &log["result"]["refused_connections"]), (100, &2.into()));
+}
+
+/// Replays of the first message of who has the key, from another host and as many as there are seats: without the key they are strangers, and give
+/// way.
+#[test]
+fn replayed_handshakes_keep_no_capture_out() {
+    let Some(hosts) = Hosts::new("log-replays", "lan", &[]) else { return };
+    let key = hosts.path("key");
+    printed(&["key", "new", &key]);
+    let log = hosts.log("log", &["--key", &key]);
+    let known: Key = fs::read_to_string(&key).unwrap().parse().unwrap();
+    let recorded = Channel::<Message>::keyed(Role::Client, &known, [9; 32]).poll_transmit().unwrap();
+    let address: IpAddr = server_address(&hosts.lab).parse().unwrap();
+    let replay = || {
+        let mut stream = TcpStream::connect((address, 5211)).unwrap();
+        stream.write_all(&recorded).unwrap();
+        // The logging host has answered, so it has handled what it got.
+        stream.read_exact(&mut [0; 16]).unwrap();
+        stream
+    };
+    let replays = hosts.server.enter(|| (0..CONNECTIONS_MOST).map(|_| replay()).collect::<Vec<_>>()).unwrap();
+    let capture = hosts.capture(&["server"], &["--key", &key]);
+    hosts.send(100);
+    sleep(Duration::from_millis(300));
+    assert_eq!(count(&capture.finish()["result"], "written_packets"), 100);
+    drop(replays);
+    assert_eq!(count(only(&log.finish()), "written_packets"), 100);
+}
+
+/// `log -1` receives one capture: who only connects, or has another key, ends nothing.
+#[test]
+fn once_means_one_capture() {
+    let Some(hosts) = Hosts::new("log-once", "lan", &[]) else { return };
+    let (key, other) = (hosts.path("key"), hosts.path("other"));
+    printed(&["key", "new", &key]);
+    printed(&["key", "new", &other]);
+    let log = hosts.log("log", &["-1", "--key", &key]);
+    let address: IpAddr = server_address(&hosts.lab).parse().unwrap();
+    for _ in 0..3 {
+        let stream = hosts.client.enter(|| TcpStream::connect((address, 5211)).unwrap()).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+    }
+    let words = [LONGHAUL, "capture", "lo", "--to", "server", "--key", &other];
+    let said = Program::try_start(&mut hosts.on("client", &words)).err().expect("it is refused");
+    assert!(said.contains("the keys of the two ends differ"), "{said}");
+    // It would have ended by now.
+    sleep(Duration::from_millis(300));
+    let capture = hosts.capture(&["server"], &["--key", &key]);
+    hosts.send(100);
+    sleep(Duration::from_millis(300));
+    assert_eq!(count(&capture.finish()["result"], "written_packets"), 100);
+    assert_eq!(count(only(&log.wait()), "written_packets"), 100);
 }
 
 #[test]
