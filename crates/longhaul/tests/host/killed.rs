@@ -15,6 +15,7 @@ use longhaul_bpf::support::has_bpf_fs;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::ended_child;
 use longhaul_kernel::process_sockets::adopt_orphans;
+use longhaul_testing::program::Program;
 
 /// Moments at which each command is killed; `LONGHAUL_KILLS` asks for more.
 const KILLS: usize = 1;
@@ -37,6 +38,8 @@ struct Case {
     first: Option<&'static str>,
     /// A command on the other host that is started when this one says that it listens.
     beside: Option<&'static str>,
+    /// A command on `far` that listens before this one starts, and until this one has ended.
+    logging: Option<&'static str>,
     /// What removes that which it shall leave.
     undo: Option<&'static str>,
     /// What it may leave in its folder: what it was asked for, whole.
@@ -45,15 +48,19 @@ struct Case {
 
 impl Case {
     const fn near(words: &'static str) -> Self {
-        Self { host: "near", words, first: None, beside: None, undo: None, products: &[] }
+        Self { host: "near", words, first: None, beside: None, logging: None, undo: None, products: &[] }
     }
 
     const fn far(words: &'static str, beside: &'static str) -> Self {
-        Self { host: "far", words, first: None, beside: Some(beside), undo: None, products: &[] }
+        Self { host: "far", words, first: None, beside: Some(beside), logging: None, undo: None, products: &[] }
     }
 
     const fn after(self, first: &'static str) -> Self {
         Self { first: Some(first), ..self }
+    }
+
+    const fn to(self, logging: &'static str) -> Self {
+        Self { logging: Some(logging), ..self }
     }
 
     const fn undo(self, undo: &'static str) -> Self {
@@ -71,6 +78,12 @@ const CASES: &[Case] = &[
         "serve --bind 10.96.0.1 -p 7002 --key KEY",
         "udp 10.96.0.1 -p 7002 --key KEY -b 10M -t 300ms --softirq same",
     ),
+    Case::far(
+        "serve --bind 10.96.0.1 -p 7002 --key KEY",
+        "sweep 10.96.0.1 -p 7002 --key KEY -l 64 -b 1M -t 100ms --repeat 1 --gro on --defer 50us",
+    ),
+    Case::near("sweep 10.96.0.1 -p 7001 --key KEY -R -l 64 -b 1M -t 100ms --repeat 1 --gro on --defer 50us"),
+    Case::near("tcp 10.96.0.1 -p 7001 --key KEY -t 300ms --no-sack --no-timestamps"),
     Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms -R --softirq split -o OUT/udp")
         .leaves(&["udp", "udp/result.json"]),
     Case::near("udp 10.96.0.1 -p 7001 --key KEY -b 10M -t 300ms --softirq same"),
@@ -85,9 +98,13 @@ const CASES: &[Case] = &[
         "rtt/probes-*.parquet",
         "page.html",
     ]),
+    Case::near("rtt 10.96.0.1 --to-each-hop -c 5 --timeout 100ms"),
     Case::near("sweep 10.96.0.1 -p 7001 --key KEY -l 64 -b 1M -t 100ms --repeat 1 -o OUT/sweep --html OUT/page.html")
         .leaves(&["sweep", "sweep/result.json", "page.html"]),
     Case::far("log --bind 10.96.0.1 -p 7003 --key KEY -o OUT", "capture lf0 --to 10.96.0.1:7003 --key KEY -t 300ms")
+        .leaves(&["*", "*/00000001.spool"]),
+    Case::near("capture lf0 --to 10.96.0.1:7003 --key KEY -t 300ms")
+        .to("log --bind 10.96.0.1 -p 7003 --key KEY -o OUT")
         .leaves(&["*", "*/00000001.spool"]),
     Case::near("capture lf0 -o OUT/spool").leaves(&["spool", "spool/00000001.spool"]),
     Case::near("capture lf0 -w OUT/packets.pcapng -t 200ms").leaves(&[
@@ -97,6 +114,8 @@ const CASES: &[Case] = &[
     ]),
     Case::near("filter attach lf0 --sample OUT/rejected.pcapng").leaves(&["rejected.pcapng"]),
     Case::near("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
+    Case::near("filter detach lf0").after("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
+    Case::near("filter confirm lf0").after("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
     Case::near("filter follow lf0").after("filter attach lf0 --pin --for 60s").undo("filter detach lf0"),
     Case::near("mix lf0 --pps 1000 --target 10.96.0.1 --target-mac 02:00:00:00:00:02"),
     Case::near("emulate --left va --right vb --path lan --stats OUT/status.json").leaves(&["status.json"]),
@@ -172,6 +191,14 @@ impl World {
         assert!(capture.wait().unwrap().success());
     }
 
+    /// A command on `far` that has said that it listens.
+    fn listening(&self, words: &str) -> Program {
+        let mut program = Program(self.spawn("far", &self.words(words, 0)));
+        let stderr = program.0.stderr.take().unwrap();
+        assert!(says_by(Instant::now() + PATIENCE, stderr, "Ctrl-C ends"), "longhaul {words} does not listen");
+        program
+    }
+
     fn state(&self, older: &Bpf) -> Counted {
         state(&[("near", &self.near), ("far", &self.far)], &self.folder, older)
     }
@@ -183,6 +210,7 @@ impl World {
             let status = self.spawn(case.host, &self.words(first, number)).wait().unwrap();
             assert!(status.success(), "longhaul {first}: {status}");
         }
+        let logging = case.logging.map(|words| self.listening(words));
         let words = self.words(case.words, number);
         let mut child = self.spawn(case.host, &words);
         let began = Instant::now();
@@ -209,6 +237,7 @@ impl World {
             // It ends by itself, well or with an error. What it says has room in its pipe.
             other.wait().unwrap();
         }
+        drop(logging);
         let deadline = Instant::now() + PATIENCE;
         let mut seen_always: Option<BTreeSet<String>> = None;
         loop {

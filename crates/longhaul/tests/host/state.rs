@@ -18,11 +18,14 @@ pub(crate) type Counted = BTreeMap<String, usize>;
 /// What the names of congestion controls begin with that these tests load.
 pub(crate) const OWN_CONTROLS: &str = "lh_kill";
 
-/// What a host has: interfaces with their flags, XDP programs and qdiscs, RPS, kernel parameters. Asked of `ip`, `tc` and the kernel's files.
+/// What a host has: interfaces with their flags, XDP programs, qdiscs and settings of their drivers, routes and their rules, rules of nftables, RPS,
+/// NAPI, kernel parameters. Asked of iproute2, `nft`, `ethtool` and the kernel's files.
 const OF_A_HOST: &str = "
-    ip -o -d link; tc qdisc show; mount -t sysfs none /sys
-    for f in /sys/class/net/*/queues/rx-*/rps_*; do echo $f $(cat $f); done
-    grep -rsH . /proc/sys/net/ipv4/conf /proc/sys/net/ipv6/conf /proc/sys/net/ipv4/tcp_* | grep -v -e _congestion_control -e fastopen_key";
+    ip -o -d link; tc qdisc show; nft list ruleset; mount -t sysfs none /sys
+    for family in -4 -6; do ip $family route show table all; ip $family rule; done
+    for link in $(ls /sys/class/net); do ethtool -k $link | sed s/^/$link:/; done
+    cd /sys/class/net && grep -sH . */queues/rx-*/rps_* */gro_flush_timeout */napi_defer_hard_irqs
+    cd /proc/sys/net && grep -rsH . core ipv4 ipv6 mptcp | grep -v -e _congestion_control -e fastopen_key";
 
 /// Tables of sockets: the columns of the local address, of the state and of the inode.
 const SOCKETS: [(&str, usize, usize, usize); 8] = [
@@ -67,11 +70,21 @@ pub(crate) fn state(hosts: &[(&str, &NetNamespace)], folder: &Path, older: &Bpf)
     let (ours, others): (Vec<_>, Vec<_>) = pins.into_iter().partition(|pin| ours.iter().any(|own| pin.contains(own)));
     unheld_bpf(&others, older).into_iter().for_each(&mut count);
     ours.into_iter().map(|pin| format!("pin {pin}")).for_each(&mut count);
-    for (root, what) in [("/sys/fs/cgroup", "cgroup"), (folder.to_str().unwrap(), "file")] {
+    // Also where longhaul has files of the machine, and where the commands run.
+    for (root, what) in [
+        ("/sys/fs/cgroup", "cgroup"),
+        ("/run", "run"),
+        ("/var/lib/longhaul", "file"),
+        ("/etc/sysctl.d", "file"),
+        (folder.to_str().unwrap(), "file"),
+    ] {
         let below = below(Path::new(root)).into_iter();
         below
-            .filter(|path| what != "cgroup" || path.contains("longhaul"))
+            .filter(|path| what == "file" || path.contains("longhaul"))
             .for_each(|path| count(format!("{what} {path}")));
+    }
+    for entry in fs::read_dir(".").unwrap().flatten() {
+        count(format!("file {}", entry.path().display()));
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let ours = mounts.lines().filter(|line| line.contains("longhaul") || line.contains(" - nsfs "));
@@ -86,7 +99,7 @@ pub(crate) fn changes(before: &Counted, after: &Counted) -> Vec<String> {
     let differ = lines.into_iter().filter_map(|line| {
         let (then, now) = (of(before, line), of(after, line));
         // Others on the machine may remove theirs.
-        let is_of_machine = ["pin ", "cgroup ", "mount ", "bpf "].iter().any(|kind| line.starts_with(kind));
+        let is_of_machine = ["pin ", "cgroup ", "run ", "mount ", "bpf "].iter().any(|kind| line.starts_with(kind));
         (now > then || (now < then && !is_of_machine)).then(|| format!("{line}: {then} before, {now} now"))
     });
     differ.collect()
@@ -113,7 +126,9 @@ fn of_a_host() -> String {
     let output = Command::new("unshare").args(["-m", "sh", "-c", OF_A_HOST]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.contains("tcp_sack:") && text.contains("rps_cpus"),
+        ["tcp_sack:", "rps_cpus:", "napi_defer_hard_irqs:", "generic-receive-offload:"]
+            .iter()
+            .all(|part| text.contains(part)),
         "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );

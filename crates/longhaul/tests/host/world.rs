@@ -103,6 +103,10 @@ impl World {
         let mut command = Command::new(LONGHAUL);
         command.args(words).env("TMPDIR", &self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if words.iter().any(|word| word == "--no-sack") {
+            // Only hosts of a lab may change that, and these are made as those are.
+            command.env("LONGHAUL_HOST", host);
+        }
         self.host(host).enter(|| command.spawn().unwrap()).unwrap()
     }
 
