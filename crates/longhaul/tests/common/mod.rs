@@ -7,6 +7,7 @@ pub(crate) mod captures;
 pub(crate) mod forwarder;
 pub(crate) mod group;
 pub(crate) mod page;
+pub(crate) mod relay;
 pub(crate) mod turns;
 
 use std::path::{Path, PathBuf};
