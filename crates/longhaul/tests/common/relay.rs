@@ -4,11 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use longhaul_channel::to_frame;
+use longhaul_channel::{PREAMBLE_BYTES, to_frame};
 use serde_json::Value;
-
-/// What each end says first where it has no key.
-const PREAMBLE: &[u8] = b"longhaul/1 plain";
 
 /// Connects those who come to `listener` with `server`. For a message of the server they get what `change` makes of it. At the server's end their
 /// connections stay, and nobody says anything.
@@ -35,9 +32,9 @@ pub(crate) fn relay(
 }
 
 fn answer(mut server: &TcpStream, mut client: &TcpStream, change: impl Fn(Value) -> Vec<Value>) -> std::io::Result<()> {
-    let mut preamble = [0; PREAMBLE.len()];
+    let mut preamble = [0; PREAMBLE_BYTES];
     server.read_exact(&mut preamble)?;
-    assert_eq!(preamble, PREAMBLE);
+    assert_eq!(&preamble, b"longhaul/1 plain");
     client.write_all(&preamble)?;
     loop {
         let mut length = [0; 4];

@@ -1,15 +1,15 @@
 //! A capture that was let in and means ill, or that others pretend to be: what it can do is bounded.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use longhaul_captures::ledger::{DroppedAt, Gap, Ledger};
-use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkSender, Open};
+use longhaul_captures::log_link::{FIRST_PROBE, LinkMessage, LinkProgress, LinkSender, Open};
 use longhaul_captures::spool::{Interface, Meta, PacketBlock};
 use longhaul_captures::{InterfaceDirection, LinkType, Record};
-use longhaul_channel::{Channel, DatagramKeys, Role, decode_secret};
+use longhaul_channel::{Channel, DatagramKeys, Role, TOKEN_BYTES, decode_secret, encode_secret};
 use longhaul_kernel::socket_filter::SocketFilter;
 use longhaul_session::Message;
 use longhaul_testing::waiting::until;
@@ -442,4 +442,52 @@ fn a_flood_of_connections_keeps_no_capture_out() {
     assert_eq!(count(only(&log), "written_packets"), 1_000);
     // Those that were put out. The others left without a word, or with half of one.
     assert!(count(&log["result"], "refused_connections") >= 350, "{:#}", log["result"]["refused_connections"]);
+}
+
+/// A logging host that takes a capture, and goes on saying that a datagram came and how far it is, until the connection ends.
+fn talk(mut stream: TcpStream, port: u16) -> std::io::Result<()> {
+    let mut channel = Channel::<Message>::plain(Role::Server);
+    let mut buffer = [0; 4096];
+    while channel.poll_message().is_none() {
+        while let Some(bytes) = channel.poll_transmit() {
+            stream.write_all(&bytes)?;
+        }
+        let count = stream.read(&mut buffer)?;
+        if count == 0 || channel.handle_bytes(&buffer[..count]).is_err() {
+            return Ok(());
+        }
+    }
+    let accept = LinkMessage::Accept { session: 1, port, secret: encode_secret(&[7; TOKEN_BYTES]) };
+    let goes_on = [LinkMessage::Heard { bytes: 9_000 }, LinkMessage::Progress(LinkProgress::default())];
+    for message in std::iter::once(&accept).chain(goes_on.iter().cycle()) {
+        channel.send(&Message::LogLink { text: serde_json::to_string(message).unwrap() }).unwrap();
+        while let Some(bytes) = channel.poll_transmit() {
+            stream.write_all(&bytes)?;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Ctrl-C ends a capture whose logging host never says that it is done: it waits for 15 s at most.
+#[test]
+fn a_logging_host_that_talks_for_ever_holds_no_capture() {
+    let Some(hosts) = Hosts::new("log-talks", "lan", &[]) else { return };
+    let bind = || (TcpListener::bind("[::]:5211").unwrap(), UdpSocket::bind("[::]:0").unwrap());
+    let (listener, socket) = hosts.server.enter(bind).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || talk(stream.unwrap(), port));
+        }
+    });
+    let capture = hosts.capture(&["server"], &[]);
+    hosts.send(100);
+    sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    let result = &capture.finish()["result"];
+    assert!(began.elapsed() < Duration::from_secs(17), "{:?}", began.elapsed());
+    // What nobody confirmed counts as lost.
+    assert_balanced(result);
+    assert_eq!((count(result, "written_packets"), dropped_at(result, "log_link")), (0, count(result, "seen_packets")));
 }
