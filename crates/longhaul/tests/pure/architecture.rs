@@ -51,6 +51,27 @@ const IMPURE: &[&str] = &[
 const PURE_OF_MIX: [&str; 6] = ["spec.rs", "kind.rs", "target.rs", "frames", "plan.rs", "draw.rs"];
 /// The same of `longhaul-tune`: what a plan is made of.
 const PURE_OF_TUNE: [&str; 5] = ["plan", "target.rs", "host.rs", "place.rs", "diagnosis.rs"];
+/// Rooms that crates of a room may use beside their own.
+const ROOMS: [(&str, &[&str]); 7] = [
+    ("foundation", &[]),
+    ("linux", &["foundation"]),
+    ("path", &["foundation", "linux"]),
+    ("test", &["foundation", "linux"]),
+    ("observe", &["foundation", "linux"]),
+    ("endpoint", &["foundation", "linux"]),
+    ("study", &["foundation", "linux", "path", "test", "observe", "endpoint"]),
+];
+/// Crates that use one of another room all the same. ARCHITECTURE.md says why.
+const ACROSS_ROOMS: [(&str, &[&str]); 6] = [
+    ("endpoint/mix", &["test/udp"]),
+    ("endpoint/tune", &["path/model"]),
+    ("observe/capture", &["test/channel", "test/peer", "test/session"]),
+    ("observe/watch", &["test/tcp", "test/terms", "test/udp"]),
+    ("test/peer", &["endpoint/host"]),
+    ("test/rtt", &["observe/captures"]),
+];
+/// Lines that the README of a crate may have: what it is, what is in it, where to start.
+const README_LINES: usize = 13;
 /// Ways to the operating system that lead around those.
 const OS_CRATES: [&str; 8] = ["libc", "nix", "rustix", "mio", "tokio", "socket2", "signal-hook", "jiff"];
 /// What a pure crate would read a clock or sleep with.
@@ -181,6 +202,52 @@ fn kernel_decides_nothing() {
 }
 
 #[test]
+fn a_lab_knows_no_test() {
+    let needed = &dependencies()["longhaul-lab"];
+    let own: Vec<_> = needed.iter().filter(|needed| needed.starts_with("longhaul")).collect();
+    assert_eq!(own, ["longhaul-emulator", "longhaul-kernel", "longhaul-path", "longhaul-units"]);
+}
+
+#[test]
+fn each_crate_is_pure_or_not() {
+    let dependencies = dependencies();
+    let all: BTreeSet<&str> = dependencies.keys().map(String::as_str).collect();
+    let known: BTreeSet<&str> = PURE.iter().chain(IMPURE).copied().collect();
+    assert_eq!(all, known, "PURE or IMPURE lacks a crate, or names one that is not there");
+    assert_eq!(known.len(), PURE.len() + IMPURE.len(), "a crate is in both lists, or twice in one");
+}
+
+#[test]
+fn rooms_use_what_the_map_says() {
+    let dependencies = dependencies();
+    let top = root().join("crates");
+    let name = |folder: &Path| folder.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
+    let names: BTreeMap<String, String> =
+        packages().into_iter().map(|(package, folder)| (package, name(&folder))).collect();
+    let mut across: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (package, name) in &names {
+        // The binaries join the rooms and are in none.
+        let Some((room, _)) = name.split_once('/') else { continue };
+        let (_, others) = ROOMS.iter().find(|(own, _)| *own == room).unwrap_or_else(|| panic!("ROOMS lacks {room}"));
+        for used in dependencies[package].iter().filter_map(|needed| names.get(needed)) {
+            let (of, _) = used.split_once('/').unwrap_or_else(|| panic!("{name} uses the binary {used}"));
+            if of != room && !others.contains(&of) {
+                across.entry(name).or_default().push(used);
+            }
+        }
+    }
+    across.values_mut().for_each(|used| used.sort_unstable());
+    let known = ACROSS_ROOMS.map(|(name, used)| (name, used.to_vec()));
+    assert_eq!(across, BTreeMap::from(known), "a new use across rooms is a decision: see ARCHITECTURE.md");
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for (name, used) in ACROSS_ROOMS {
+        let said = map.lines().find(|line| line.starts_with(&format!("- `{name}` uses ")));
+        let said = said.unwrap_or_else(|| panic!("ARCHITECTURE.md does not say what {name} uses"));
+        assert!(used.iter().all(|used| said.contains(&format!("`{used}`"))), "{said}");
+    }
+}
+
+#[test]
 fn pure_crates_read_no_clock() {
     for package in PURE {
         let folder = &packages()[package];
@@ -245,13 +312,29 @@ fn every_crate_has_the_lints_of_the_workspace() {
     }
 }
 
+/// What the figure of ARCHITECTURE.md names, with the room in whose rows it stands.
+fn figure(map: &str) -> BTreeSet<String> {
+    let figure = map.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the map has a figure");
+    let (mut named, mut room) = (BTreeSet::new(), "");
+    for line in figure.lines() {
+        let mut words = line.split_whitespace().peekable();
+        room = words.next_if(|first| first.ends_with('/')).unwrap_or(room);
+        named.extend(words.map(|word| format!("{room}{word}")));
+    }
+    named
+}
+
 #[test]
 fn the_map_shows_every_crate() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let figure = figure(&map);
     assert!(crates().len() > 10, "{:?}", crates());
     for (name, folder) in crates() {
         assert!(map.contains(&format!("`crates/{name}`")), "ARCHITECTURE.md does not mention `crates/{name}`");
-        assert!(folder.join("README.md").exists(), "crates/{name} has no README.md");
+        assert!(figure.contains(&name), "the figure of ARCHITECTURE.md lacks {name}");
+        let readme = fs::read_to_string(folder.join("README.md"));
+        let lines = readme.unwrap_or_else(|error| panic!("crates/{name}/README.md: {error}")).lines().count();
+        assert!(lines <= README_LINES, "crates/{name}/README.md has {lines} lines, at most {README_LINES}");
     }
 }
 
