@@ -46,9 +46,14 @@ installed=yes
 dpkg -i "$package" >"$folder/log" 2>&1 || fail "dpkg -i: $(cat "$folder/log")"
 
 # What was installed is used, by its name and far from the repository.
+commit=${LONGHAUL_COMMIT:-$(git rev-parse --short=10 HEAD 2>/dev/null || true)}
 cd /
 said=$(longhaul --version)
 [[ $said == "longhaul "*"BPF programs: "* ]] || fail "longhaul --version says: $said"
+# A development build does not ask for its commit.
+if [[ -n $commit && $said == *"debug assertions: off"* ]]; then
+    [[ $said == *"($commit)"* ]] || fail "longhaul --version lacks the commit $commit: $said"
+fi
 longhaul paths show nlr-small >/dev/null
 # The program behind `longhaul mesh` is in the package if it was built.
 if [[ -n $mesh ]]; then

@@ -80,6 +80,11 @@ fn the_version_has_its_commit_and_features() {
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"), " (");
     let (short, long) = (printed(&["-V"]), printed(&["--version"]));
     assert!(short.lines().count() == 1 && short.starts_with(version), "{short}");
+    let commit = short.trim_end().strip_prefix(version).and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
+    let is_hash = commit.len() >= 7 && commit.chars().all(|c| c.is_ascii_hexdigit());
+    // What a build says that did not ask git, or did not find it.
+    let without = if cfg!(debug_assertions) { "development build" } else { "commit unknown" };
+    assert!(is_hash || commit == without, "{short}");
     assert!(long.starts_with(short.trim_end()), "{long}");
     assert!(long.contains("\nBPF programs: ") && long.contains("\ndebug assertions: "), "{long}");
 }
