@@ -4,13 +4,26 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of a caveat. Each crate that raises caveats has a table of its codes, made by [`caveat_codes!`](crate::caveat_codes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CaveatCode(pub &'static str);
+pub struct CaveatCode(&'static str);
+
+impl CaveatCode {
+    // Other crates make one by the macro, so that it is in a table.
+    #[doc(hidden)]
+    pub const fn of_table(code: &'static str) -> Self {
+        Self(code)
+    }
+
+    /// The code as results have it.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
 
 /// Makes a table of caveats: a constant for each code, with its meaning as documentation.
 #[macro_export]
 macro_rules! caveat_codes {
     ($($(#[doc = $meaning:literal])+ $name:ident = $code:literal;)+) => {
-        $($(#[doc = $meaning])+ pub const $name: $crate::CaveatCode = $crate::CaveatCode($code);)+
+        $($(#[doc = $meaning])+ pub const $name: $crate::CaveatCode = $crate::CaveatCode::of_table($code);)+
     };
 }
 
@@ -35,7 +48,8 @@ impl Caveat {
         Self { code: code.0.into(), message: message.into(), remedy: remedy.into() }
     }
 
-    /// A caveat with the code of an error: a part of a result is missing for that reason.
+    /// A caveat with the code of an error, which is in no table: a part of a result is missing for that reason. Also one that another host
+    /// reports, whatever its code.
     pub fn of_error(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), remedy: remedy.into() }
     }

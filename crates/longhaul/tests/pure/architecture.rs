@@ -70,6 +70,13 @@ const ACROSS_ROOMS: [(&str, &[&str]); 6] = [
     ("test/peer", &["endpoint/host"]),
     ("test/rtt", &["observe/captures"]),
 ];
+/// Where a caveat has a code of no table: that of the error of a test that failed, or another host's.
+const OF_ERRORS: [&str; 4] = [
+    "longhaul/src/cmd/sweep/mod.rs",
+    "study/experiment/src/run/tcp.rs",
+    "study/experiment/src/run/udp.rs",
+    "test/session/src/message.rs",
+];
 /// Lines that the README of a crate may have: what it is, what is in it, where to start.
 const README_LINES: usize = 13;
 /// Ways to the operating system that lead around those.
@@ -375,15 +382,19 @@ fn is_test(file: &Path) -> bool {
         || file.parent().is_some_and(|folder| folder.ends_with("tests"))
 }
 
-/// The constants of tables of caveats that a program with this text mentions, other than to ask whether a caveat is of that kind.
-fn raised(text: &str) -> BTreeSet<String> {
+/// What of a file is not its tests.
+fn program(text: &str) -> &str {
     let mark = "\n#[cfg(test)]\n";
     let is_tests = |rest: &str| rest.lines().next().is_some_and(|line| line.ends_with("mod tests {"));
     let tests = text.match_indices(mark).find(|(at, _)| is_tests(&text[at + mark.len()..]));
-    let program = &text[..tests.map_or(text.len(), |at| at.0)];
+    &text[..tests.map_or(text.len(), |at| at.0)]
+}
+
+/// The constants of tables of caveats that a program with this text mentions, other than to ask whether a caveat is of that kind.
+fn raised(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mentions =
-        program.lines().map(code).flat_map(|line| line.match_indices("caveats::").map(move |at| (line, at.0)));
+        program(text).lines().map(code).flat_map(|line| line.match_indices("caveats::").map(move |at| (line, at.0)));
     let raising =
         mentions.filter(|(line, at)| !line[..*at].trim_end_matches(|c: char| is_name(c) || c == ':').ends_with(".is("));
     raising.map(|(line, at)| line[at + "caveats::".len()..].chars().take_while(|c| is_name(*c)).collect()).collect()
@@ -427,4 +438,24 @@ fn caveats_are_documented_and_raised() {
     }
     let listed = page.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(listed, seen.len(), "docs/reference/caveats.md lists a caveat that no table has");
+}
+
+#[test]
+fn no_caveat_passes_by_the_tables() {
+    let files = crates().into_values().flat_map(|folder| sources(&folder.join("src")));
+    let files = files.filter(|file| !is_test(file) && !file.ends_with("foundation/result/src/caveat.rs"));
+    let (mut made, mut of_errors) = (Vec::new(), BTreeSet::new());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let mentions = |name: &str| program(&text).lines().map(code).any(|line| line.contains(name));
+        if mentions("CaveatCode::of_table") {
+            made.push(file.clone());
+        }
+        if mentions("Caveat::of_error(") {
+            let name = file.strip_prefix(root().join("crates")).unwrap();
+            of_errors.insert(name.to_str().unwrap().to_owned());
+        }
+    }
+    assert!(made.is_empty(), "a code outside of the tables: {made:?}");
+    assert_eq!(of_errors, OF_ERRORS.map(str::to_owned).into(), "a caveat has the code of a table: use Caveat::new");
 }

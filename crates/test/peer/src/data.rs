@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use longhaul_bpf::caveats::NO_DROP_EVENTS;
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
 use longhaul_session::{Caps, DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
@@ -239,8 +240,8 @@ pub(crate) fn not_granted(which: &str, limit: &str, grant: BufferGrant) -> Optio
 pub(crate) fn no_drop_events(collect: Collect, why: &impl std::fmt::Display) -> Result<Caveat, SessionError> {
     if collect == Collect::Bpf {
         let remedy = "use auto, or run both ends as root";
-        return Err(SessionError::new("no_drop_events", format!("collect: bpf: {why}"), remedy));
+        return Err(SessionError::new(NO_DROP_EVENTS.as_str(), format!("collect: bpf: {why}"), remedy));
     }
     let message = format!("losses are located by counters alone: {why}");
-    Ok(Caveat::new(longhaul_bpf::caveats::NO_DROP_EVENTS, message, "run as root on Linux 5.17 or newer"))
+    Ok(Caveat::new(NO_DROP_EVENTS, message, "run as root on Linux 5.17 or newer"))
 }

@@ -347,7 +347,7 @@ mod tests {
             )
         };
         let caveat = |code: &str, message: &str| format!(r#"{{"code":"{code}","message":"{message}","remedy":""}}"#);
-        let cut = printed(&caveat(CUT_SHORT.0, "the test was cut short: the server is gone"));
+        let cut = printed(&caveat(CUT_SHORT.as_str(), "the test was cut short: the server is gone"));
         let refused = whole::<UdpResult>("udp", cut.as_bytes()).map(drop).unwrap_err().to_string();
         assert_eq!(refused, "longhaul udp failed: the test was cut short: the server is gone");
         // Another doubt leaves a result as it is.

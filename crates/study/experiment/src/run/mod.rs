@@ -610,7 +610,7 @@ fn test(
         Ground::Lab(lab) => lab,
         Ground::Real(target) => return client::run(target, parameters, Some(stop), live),
     };
-    let failed = |error: &dyn fmt::Display| SessionError::new(caveats::LAB_FAILED.0, error.to_string(), "");
+    let failed = |error: &dyn fmt::Display| SessionError::new(caveats::LAB_FAILED.as_str(), error.to_string(), "");
     let server = lab.host(server).map_err(|error| failed(&error))?;
     let client = lab.host(client).map_err(|error| failed(&error))?;
     let options = ServeOptions::default();

@@ -77,7 +77,7 @@ impl Runner<'_> {
             let other =
                 wanted.beside.as_ref().map(|beside| scope.spawn(|| one(beside, &mut DroppedOverTime::default())));
             let own = one(&wanted.flows, &mut dropped);
-            let failed = || Err(SessionError::new(caveats::LAB_FAILED.0, "the other test ended early", ""));
+            let failed = || Err(SessionError::new(caveats::LAB_FAILED.as_str(), "the other test ended early", ""));
             (own, other.map(|thread| thread.join().unwrap_or_else(|_| failed())))
         });
         if let Ok(end) = &own {

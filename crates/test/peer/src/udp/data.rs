@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{Builder, JoinHandle};
 
+use longhaul_bpf::caveats::NO_DROP_EVENTS;
 use longhaul_bpf::drops::Flow;
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
@@ -437,7 +438,7 @@ impl Data for UdpData {
             let flows: Vec<_> = (0..).zip(to).map(flow).collect();
             // What fails now is a caveat, as the test has begun.
             if let Err(error) = self.watch(&flows) {
-                self.caveats.push(Caveat::of_error(&error.code, error.message, error.remedy));
+                self.caveats.push(Caveat::new(NO_DROP_EVENTS, error.message, error.remedy));
             }
         }
         for (number, stream) in (0_u8..).zip(&mut self.streams) {
