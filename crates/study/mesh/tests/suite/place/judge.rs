@@ -11,7 +11,7 @@ use std::thread;
 use longhaul_mesh_model::place::{Alarm, Locator, Place, Step, Suspect};
 use longhaul_units::Nanos;
 
-use crate::generator::{Fault, Kind, MONTH_DAYS, Month, START, WARM_UP_DAYS};
+use super::generator::{Fault, Kind, MONTH_DAYS, Month, START, WARM_UP_DAYS};
 
 const HOUR: u64 = 3_600_000_000_000;
 /// Seeds from here on were not looked at while thresholds were chosen.

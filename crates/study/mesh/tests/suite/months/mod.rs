@@ -5,7 +5,7 @@ mod world;
 
 use longhaul_units::Nanos;
 
-use crate::world::{Outcome, World};
+use self::world::{Outcome, World};
 
 const DAY: Nanos = Nanos::from_secs(24 * 3600);
 
