@@ -126,7 +126,8 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), opened: None, etc: ETC.into(), is_first: cookie <= 1, name, gives_up })
     }
 
-    /// With drop-ins below `folder` in place of `/etc`.
+    /// With drop-ins below `folder` in place of `/etc`: for tests, which change no file of the machine.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_etc(self, folder: &Path) -> Self {
         Self { etc: folder.to_owned(), ..self }

@@ -69,19 +69,18 @@ impl Archive {
         Ok(Self(Database::open(address.into(), &FORM, Access::Read)?))
     }
 
-    /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
-    ///
-    /// # Errors
-    /// Where the disk is full or fails, PostgreSQL does not answer, or an id is no 32 hexadecimal digits.
+    /// All of `results` at any time, as [`Archive::take_within`]: for tests and fuzz targets, whose results are of no real site.
+    #[doc(hidden)]
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
         self.take_within(i64::MAX, results, |_| i64::MAX)
     }
 
-    /// The same at a time, in nanoseconds since 1970: a result that is later, by the clock of its site, counts as one of this time. Of a pair in an
+    /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
+    /// `now_ns` is the time, in nanoseconds since 1970: a result that is later, by the clock of its site, counts as one of this time. Of a pair in an
     /// hour it takes as many results of a test as `most` says, which is given the test's name.
     ///
     /// # Errors
-    /// As [`Archive::take`].
+    /// Where the disk is full or fails, PostgreSQL does not answer, or an id is no 32 hexadecimal digits.
     pub fn take_within(
         &mut self,
         now_ns: i64,
@@ -163,19 +162,17 @@ impl Archive {
         self.0.run(async |open| hours(&mut open.connection, from_ns).await)
     }
 
-    /// Takes measurements, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
-    /// What is of an unknown kind is left.
-    ///
-    /// # Errors
-    /// As [`Archive::take`].
+    /// All of `all` at any time, as [`Archive::take_measurements_within`]: for tests and fuzz targets, whose measurements are of no real site.
+    #[doc(hidden)]
     pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
         self.take_measurements_within(i64::MAX, all, |_| i64::MAX)
     }
 
-    /// The same at a time and up to a number, as [`Archive::take_within`].
+    /// Takes measurements, those that it has already once, at a time and up to a number, as [`Archive::take_within`]. All are on the disk when this
+    /// returns the number of new ones; after an error none is. What is of an unknown kind is left.
     ///
     /// # Errors
-    /// As [`Archive::take`].
+    /// As [`Archive::take_within`].
     pub fn take_measurements_within(
         &mut self,
         now_ns: i64,
