@@ -17,6 +17,6 @@ pub use run::netem::missing as netem_missing;
 pub use run::plan::{Choice, Plan, Planned};
 pub use run::{Event, FACTORS, Hosts, Made, MadeAt, Ran, Runner, SaveLosses, TRIES_MOST, calibration_time};
 pub use spec::{
-    Emulator, Experiment, ExperimentError, Faulty, Finding, HostSettings, MixSeries, PaperValues, Parser, PollAt,
+    Emulator, Experiment, ExperimentError, Faulty, HostSettings, MixSeries, PaperFinding, PaperValues, Parser, PollAt,
     Program, ReceiverKind, Repeats, Setting, TcpFlows, TcpSeries, TcpTest, UdpSeries, UdpTest, names,
 };

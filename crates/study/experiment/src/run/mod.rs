@@ -53,7 +53,7 @@ use self::tries::Tries;
 use crate::faults::Programs;
 use crate::machine::Machine;
 use crate::spec::finding::name;
-use crate::spec::{Emulator, Experiment, MixSeries, Setting, TcpTest, UdpTest};
+use crate::spec::{Emulator, Experiment, MixSeries, PaperFinding, Setting, TcpTest, UdpTest};
 
 /// What happens while an experiment runs.
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl Ran {
 
     /// What came of the findings of `experiment`.
     pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
-        let judge = |finding: &crate::spec::Finding| {
+        let judge = |finding: &PaperFinding| {
             let asked = finding.asked(|series, point| {
                 let name = match (experiment.udp.get(series), experiment.tcp.get(series)) {
                     (Some(udp), _) => name(&udp.name, &udp.tests[point].label),

@@ -23,9 +23,9 @@ const FINDINGS_MOST: usize = 64;
 const SAYS_LETTERS_MOST: usize = 300;
 const POINTS_MOST: usize = 64;
 
-/// A finding of the source.
+/// A finding of the source, which the experiment should repeat; whether it does is a `Finding` of `longhaul-report`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
+pub struct PaperFinding {
     /// In words.
     pub says: String,
     /// The name of the means.
@@ -90,17 +90,17 @@ impl Subjects {
     }
 
     /// The findings that `written` says.
-    pub(super) fn findings(&self, written: Vec<FindingText>) -> Result<Vec<Finding>, ExperimentError> {
+    pub(super) fn findings(&self, written: Vec<FindingText>) -> Result<Vec<PaperFinding>, ExperimentError> {
         if written.len() > FINDINGS_MOST {
             let why = format!("{} of them, {FINDINGS_MOST} at most", written.len());
             return Err(ExperimentError::at("finding", why));
         }
-        let finding = |(number, finding)| Finding::from_text(&format!("finding[{number}]"), finding, self);
+        let finding = |(number, finding)| PaperFinding::from_text(&format!("finding[{number}]"), finding, self);
         written.into_iter().enumerate().map(finding).collect()
     }
 }
 
-impl Finding {
+impl PaperFinding {
     /// What is asked of a result. `point` has the name of a point, and its place in the result; `None` where it was not run.
     pub(crate) fn asked(&self, point: impl Fn(usize, usize) -> (String, Option<(usize, usize)>)) -> Asked {
         let points = self.points.iter().map(|(series, label)| point(*series, *label)).collect();

@@ -37,7 +37,7 @@ use toml::Table;
 
 use change::apply;
 pub use error::ExperimentError;
-pub use finding::Finding;
+pub use finding::PaperFinding;
 pub use mix::{MixSeries, ReceiverKind};
 pub use program::{Parser, Program};
 pub use setting::{Emulator, Faulty, HostSettings, PollAt, Setting};
@@ -104,7 +104,7 @@ pub struct Experiment {
     /// Its series of receivers under background traffic; empty where it is of another kind.
     pub mix: Vec<MixSeries>,
     /// What should come of it.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<PaperFinding>,
 }
 
 /// How often each point of a series is run, and which are enough for a quick look.

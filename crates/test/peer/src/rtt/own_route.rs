@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use longhaul_kernel::clock::{monotonic, realtime};
-use longhaul_kernel::link::{Changes, Netlink, Way};
+use longhaul_kernel::link::{Changes, Netlink, NextHop};
 use longhaul_rtt::{ChangedRoute, GapReason, OwnRoute, PathChange};
 use longhaul_units::Nanos;
 
@@ -22,7 +22,7 @@ pub(super) struct RouteWatch {
     changes: Option<Changes>,
     netlink: Option<Netlink>,
     /// The last route that there was, as the kernel looks it up.
-    way: Option<Way>,
+    next_hop: Option<NextHop>,
     route: OwnRoute,
     obstacle: Option<GapReason>,
     looked: Nanos,
@@ -34,9 +34,9 @@ impl RouteWatch {
         let mut netlink = Netlink::open().ok();
         // It listens before it looks, to miss nothing.
         let changes = Changes::listen().ok();
-        let way = netlink.as_mut().and_then(|netlink| netlink.way_to(peer).ok().flatten());
-        let route = way.map(|way| named(netlink.as_mut(), way)).unwrap_or_default();
-        Self { peer, changes, netlink, way, route, obstacle: None, looked: monotonic() }
+        let next_hop = netlink.as_mut().and_then(|netlink| netlink.next_hop_to(peer).ok().flatten());
+        let route = next_hop.map(|next_hop| named(netlink.as_mut(), next_hop)).unwrap_or_default();
+        Self { peer, changes, netlink, next_hop, route, obstacle: None, looked: monotonic() }
     }
 
     /// Looks again. `own`: the address that probes are sent from; `None` where each has its own.
@@ -48,22 +48,23 @@ impl RouteWatch {
             return Seen::default();
         };
         // What the kernel does not say is taken as no change.
-        let Ok(now) = netlink.way_to(self.peer) else { return Seen { change: None, obstacle: self.obstacle } };
-        let is_gone = |own: IpAddr| matches!(netlink.way_to(own), Ok(found) if !found.is_some_and(|way| way.is_local));
+        let Ok(now) = netlink.next_hop_to(self.peer) else { return Seen { change: None, obstacle: self.obstacle } };
+        let is_gone =
+            |own: IpAddr| matches!(netlink.next_hop_to(own), Ok(found) if !found.is_some_and(|next| next.is_local));
         self.obstacle = match now {
             // A measurement that began without a route learns nothing when it has none.
-            None if self.way.is_some() => Some(GapReason::NoRoute),
+            None if self.next_hop.is_some() => Some(GapReason::NoRoute),
             _ if own.is_some_and(is_gone) => Some(GapReason::AddressChanged),
             _ => None,
         };
         // Temporary addresses (RFC 8981) come and go on one route.
-        let leads = |way: Way| (way.ifindex, way.gateway);
-        let Some(now) = now.filter(|now| Some(leads(*now)) != self.way.map(leads)) else {
+        let leads = |next_hop: NextHop| (next_hop.ifindex, next_hop.gateway);
+        let Some(now) = now.filter(|now| Some(leads(*now)) != self.next_hop.map(leads)) else {
             return Seen { change: None, obstacle: self.obstacle };
         };
         let to = named(self.netlink.as_mut(), now);
         let from = std::mem::replace(&mut self.route, to.clone());
-        let change = self.way.replace(now).map(|_| PathChange {
+        let change = self.next_hop.replace(now).map(|_| PathChange {
             at_ns: i64::try_from(realtime().0).unwrap_or(i64::MAX),
             within_ns: within.0,
             route: ChangedRoute::OwnRoute { from, to },
@@ -73,8 +74,8 @@ impl RouteWatch {
     }
 }
 
-fn named(netlink: Option<&mut Netlink>, way: Way) -> OwnRoute {
-    let link = netlink.and_then(|netlink| netlink.link_by_index(way.ifindex).ok());
-    let interface = link.map_or_else(|| format!("interface {}", way.ifindex), |link| link.name);
-    OwnRoute { interface, gateway: way.gateway, source: way.source }
+fn named(netlink: Option<&mut Netlink>, next_hop: NextHop) -> OwnRoute {
+    let link = netlink.and_then(|netlink| netlink.link_by_index(next_hop.ifindex).ok());
+    let interface = link.map_or_else(|| format!("interface {}", next_hop.ifindex), |link| link.name);
+    OwnRoute { interface, gateway: next_hop.gateway, source: next_hop.source }
 }

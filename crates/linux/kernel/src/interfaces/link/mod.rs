@@ -18,7 +18,7 @@ pub use default_route::holds_default_route;
 pub use links::{Link, LinkStats};
 pub use local::Changes;
 pub use qdiscs::RootQdisc;
-pub use routes::{Route, RouteOwner, Way};
+pub use routes::{NextHop, Route, RouteOwner};
 pub use veth::VethEnd;
 
 use std::io;

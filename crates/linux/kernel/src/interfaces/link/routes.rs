@@ -36,7 +36,7 @@ pub struct Route {
 
 /// How packets to an address leave this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct NextHop {
     /// The link that they leave by.
     pub ifindex: u32,
     /// The router that they go to; `None` where the address is on the link's own network.
@@ -87,13 +87,13 @@ impl Netlink {
     ///
     /// # Errors
     /// [`LinkError::Denied`], [`LinkError::Answer`].
-    pub fn way_to(&mut self, ip: IpAddr) -> Result<Option<Way>, LinkError> {
+    pub fn next_hop_to(&mut self, ip: IpAddr) -> Result<Option<NextHop>, LinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(ip);
         message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(ip.into()));
         match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the route to {ip}")) {
-            Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(Way::of(&message)),
+            Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(NextHop::of(&message)),
             Ok(_) => Ok(None),
             // No route, or one that says that there is none: unreachable, prohibit, blackhole.
             Err(LinkError::Refused { .. }) => Ok(None),
@@ -129,7 +129,7 @@ impl Netlink {
 /// ENETUNREACH: no route.
 const UNREACHABLE: i32 = 101;
 
-impl Way {
+impl NextHop {
     fn of(message: &RouteMessage) -> Option<Self> {
         let is_local = message.header.kind == RouteType::Local;
         if !is_local && message.header.kind != RouteType::Unicast {
