@@ -22,7 +22,7 @@ pub use bunches::Bunches;
 pub use capacity::SlowestQueue;
 pub use curves::{Curves, Level, Stretch};
 pub use delay::levels::DelayShift;
-pub use delay::{Correlation, Way};
+pub use delay::{Correlation, DelaySummary};
 pub use loss::{LossFit, LossLaw, LostTime, fit_loss};
 pub use netem::Netem;
 pub use path_file::{Profile, ProfileError, ProfileOptions, Split};

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::bunches::Bunches;
 use crate::capacity::{SlowestQueue, of_trains};
-use crate::delay::Way;
+use crate::delay::DelaySummary;
 use crate::delay::levels::{DelayShift, Levels, Samples, without};
 use crate::loss::{LossFit, LossLaw, fit_loss, fit_seen};
 use crate::probes::{Passage, Probe, Probes};
@@ -90,11 +90,11 @@ pub struct Profile {
     /// Answers that came behind those of later probes.
     pub reordered_packets: u64,
     /// Round trips.
-    pub rtt: Way,
+    pub rtt: DelaySummary,
     /// To the server, where its stamps are known.
-    pub forward: Option<Way>,
+    pub forward: Option<DelaySummary>,
     /// From the server.
-    pub backward: Option<Way>,
+    pub backward: Option<DelaySummary>,
     /// Delay went to other levels, as after route changes; only of probes.
     pub delay_shifts: Vec<DelayShift>,
     /// Route changes during the measurement, by time, each with the step of the delay that came with it.
@@ -133,8 +133,8 @@ pub struct Profile {
 /// Delays as if all were of the level before the first shift, and the shifts of each direction after it.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Still {
-    rtt: Option<Way>,
-    ways: [Option<Way>; 2],
+    rtt: Option<DelaySummary>,
+    ways: [Option<DelaySummary>; 2],
     /// When, nanoseconds after the first probe.
     at_ns: Vec<u64>,
     /// By how much the delay of each direction then grows. Of round trips alone the forward direction has all.
@@ -155,7 +155,8 @@ impl Still {
         let of_ways = ways.each_ref().map(|way| levels.of_way(way));
         let told = if known { of_ways.each_ref().map(|way| Some(&way[..])) } else { [None; 2] };
         let shifts = levels.shifts(began_ns, told);
-        let way = |samples: &Samples, changes: &[f64]| Way::of(&without(samples, &levels.at, changes), interval_ns);
+        let way =
+            |samples: &Samples, changes: &[f64]| DelaySummary::of(&without(samples, &levels.at, changes), interval_ns);
         let still = Self {
             rtt: way(rtts, levels.changes()),
             ways: [way(&ways[0], &of_ways[0]), way(&ways[1], &of_ways[1])],
@@ -213,7 +214,7 @@ impl Profile {
         }
         let of_way = |samples: &Samples, nth: usize| {
             let apart = probes.ways.as_ref().map_or(interval_ns, |ways| interval_of(&ways[nth]));
-            Way::of(samples, apart)
+            DelaySummary::of(samples, apart)
         };
         let [forward, backward] = [of_way(&ways[0], 0), of_way(&ways[1], 1)];
         let of_probes = probes.ways.is_none() && probes.losses.is_none();
@@ -223,7 +224,7 @@ impl Profile {
             let known: Vec<i64> = probes.route_changes.iter().map(|change| change.at_ns).collect();
             Still::of(&rtts, &ways, &known, began_ns, interval_ns)
         } else {
-            let rtt = Way::of(&rtts, interval_ns);
+            let rtt = DelaySummary::of(&rtts, interval_ns);
             (Still { rtt, ways: [forward.clone(), backward.clone()], ..Still::default() }, Vec::new())
         };
         let (loss, backward_loss) = match &probes.ways {
@@ -231,7 +232,7 @@ impl Profile {
             None => (probes.losses.as_ref().map_or_else(|| fit_loss(&probes.rows), fit_seen), None),
         };
         let late = |ways: &[Vec<Passage>; 2]| ways.iter().flatten().filter(|passage| passage.reordered).count() as u64;
-        let Some(rtt) = Way::of(&rtts, interval_ns) else { return Err(too_few) };
+        let Some(rtt) = DelaySummary::of(&rtts, interval_ns) else { return Err(too_few) };
         let mut profile = Self {
             duration_ns: probes.duration_ns(),
             interval_ns,
@@ -267,7 +268,7 @@ impl Profile {
 
     fn make_path(&mut self, answers: u64, frame_bytes: u32, options: &ProfileOptions) -> Result<(), ProfileError> {
         let order = if self.reordered_packets > 0 { Order::Free } else { Order::Fifo };
-        let hop = |nth: usize, way: &Way, queue: &Option<SlowestQueue>| {
+        let hop = |nth: usize, way: &DelaySummary, queue: &Option<SlowestQueue>| {
             let varies = way.stddev_ns >= STDDEV_LEAST_NS && way.table.len() > 1;
             let table = || Table::new(way.table.iter().map(|value| (value * 1e4).round() / 1e4).collect()).ok();
             let jitter = if varies { table() } else { None }.map(|table| JitterSpec {
@@ -302,7 +303,7 @@ impl Profile {
                 let half = (rtt.min_ns / 2.0).max(0.0);
                 let mut varying = rtt.clone();
                 varying.mean_ns -= half;
-                let constant = Way { mean_ns: half, stddev_ns: 0.0, ..rtt.clone() };
+                let constant = DelaySummary { mean_ns: half, stddev_ns: 0.0, ..rtt.clone() };
                 (hop(0, &varying, &self.forward_queue), hop(1, &constant, &self.backward_queue))
             }
         };
@@ -443,7 +444,7 @@ impl Profile {
         text
     }
 
-    fn evidence(&self, key: &str, way: Option<&Way>, loss: &LossFit) -> Vec<String> {
+    fn evidence(&self, key: &str, way: Option<&DelaySummary>, loss: &LossFit) -> Vec<String> {
         let ms = |ns: f64| ns / 1e6;
         match (key, way) {
             ("delay", Some(way)) => vec![format!(

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
 use longhaul_kernel::new_file;
-use longhaul_profile::{LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split, Way};
+use longhaul_profile::{DelaySummary, LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split};
 use longhaul_report::saved::{Content, Saved};
 use longhaul_terms::Directions;
 use longhaul_units::{BitRate, Nanos};
@@ -192,7 +192,7 @@ fn text(profile: &Profile) -> String {
         Nanos(profile.interval_ns)
     );
     let _ = writeln!(text, "ms              min      p10   median      p90      p99      max   stddev");
-    let way = |name: &str, way: &Way| {
+    let way = |name: &str, way: &DelaySummary| {
         let values = [way.min_ns, way.p10_ns, way.p50_ns, way.p90_ns, way.p99_ns, way.max_ns, way.stddev_ns];
         let cells: String = values.iter().map(|ns| format!(" {:>8.3}", ns / 1e6)).collect();
         let over = match way.correlation {

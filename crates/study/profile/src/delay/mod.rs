@@ -14,7 +14,7 @@ const LEAST_FOR_CORRELATION: usize = 64;
 /// How a delay was distributed, and how fast it changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Way {
+pub struct DelaySummary {
     /// Packets whose delay is known.
     pub samples: u64,
     /// The shortest, in nanoseconds.
@@ -53,7 +53,7 @@ pub struct Correlation {
     pub below_interval: bool,
 }
 
-impl Way {
+impl DelaySummary {
     /// Of (sent, delay, resolution) in nanoseconds, by time; `interval_ns` is usually between them. `None` of no sample.
     pub(crate) fn of(samples: &[(i64, f64, u32)], interval_ns: u64) -> Option<Self> {
         if samples.is_empty() {
