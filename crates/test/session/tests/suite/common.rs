@@ -92,6 +92,8 @@ pub(crate) struct Pair {
     pub(crate) fate: fn(backward: bool, stream: u8, sequence: u64) -> u32,
     pub(crate) control_up: bool,
     pub(crate) data_up: bool,
+    /// Both hellos have a feature that no end knows.
+    pub(crate) newer: bool,
     /// When a TCP client's driver reports its connections.
     pub(crate) connected_after: Nanos,
     /// The side with a dead driver: it receives and sends nothing.
@@ -126,6 +128,7 @@ impl Pair {
             fate: |_, _, _| 1,
             control_up: true,
             data_up: true,
+            newer: false,
             connected_after: DELAY + DELAY,
             dead: None,
             deaf: None,
@@ -272,7 +275,10 @@ impl Pair {
     fn act(&mut self, side: Side, output: Output) {
         let now = self.now;
         match output {
-            Output::SendMessage(message) => {
+            Output::SendMessage(mut message) => {
+                if let (Message::Hello(hello), true) = (&mut message, self.newer) {
+                    hello.features.push("of the future".into());
+                }
                 self.end(side).said.push(message.clone());
                 // As bytes, like a real connection.
                 let mut messages = Vec::new();

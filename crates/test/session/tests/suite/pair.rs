@@ -81,6 +81,25 @@ fn both_ways_over_three_streams() {
     pair.test_end(Side::Server);
 }
 
+/// Hosts are upgraded one by one: what a newer one supports is nothing to an older one.
+#[test]
+fn a_feature_that_nobody_knows_does_no_harm() {
+    let mut pair = Pair::new(parameters(TestDirection::Bidirectional));
+    pair.newer = true;
+    pair.run();
+    for side in [Side::Client, Side::Server] {
+        let is_newer = |hello: &Hello| hello.features.iter().any(|feature| feature == "of the future");
+        let said = &pair.end(side).said;
+        assert!(said.iter().any(|said| matches!(said, Message::Hello(hello) if is_newer(hello))), "{side:?}: {said:?}");
+    }
+    let end = pair.test_end(Side::Client);
+    for backward in [false, true] {
+        let result = result(&end, backward);
+        assert_eq!((result.sent_packets, result.lost_packets), (2_000, 0));
+    }
+    pair.test_end(Side::Server);
+}
+
 #[test]
 fn an_outage_of_five_seconds_is_loss_and_no_more() {
     let mut pair =
