@@ -488,6 +488,25 @@ fn losses_beyond_what_a_result_lists_are_in_a_file_or_a_caveat() {
     assert_eq!(Some(rows.iter().sum()), saved["result"]["lost_packets"].as_u64());
 }
 
+/// Packets that are due faster than a call sends one go in batches, and a run says so, as `longhaul udp` does.
+#[test]
+fn a_rate_that_is_kept_by_batches_is_a_caveat() {
+    let _shared = side_by_side();
+    if unprivileged() {
+        return;
+    }
+    let folder = Folder::new("kept-by-batches");
+    let experiment = folder.file("rates.toml");
+    let series = "[[udp]]\nname = 'x'\nrates = ['1M', '2G']\ntime = '200ms'\nlength = 100\nwire = false\n";
+    fs::write(&experiment, format!("title = 'Rates'\npath = 'lan'\n{series}")).unwrap();
+    let output = longhaul(&[&["lab", "run", experiment.to_str().unwrap(), "--json"], &ONCE[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let runs = only_runs(&object(&output.stdout)["result"]["udp"][0]);
+    let raised =
+        |run: &Value| run["caveats"].as_array().unwrap().iter().any(|caveat| caveat["code"] == "offload_hides_spacing");
+    assert_eq!(runs.iter().map(raised).collect::<Vec<_>>(), [false, true], "{runs:#?}");
+}
+
 /// What a page shows, as a browser laid it out.
 const LOOK: &str = r#"(() => {
     const all = (selector, of) => [...document.querySelectorAll(selector)].map(of);
