@@ -1,4 +1,6 @@
-//! The data part of a UDP test.
+//! The data part of a UDP test: what its streams do from the first datagram to the report.
+
+mod opening;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,22 +12,20 @@ use longhaul_bpf::caveats::NO_DROP_EVENTS;
 use longhaul_bpf::drops::Flow;
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
-use longhaul_kernel::udp::{
-    ReceiverOptions, SenderOptions, SocketMemory, TimestampMode, UdpOpenError, UdpReceiver, UdpSender,
-};
+use longhaul_kernel::udp::{SocketMemory, UdpReceiver, UdpSender};
 use longhaul_result::Caveat;
 use longhaul_session::EndReport;
 use longhaul_session::{DataPlan, PacketsByLocation, Progress, SessionError};
 use longhaul_terms::Collect;
 use longhaul_terms::SocketBuffer;
 use longhaul_terms::StreamSent;
-use longhaul_udp::UdpEndReport;
-use longhaul_udp::account::{Arrivals, PacketRows, ROWS_BYTES_MOST, SequenceTracker, StreamReceived};
+use longhaul_udp::account::{Arrivals, PacketRows, ROWS_BYTES_MOST, StreamReceived};
 use longhaul_udp::locate::Evidence;
-use longhaul_udp::{Timestamps, UdpParameters};
-use longhaul_units::{Bytes, Nanos};
+use longhaul_udp::{UdpEndReport, UdpParameters};
+use longhaul_units::Nanos;
 use longhaul_wire::probe::Cookie;
 
+use self::opening::connected_sender;
 use super::drops::{Seen, Watch, evidence_below};
 use super::receiving::{Account, Receiving, Source, StreamIn, UNREAD_MOST, receive_stream, unread};
 use super::report::{Received, receiver_report, sender_report};
@@ -35,7 +35,7 @@ use super::stamping::{Stamping, stepped};
 use crate::counters::{Before, Changed, Sent};
 use crate::cpu_use::CpuWatch;
 use crate::cpus::pin;
-use crate::data::{Data, DataPort, Opening, ThisEnd, buffer, no_drop_events, not_granted};
+use crate::data::{Data, Opening, ThisEnd, buffer, no_drop_events};
 use crate::event::{Event, ProofQueue};
 
 /// Packets in a super-packet: UDP_MAX_SEGMENTS of `<linux/udp.h>`.
@@ -111,99 +111,6 @@ impl UdpData {
         data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
         data.watch_from_the_start()?;
         data.start_receiving();
-        Ok(data)
-    }
-
-    fn open_sockets(opening: Opening<'_>, asked: UdpParameters) -> Result<Self, UdpOpenError> {
-        let Opening { plan, place, events } = opening;
-        let before = Before::take();
-        let parameters = &asked;
-        let buffer = parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let timestamps = match parameters.timestamps {
-            Timestamps::App => TimestampMode::App,
-            Timestamps::Kernel => TimestampMode::Kernel,
-            Timestamps::Nic => TimestampMode::Nic,
-        };
-        let receiving = ReceiverOptions {
-            receive_buffer_bytes: buffer,
-            gro: plan.receives && !parameters.wire,
-            timestamps,
-            traffic_class: plan.receives && parameters.traffic_class > 0,
-            shared_port: matches!(place, ThisEnd::Server { data_port: DataPort::Fixed(_) | DataPort::Control(_), .. }),
-        };
-        let mut data = Self {
-            streams: Vec::new(),
-            before,
-            placement: Placement::default(),
-            cpus: None,
-            stamping: Stamping::new(parameters.timestamps),
-            watches: Vec::new(),
-            place,
-            stop_receiving: Arc::default(),
-            stop_sending: Arc::default(),
-            read_bytes: Arc::default(),
-            peer_sent: Vec::new(),
-            realtime: realtime_offset(),
-            caveats: Vec::new(),
-            events: events.clone(),
-            plan: plan.clone(),
-            parameters: asked.clone(),
-        };
-        for stream in 0..parameters.streams {
-            let (mut receiver, sender, source) = match place {
-                ThisEnd::Server { own, data_port, .. } => {
-                    let receiver = UdpReceiver::bind(SocketAddr::new(own, data_port.number()), &receiving)?;
-                    if receiving.shared_port && stream == 0 {
-                        let (offset, mask) = Cookie::STREAM_BYTE;
-                        receiver.share_by_byte(offset, mask)?;
-                    }
-                    (receiver, None, Source::default())
-                }
-                ThisEnd::Client { server, source } => {
-                    let port = plan.server_ports.get(usize::from(stream)).copied().unwrap_or_default();
-                    let options = SenderOptions {
-                        send_buffer_bytes: buffer,
-                        dont_fragment: parameters.dont_fragment,
-                        traffic_class: parameters.traffic_class,
-                        ..SenderOptions::default()
-                    };
-                    let from = source.of_data(stream, server);
-                    let to = SocketAddr::new(server, port);
-                    let sender = UdpSender::connect(from, to, &options)?;
-                    (sender.receiver(&receiving)?, Some(Arc::new(sender)), Source::Connected(to))
-                }
-            };
-            if plan.receives && buffer.is_some() {
-                data.caveats.extend(not_granted("receive", "net.core.rmem_max", receiver.receive_buffer()));
-            } else if plan.receives {
-                // As much of it as the kernel allows: the result says how much that is.
-                let wanted = usize::try_from(parameters.default_receive_buffer()).unwrap_or(usize::MAX);
-                receiver.grow_receive_buffer(wanted)?;
-            }
-            if let Some(sender) = sender.as_ref().filter(|_| plan.sends) {
-                data.caveats.extend(not_granted("send", "net.core.wmem_max", sender.send_buffer()));
-            }
-            let stamped_each = parameters.wire;
-            let limit = parameters.packets_of_stream(stream).unwrap_or_else(|| parameters.packets_most());
-            let tracker = SequenceTracker::new(limit, stamped_each);
-            // In a report base64 has four letters for three bytes.
-            let room = |report: Bytes| report.0 / 4 * 3 / u64::from(parameters.streams.max(1));
-            let tracker = match place {
-                ThisEnd::Server { caps, .. } => tracker.within(room(caps.report)),
-                ThisEnd::Client { .. } => tracker,
-            };
-            data.streams.push(Stream {
-                receiver: Arc::new(receiver),
-                source,
-                dropped_before: AtomicU32::new(0),
-                sender,
-                account: Account::new(tracker),
-                receiving: None,
-                received: StreamIn::default(),
-                sending: None,
-                sent: None,
-            });
-        }
         Ok(data)
     }
 
@@ -580,18 +487,4 @@ impl Drop for UdpData {
 /// Bytes for the rows of all packets in a report: as text half of it.
 fn room_for_rows(report_bytes: u64) -> usize {
     usize::try_from(report_bytes / 8 * 3).unwrap_or(usize::MAX).min(ROWS_BYTES_MOST)
-}
-
-fn connected_sender(
-    receiver: &UdpReceiver,
-    to: SocketAddr,
-    parameters: &UdpParameters,
-) -> Result<Arc<UdpSender>, UdpOpenError> {
-    let options = SenderOptions {
-        send_buffer_bytes: parameters.sockbuf_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
-        dont_fragment: parameters.dont_fragment,
-        traffic_class: parameters.traffic_class,
-        ..SenderOptions::default()
-    };
-    receiver.sender_to(to, &options).map(Arc::new)
 }
