@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{TestLab, alone, longhaul, object, side_by_side};
+use crate::common::{TestLab, alone, longhaul, object, root, side_by_side};
+use longhaul_bpf::support::not_built;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_testing::program::Program;
@@ -186,15 +187,51 @@ fn a_killed_server_leaves_rps_as_it_was() {
     assert!(!client.wait().unwrap().success());
 }
 
-#[test]
-fn without_the_right_binding_is_refused_with_a_remedy() {
-    let _shared = side_by_side();
-    let scratch = Scratch::new("unbound");
+/// A copy of the binary in `scratch` that everybody may run.
+fn everybodys(scratch: &Scratch) -> PathBuf {
     let binary = scratch.0.join("longhaul");
     fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
     for path in [&scratch.0, &binary] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+    binary
+}
+
+/// With the capabilities that the unit of `serve` has, the server sees drop events and gets a large buffer. Without them the result
+/// says what is missing.
+#[test]
+fn the_capabilities_of_the_service_are_those_that_it_needs() {
+    let _shared = side_by_side();
+    if let Some(why) = not_built() {
+        longhaul_testing::no_judge!("this build has no BPF programs: {why}");
+        return;
+    }
+    let unit = fs::read_to_string(root().join("packaging/longhaul-serve.service")).unwrap();
+    let of_unit = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=CAP_")).unwrap();
+    let of_unit = format!("-all,+{}", of_unit.to_lowercase().replace(" cap_", ",+"));
+    let scratch = Scratch::new("service");
+    let binary = everybodys(&scratch);
+    for (capabilities, is_enough) in [(of_unit.as_str(), true), ("-all", false)] {
+        let sets = ["bounding-set", "inh-caps", "ambient-caps"].map(|set| format!("--{set}={capabilities}"));
+        let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
+        let server: Vec<&str> = user.into_iter().chain(sets.iter().map(String::as_str)).collect();
+        let server = [&server[..], &[binary.to_str().unwrap()]].concat();
+        let Some(test) = Tested::with_server("service", "lan", &server) else { return };
+        let result = test.json(&["-k", "100", "-b", "2M", "-w", "8M"]);
+        let caveats = result["caveats"].as_array().unwrap();
+        let lacks = |code: &str, why: &str| {
+            caveats.iter().any(|one| one["code"] == code && one["message"].as_str().unwrap().contains(why))
+        };
+        assert_eq!(lacks("no_drop_events", "no permission"), !is_enough, "{caveats:#?}");
+        assert!(!is_enough || !lacks("buffer_not_granted", ""), "{caveats:#?}");
+    }
+}
+
+#[test]
+fn without_the_right_binding_is_refused_with_a_remedy() {
+    let _shared = side_by_side();
+    let scratch = Scratch::new("unbound");
+    let binary = everybodys(&scratch);
     let nobody =
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", binary.to_str().unwrap()];
     let Some(test) = Tested::with_server("unbound", "lan", &nobody) else { return };
