@@ -195,6 +195,7 @@ fn run_with(
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
     let _signals = stop.map(|stop| Signals::watch(stop, sender.clone())).transpose().map_err(io)?;
     let mut control = Control::new(stream, channel, &sender).map_err(io)?;
+    control.obey(stop);
     control.establish(&receiver)?;
     let (nonce, report_bytes) = (u64::from_ne_bytes(random()?), Caps::default().report.0);
     let config = ClientConfig { parameters, nonce, measurement, report_bytes };

@@ -25,6 +25,8 @@ const NEXT_ADDRESS: Nanos = Nanos::from_millis(250);
 
 /// A control connection that does not accept a message, or a piece of a report, within this time is dead.
 const WRITE_PATIENCE: Nanos = Nanos::from_secs(10);
+/// After a signal the other end gets this time to accept it: who wants to stop waits for nobody who does not read.
+const STOPPED_PATIENCE: Nanos = Nanos::from_secs(1);
 /// The handshake of the channel ends within this time.
 const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
 
@@ -66,6 +68,8 @@ pub struct Control {
     /// Lets the reading thread continue. It reads no more than was handled, so that a peer cannot fill this end's memory.
     go_on: SyncSender<()>,
     patience: Nanos,
+    /// Cuts the patience.
+    stop: Option<Stop>,
     /// Whether anything arrived.
     heard: bool,
     /// The other end closed before anything arrived.
@@ -117,6 +121,7 @@ impl Control {
             channel,
             go_on,
             patience: WRITE_PATIENCE,
+            stop: None,
             heard: false,
             left_silently: false,
             proven: None,
@@ -141,6 +146,11 @@ impl Control {
     /// A peer that does not accept a message within `patience` is dead.
     pub fn set_patience(&mut self, patience: Nanos) {
         self.patience = patience;
+    }
+
+    /// After a signal of `stop`, a peer that does not accept a message within a second is dead.
+    pub fn obey(&mut self, stop: Option<Stop>) {
+        self.stop = stop;
     }
 
     /// Queues a message for [`Self::transmit`].
@@ -191,15 +201,23 @@ impl Control {
     /// # Errors
     /// Where the connection is lost, or the peer does not read.
     pub fn transmit(&mut self) -> std::io::Result<()> {
-        let deadline = monotonic() + self.patience;
+        let begun = monotonic();
+        let mut stopped = None;
         while let Some(bytes) = self.channel.poll_transmit() {
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let left = deadline.saturating_sub(monotonic());
+                let now = monotonic();
+                if self.stop.is_some_and(|stop| stop.requested().is_some()) {
+                    stopped.get_or_insert(now + STOPPED_PATIENCE);
+                }
+                let deadline = begun + self.patience;
+                let left = stopped.map_or(deadline, |stopped| deadline.min(stopped)).saturating_sub(now);
                 if left == Nanos::ZERO {
                     return Err(std::io::Error::new(ErrorKind::TimedOut, "the other end does not read"));
                 }
-                self.stream.set_write_timeout(Some(left.into()))?;
+                // A signal does not end the call: another thread may take it.
+                let wait = if self.stop.is_some() { left.min(ANOTHER_SIGNAL) } else { left };
+                self.stream.set_write_timeout(Some(wait.into()))?;
                 match self.stream.write(rest) {
                     Ok(written) => rest = &rest[written..],
                     // The time is over: the deadline says so.

@@ -34,7 +34,7 @@ pub const DRAIN_LIMIT: Nanos = Nanos::from_secs(10);
 /// A sender that has not finished this long after its time is stopped by its own session.
 pub const OVERRUN: Nanos = Nanos::from_secs(5);
 /// Once the user interrupts, the server has this time to end the test and report: what is in flight arrives within [`DRAIN_LIMIT`].
-pub const INTERRUPT_TIMEOUT: Nanos = Nanos::from_secs(15);
+pub const INTERRUPT_TIMEOUT: Nanos = Nanos::from_secs(12);
 /// A server waits no longer than this after the time of a test for its end, whatever the client says: a sender may run over ([`OVERRUN`], twice),
 /// and its last message may come late ([`PEER_SILENCE`]). What is in flight then has the rest of this time.
 pub const END_TIMEOUT: Nanos = Nanos::from_secs(30);

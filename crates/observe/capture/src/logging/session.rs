@@ -134,6 +134,7 @@ pub(super) fn serve(
         marks: Vec::new(),
         refused_datagrams: 0,
         longest_bytes: 0,
+        is_read: true,
         payload: Vec::new(),
         began: now,
         heard: now,
@@ -173,6 +174,8 @@ struct Session {
     marks: Vec<Mark>,
     refused_datagrams: u64,
     longest_bytes: u32,
+    /// The capture took each message in time.
+    is_read: bool,
     /// Buffer for one datagram's payload.
     payload: Vec<u8>,
     began: Nanos,
@@ -253,10 +256,10 @@ impl Session {
     /// A duplicate does not show that the capture is alive: anyone may have recorded and replayed it.
     fn take_payload(&mut self, now: Nanos, sequence: u64, payload: &[u8], bytes: u32) {
         if sequence >= FIRST_PROBE {
-            if bytes > self.longest_bytes {
+            if bytes > self.longest_bytes && self.is_read {
                 (self.longest_bytes, self.heard) = (bytes, now);
-                // A lost connection is noticed when it is read.
-                let _ = say(&mut self.control, &LinkMessage::Heard { bytes });
+                // A lost connection is noticed when it is read. Who did not read this is not told of further ones: each would wait for him.
+                self.is_read = say(&mut self.control, &LinkMessage::Heard { bytes }).is_ok();
             }
             return;
         }

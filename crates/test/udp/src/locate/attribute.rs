@@ -18,7 +18,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use serde::{Deserialize, Serialize};
 
@@ -244,59 +245,90 @@ impl Iterator for Losses<'_> {
 }
 
 fn pieces<'a>(stream: &StreamLosses<'a>, classes: &'a [&'a Class]) -> Pieces<'a> {
-    let mut pieces = Pieces {
-        runs: stream.losses.runs(),
-        run: None,
-        classes,
-        events: classes.iter().map(|class| (class.sequences.runs(), None)).collect(),
-        changes: BinaryHeap::new(),
-        present: BTreeSet::new(),
-    };
-    (0..classes.len()).for_each(|class| pieces.change(0, class));
-    pieces
+    let mut events: Vec<_> = classes.iter().map(|class| Events { runs: class.sequences.runs(), run: None }).collect();
+    let mut present = Present(vec![0; classes.len().div_ceil(64)]);
+    let first = events.iter_mut().enumerate();
+    let changes = first.filter_map(|(class, events)| Some(Reverse((events.change(0, class, &mut present)?, class))));
+    let changes = changes.collect();
+    Pieces { runs: stream.losses.runs(), run: None, classes, events, changes, present }
 }
 
 /// The lost runs of a stream, cut where their evidence changes.
 ///
-/// A sweep over the losses and the runs of all kinds of events, each looked at once: the time follows the number of runs.
+/// A sweep over the losses and the runs of all kinds of events, each looked at once: the time follows the number of runs. A report of the
+/// greatest length has 32 million of them, which another host chose, so that each must be cheap.
 #[derive(Debug, Clone)]
 struct Pieces<'a> {
     runs: Runs<'a>,
     run: Option<Run>,
     /// In the order of [`precedence`].
     classes: &'a [&'a Class],
-    /// Of each class: further runs, and the one that is next or present.
-    events: Vec<(Runs<'a>, Option<Run>)>,
+    /// Of each class.
+    events: Vec<Events<'a>>,
     /// Where a run begins or ends, and its class.
     changes: BinaryHeap<Reverse<(u64, usize)>>,
     /// The classes with events at the sequence up to which the sweep has come.
-    present: BTreeSet<usize>,
+    present: Present,
 }
 
-impl Pieces<'_> {
-    /// A run of `class` begins or ends `at` a sequence.
-    fn change(&mut self, at: u64, class: usize) {
-        let (runs, run) = &mut self.events[class];
-        match run {
+/// The events of a class.
+#[derive(Debug, Clone)]
+struct Events<'a> {
+    /// Further runs.
+    runs: Runs<'a>,
+    /// The one that is next or present.
+    run: Option<Run>,
+}
+
+impl Events<'_> {
+    /// A run of `class`, whose events these are, begins or ends `at` a sequence. Returns where the next change is.
+    fn change(&mut self, at: u64, class: usize, present: &mut Present) -> Option<u64> {
+        match self.run {
             Some(run) if run.first_sequence == at => {
-                self.present.insert(class);
-                self.changes.push(Reverse((run.end(), class)));
+                present.insert(class);
+                Some(run.end())
             }
             _ => {
-                self.present.remove(&class);
-                *run = runs.next();
-                if let Some(run) = run {
-                    self.changes.push(Reverse((run.first_sequence, class)));
-                }
+                present.remove(class);
+                self.run = self.runs.next();
+                self.run.map(|run| run.first_sequence)
             }
         }
     }
+}
 
+/// A set of classes, a bit for each.
+#[derive(Debug, Clone)]
+struct Present(Vec<u64>);
+
+impl Present {
+    fn insert(&mut self, class: usize) {
+        self.0[class / 64] |= 1 << (class % 64);
+    }
+
+    fn remove(&mut self, class: usize) {
+        self.0[class / 64] &= !(1 << (class % 64));
+    }
+
+    /// The one that counts first.
+    fn first(&self) -> Option<usize> {
+        let word = self.0.iter().position(|word| *word != 0)?;
+        Some(word * 64 + self.0[word].trailing_zeros() as usize)
+    }
+}
+
+impl Pieces<'_> {
     /// Goes on to `sequence`.
     fn sweep(&mut self, sequence: u64) {
-        while let Some(Reverse((at, class))) = self.changes.peek().copied().filter(|Reverse((at, _))| *at <= sequence) {
-            self.changes.pop();
-            self.change(at, class);
+        while let Some(mut top) = self.changes.peek_mut() {
+            let Reverse((at, class)) = *top;
+            if at > sequence {
+                return;
+            }
+            match self.events[class].change(at, class, &mut self.present) {
+                Some(next) => *top = Reverse((next, class)),
+                None => drop(PeekMut::pop(top)),
+            }
         }
     }
 }
@@ -307,11 +339,11 @@ impl<'a> Iterator for Pieces<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let run = self.run.take().or_else(|| self.runs.next())?;
         self.sweep(run.first_sequence);
-        let found = self.present.first().copied();
+        let found = self.present.first();
         let mut end = run.end();
-        while let Some(Reverse((at, _))) = self.changes.peek().copied().filter(|Reverse((at, _))| *at < run.end()) {
+        while let Some(&Reverse((at, _))) = self.changes.peek().filter(|Reverse((at, _))| *at < run.end()) {
             self.sweep(at);
-            if self.present.first().copied() != found {
+            if self.present.first() != found {
                 end = at;
                 self.run = Some(Run { first_sequence: end, packets: run.end() - end });
                 break;
