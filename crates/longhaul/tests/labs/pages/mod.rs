@@ -198,9 +198,9 @@ fn in_a_browser(browser: &mut Browser, file: &str, axe: Option<&str>, titles: &[
         fits(browser, file, width, axe);
     }
 
-    let [drawings, pictures, tables] = saved(browser, "[data-figure] .live-buttons");
+    let [drawings, stills, tables] = saved(browser, "[data-figure] .live-buttons");
     // A picture begins as a drawing, which is saved by itself, too.
-    assert!(drawings.len() >= titles.len() && pictures.len() == titles.len() && tables.len() == titles.len());
+    assert!(drawings.len() >= titles.len() && stills.len() == titles.len() && tables.len() == titles.len());
     for table in tables {
         let text = table["text"].as_str().unwrap();
         assert!(text.starts_with("time_s,") && text.lines().count() > 2, "{text}");
