@@ -2,7 +2,7 @@
 //!
 //! Until then the file has no name at all (`O_TMPFILE`), so that it ends with its process. A file system without such files (NFS) has it
 //! beside its place, as `.NAME.PID.part`; there a killed process leaves that one. So does one that is killed between the two system calls by
-//! which a file takes the place of another: Linux has none for both.
+//! which a file takes the place of another: Linux has none for both. Where something has that name already it is `.NAME.PID.RANDOM.part`.
 //!
 //! Source: open(2), linkat(2), rename(2).
 
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::links::{parent, reach};
 use crate::open_folder::by_descriptor;
@@ -61,10 +62,9 @@ impl NewFile {
         match unnamed(parent(&path), mode) {
             Ok(file) => Ok(Self { file, path, _folder: Some(folder), place: Place::Nowhere }),
             Err(error) if lacks_unnamed(&error) => {
-                let beside = beside(&path)?;
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                let file = open(&beside, flags, Mode::from_bits_truncate(mode))?.into();
-                Ok(Self { file, path, _folder: Some(folder), place: Place::Beside(beside) })
+                let (beside, file) = beside(&path, |at| Ok(open(at, flags, Mode::from_bits_truncate(mode))?))?;
+                Ok(Self { file: file.into(), path, _folder: Some(folder), place: Place::Beside(beside) })
             }
             Err(error) => Err(error),
         }
@@ -86,8 +86,7 @@ impl NewFile {
         if let Place::Nowhere = self.place {
             match self.link(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let beside = beside(&self.path)?;
-                    self.link(&beside)?;
+                    let (beside, ()) = beside(&self.path, |at| self.link(at))?;
                     self.place = Place::Beside(beside);
                 }
                 done => return done,
@@ -211,8 +210,8 @@ fn complete(new: NewFile, contents: impl AsRef<[u8]>) -> io::Result<()> {
 pub fn without_name(folder: &Path) -> io::Result<File> {
     match unnamed(folder, PRIVATE) {
         Err(error) if lacks_unnamed(&error) => {
-            let path = beside(&folder.join("space"))?;
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            let new = |at: &Path| File::options().read(true).write(true).create_new(true).open(at);
+            let (path, file) = beside(&folder.join("space"), new)?;
             fs::remove_file(path).map(|()| file)
         }
         done => done,
@@ -228,12 +227,27 @@ fn lacks_unnamed(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::ISDIR))
 }
 
-/// `.NAME.PID.part` in the same folder.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Has `make` make `.NAME.PID.part` in the same folder, and says where that is. Other users can tell this name, and what they put there nobody else may
+/// remove from a folder such as `/tmp`: the file is then `.NAME.PID.RANDOM.part`.
+fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+    let first = part(path, "")?;
+    match make(&first) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut random = [0_u8; 8];
+            getrandom(&mut random, GetRandomFlags::empty())?;
+            let other = part(path, &format!(".{:016x}", u64::from_ne_bytes(random)))?;
+            make(&other).map(|made| (other, made))
+        }
+        made => made.map(|made| (first, made)),
+    }
+}
+
+/// `.NAME.PID.part` in the same folder, with `more` before its end.
+fn part(path: &Path, more: &str) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
-    hidden.push(format!(".{}.part", std::process::id()));
+    hidden.push(format!(".{}{more}.part", std::process::id()));
     Ok(path.with_file_name(hidden))
 }
 
@@ -304,7 +318,7 @@ mod tests {
         let folder = Folder::new("beside");
         let path = folder.0.join("a");
         let begin = |text: &str| {
-            let part = beside(&path).unwrap();
+            let part = part(&path, "").unwrap();
             fs::write(&part, text).unwrap();
             NewFile { file: File::open(&part).unwrap(), path: path.clone(), _folder: None, place: Place::Beside(part) }
         };
@@ -314,6 +328,22 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"one".to_vec(), vec!["a".to_owned()]));
         begin("four").finish().unwrap();
         assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"four".to_vec(), vec!["a".to_owned()]));
+    }
+
+    /// Another user tells the name and has a file there.
+    #[test]
+    fn a_taken_name_keeps_no_file_from_being_written() {
+        let folder = Folder::new("taken");
+        let (path, taken) = (folder.0.join("a"), folder.0.join(format!(".a.{}.part", std::process::id())));
+        fs::write(&path, "old").unwrap();
+        fs::write(&taken, "theirs").unwrap();
+        write(&path, "new").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&taken).unwrap()), (b"new".to_vec(), b"theirs".to_vec()));
+        assert_eq!(folder.names().len(), 2, "{:?}", folder.names());
+        // As on a file system that has no files without a name.
+        let new = |at: &Path| File::options().write(true).create_new(true).open(at);
+        let [one, two] = [beside(&path, new).unwrap().0, beside(&path, new).unwrap().0];
+        assert!(one != two && folder.names().len() == 4, "{:?}", folder.names());
     }
 
     #[test]
