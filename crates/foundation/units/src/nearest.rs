@@ -1,14 +1,14 @@
 //! The word that was meant.
 
-/// Letters of a word at most, and words that it is compared with: the distance of long words, and of many, takes long.
-const LETTERS_MOST: usize = 64;
+/// Bytes of a word at most, and words that it is compared with: the distance of long words, and of many, takes long.
+const BYTES_MOST: usize = 64;
 const COMPARED_MOST: usize = 500;
 
 /// The word of `known` that `word` is likely a slip of: two letters in the wrong order, one letter wrong, missing or too many, and one more in
-/// words of six letters or more; `None` if there is none, or if it is one of them. Compared are words of 64 letters at most, with the first 500
-/// about as long as they.
+/// words of six letters or more; `None` if there is none, or if it is one of them. A word of more than 64 bytes is a slip of
+/// none; others are compared with the first 500 that are about as long.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > LETTERS_MOST {
+    if word.len() > BYTES_MOST {
         return None;
     }
     let letters = word.chars().count();
