@@ -20,7 +20,7 @@ use longhaul_result::Location;
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{ExperimentError, check_name, read_toml};
+use crate::spec::{ExperimentError, name_of, read_toml};
 
 /// Fixing a fault must multiply the goodput by this before a diagnosis has to name it as a cause: below it, the spread of TCP tests over
 /// one path is no smaller than what the fault costs.
@@ -263,7 +263,7 @@ impl Fault {
     }
 
     fn of_text(name: &str, written: Text) -> Result<Self, ExperimentError> {
-        check_name("title", &written.title)?;
+        let title = name_of("title", &written.title)?;
         if !RATES.contains(&written.rate) {
             let allowed = format!("{}: {} to {}", written.rate, RATES.start(), RATES.end());
             return Err(ExperimentError::at("rate", allowed));
@@ -289,7 +289,7 @@ impl Fault {
         let measured = |row: MeasuredText| Measured { rtt: row.rtt, faulty: row.faulty, fixed: row.fixed };
         Ok(Self {
             name: name.to_owned(),
-            title: written.title,
+            title,
             causes: written.code.map(of).into_iter().collect(),
             finding: written.finding,
             rate: written.rate,

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::error::ExperimentError;
-use super::{TcpSeries, UdpSeries};
+use super::{TcpSeries, UdpSeries, one_line};
 
 /// Findings of an experiment at most.
 const FINDINGS_MOST: usize = 64;
@@ -109,10 +109,7 @@ impl PaperFinding {
 
     fn from_text(place: &str, written: FindingText, subjects: &Subjects) -> Result<Self, ExperimentError> {
         let at = |key: &str, why: String| ExperimentError::at(format_args!("{place}.{key}"), why);
-        let letters = written.says.chars().count();
-        if written.says.trim().is_empty() || letters > SAYS_LETTERS_MOST || written.says.chars().any(char::is_control) {
-            return Err(at("says", format!("1 to {SAYS_LETTERS_MOST} letters in a line")));
-        }
+        let says = one_line(&format!("{place}.says"), &written.says, SAYS_LETTERS_MOST)?;
         let Subjects { main, all, names } = subjects;
         let quantity = written.quantity.unwrap_or_else(|| (*main).to_owned());
         if !all.contains(&quantity.as_str()) {
@@ -141,7 +138,7 @@ impl PaperFinding {
             })
         };
         let points = written.points.iter().map(find).collect::<Result<_, _>>()?;
-        Ok(Self { says: written.says, quantity, relation, points })
+        Ok(Self { says, quantity, relation, points })
     }
 }
 

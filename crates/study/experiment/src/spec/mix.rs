@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::finding::{FindingText, Subjects};
-use super::{Experiment, ExperimentError, Repeats, SERIES_MOST, check_name, is_toml_below};
+use super::{Experiment, ExperimentError, Repeats, SERIES_MOST, is_toml_below, name_of};
 
 const RATES_MOST: usize = 64;
 /// A run is long enough for the kernel's CPU times, which it counts in steps of 10 ms.
@@ -128,7 +128,7 @@ struct SeriesText {
 impl Experiment {
     /// Reads the text of one with a mix. A mix file that it names lies in `folder` or below.
     pub(super) fn of_mix(written: Text, folder: &Path) -> Result<Self, ExperimentError> {
-        check_name("title", &written.title)?;
+        let title = name_of("title", &written.title)?;
         let mix = load_mix(&written.mix, folder)?;
         for (key, count, most) in
             [("rates", written.rates.len(), RATES_MOST), ("series", written.series.len(), SERIES_MOST)]
@@ -150,9 +150,9 @@ impl Experiment {
         let mut series: Vec<MixSeries> = Vec::new();
         for (number, one) in written.series.into_iter().enumerate() {
             let at = |key: &str| format!("series[{number}].{key}");
-            check_name(&at("name"), &one.name)?;
-            if series.iter().any(|other| other.name == one.name) {
-                return Err(ExperimentError::at(at("name"), format!("`{}` is another's name already", one.name)));
+            let name = name_of(&at("name"), &one.name)?;
+            if series.iter().any(|other| other.name == name) {
+                return Err(ExperimentError::at(at("name"), format!("`{name}` is another's name already")));
             }
             if one.paper_received.len() > RATES_MOST
                 || one.paper_received.iter().any(|(_, taken)| !taken.is_finite() || *taken < 0.0)
@@ -163,7 +163,7 @@ impl Experiment {
             let sized = mix.clone().with_size(one.size).map_err(|error| ExperimentError::at(at("size"), error))?;
             let place = format!("series[{number}]");
             series.push(MixSeries {
-                name: one.name,
+                name,
                 paper: one.paper,
                 paper_received: one.paper_received,
                 receiver: one.receiver,
@@ -179,7 +179,7 @@ impl Experiment {
         let findings = subjects.findings(written.finding)?;
         // No emulator is between the hosts.
         let path = PathSpec { name: "cable".into(), ..PathSpec::default() };
-        let Text { title, source, note, .. } = written;
+        let Text { source, note, .. } = written;
         Ok(Self {
             title,
             source,

@@ -342,7 +342,7 @@ impl Experiment {
     }
 
     fn from_text(written: Text, folder: &Path) -> Result<Self, ExperimentError> {
-        check_name("title", &written.title)?;
+        let title = name_of("title", &written.title)?;
         let (udp, tcp) = (written.udp.len(), written.tcp.len());
         if udp > 0 && tcp > 0 {
             return Err(ExperimentError::at("tcp", "an experiment is of UDP or of TCP: make two files of it"));
@@ -365,7 +365,7 @@ impl Experiment {
         unlike("udp", udp.iter().map(|one| &one.name))?;
         unlike("tcp", tcp.iter().map(|one| &one.name))?;
         let findings = finding::Subjects::of(&udp, &tcp).findings(written.finding)?;
-        let Text { title, source, note, calibrate, .. } = written;
+        let Text { source, note, calibrate, .. } = written;
         Ok(Self { title, source, note, calibrate, path, udp, tcp, mix: Vec::new(), findings })
     }
 }
@@ -411,12 +411,19 @@ fn unlike<'a>(key: &str, names: impl Iterator<Item = &'a String>) -> Result<(), 
     }
 }
 
-pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ExperimentError> {
-    let letters = name.chars().count();
-    if name.trim().is_empty() || letters > NAME_LETTERS_MOST || name.chars().any(char::is_control) {
-        return Err(ExperimentError::at(key, format!("1 to {NAME_LETTERS_MOST} letters in a line")));
+/// The title or name that `text` is.
+pub(crate) fn name_of(key: &str, text: &str) -> Result<String, ExperimentError> {
+    one_line(key, text, NAME_LETTERS_MOST)
+}
+
+/// `text` without the blanks around it, of `most` letters at most. What a table, a page or a label has of a file is read by this: each may have it for each
+/// of its tests.
+fn one_line(key: &str, text: &str, most: usize) -> Result<String, ExperimentError> {
+    let line = text.trim();
+    if line.is_empty() || line.chars().nth(most).is_some() || line.contains(char::is_control) {
+        return Err(ExperimentError::at(key, format!("1 to {most} letters in a line")));
     }
-    Ok(())
+    Ok(line.to_owned())
 }
 
 fn load_path(name_or_file: &str, folder: &Path) -> Result<PathSpec, ExperimentError> {
@@ -651,8 +658,11 @@ change = ["rate=1Gbit"]
         let dotted = "a.b.b.b.b.b.b.b.b = 1\n".repeat(50_000);
         let error = Experiment::parse(&dotted, Path::new("")).unwrap_err().to_string();
         assert_eq!(error, "9844:16:more tables, lists and dots in keys than a file of this length has");
-        let twice = format!("{GOOD}{}", GOOD.split_once("[[udp]]").map(|(_, rest)| format!("[[udp]]{rest}")).unwrap());
-        let error = Experiment::parse(&twice, Path::new("")).unwrap_err().to_string();
-        assert_eq!(error, "13:udp[1].name: `small` is another's name already");
+        let (_, series) = GOOD.split_once("[[udp]]").unwrap();
+        for name in ["\"small\"", "\" small  \""] {
+            let twice = format!("{GOOD}[[udp]]{}", series.replace("\"small\"", name));
+            let error = Experiment::parse(&twice, Path::new("")).unwrap_err().to_string();
+            assert_eq!(error, "13:udp[1].name: `small` is another's name already", "{name}");
+        }
     }
 }

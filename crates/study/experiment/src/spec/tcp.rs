@@ -14,7 +14,10 @@ use super::change::apply;
 use super::error::ExperimentError;
 use super::program::{Program, ProgramText};
 use super::setting::{Axis, Emulator, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product};
-use super::{PaperValues, Repeats, TESTS_MOST, check_name, paper_values, times};
+use super::{PaperValues, Repeats, TESTS_MOST, name_of, one_line, paper_values, times};
+
+/// Letters of a congestion control or a schedule at most: with all that makes a label of it, it is no longer than a saved result may have one.
+const CONGESTION_LETTERS_MOST: usize = 200;
 
 /// TCP tests to the server, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,7 +170,7 @@ impl TcpSeries {
         listed_packets: &mut usize,
     ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
-        check_name(&at("name"), &written.name)?;
+        let name = name_of(&at("name"), &written.name)?;
         if written.window.is_some() && !written.windows.is_empty() {
             return Err(ExperimentError::at(at("windows"), "give `window` or `windows`"));
         }
@@ -198,6 +201,10 @@ impl TcpSeries {
             let why = format!("{count} tests of `congestion`, `flows`, `windows` and lists, 1 to {TESTS_MOST}");
             return Err(ExperimentError::at(place, why));
         }
+        let control = |(number, control): (usize, &String)| {
+            one_line(&at(&format!("congestion[{number}]")), control, CONGESTION_LETTERS_MOST)
+        };
+        let controls: Vec<String> = written.congestion.iter().enumerate().map(control).collect::<Result<_, _>>()?;
         let mut settings = setting.settings(place, &path)?;
         settings.iter_mut().for_each(|(_, setting)| setting.wire = written.wire);
         let program = written.program.map(|program| Program::from_text(&at("program"), program)).transpose()?;
@@ -239,7 +246,7 @@ impl TcpSeries {
         // From the outermost axis to the innermost, as they stand in the figure.
         for (words, setting) in settings {
             for (control, streams) in
-                written.congestion.iter().flat_map(|control| written.flows.iter().map(move |flows| (control, *flows)))
+                controls.iter().flat_map(|control| written.flows.iter().map(move |flows| (control, *flows)))
             {
                 for window in &windows {
                     let window_bytes = window.map(|size| size.0);
@@ -259,7 +266,7 @@ impl TcpSeries {
                     let mut label = match (written.flows.len() > 1, window.filter(|_| windows.len() > 1)) {
                         (false, None) => control.clone(),
                         (true, None) => format!("{control} × {streams}"),
-                        (false, Some(window)) if written.congestion.len() == 1 => window.to_string(),
+                        (false, Some(window)) if controls.len() == 1 => window.to_string(),
                         (false, Some(window)) => format!("{control} {window}"),
                         (true, Some(window)) => format!("{control} × {streams} {window}"),
                     };
@@ -292,7 +299,7 @@ impl TcpSeries {
         }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
         let paper_values = paper_values(place, written.paper_values, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, paper_values, changes, path, tests, repeats })
+        Ok(Self { name, paper: written.paper, paper_values, changes, path, tests, repeats })
     }
 }
 
@@ -323,6 +330,23 @@ mod tests {
         assert_eq!(beside.parameters.congestion[0].name, "cubic");
         assert_eq!((beside.parameters.streams, beside.parameters.mss_bytes), (1, Some(536)));
         assert_eq!(beside.parameters.omit_ns, 1_000_000_000);
+    }
+
+    /// Each test, each table and each line of a result has the label.
+    #[test]
+    fn blanks_and_zeros_make_no_label_long() {
+        let labels = |text: &str| -> Vec<String> {
+            let experiment = Experiment::parse(text, Path::new("")).unwrap();
+            experiment.tcp[0].tests.iter().map(|test| test.label.clone()).collect()
+        };
+        let blanks = " ".repeat(70_000);
+        let around = GOOD.replace("['reno', 'scalable']", &format!("['reno{blanks}', '{blanks}scalable']"));
+        assert_eq!(labels(&around), labels(GOOD));
+        for inside in [format!("reno:{}2s,cubic:3s", "0".repeat(200)), format!("reno:2s,{blanks}cubic:3s")] {
+            let text = GOOD.replace("'reno', 'scalable'", &format!("'{inside}'"));
+            let error = Experiment::parse(&text, Path::new("")).unwrap_err().to_string();
+            assert_eq!(error, "5:tcp[0].congestion[0]: 1 to 200 letters in a line");
+        }
     }
 
     #[test]

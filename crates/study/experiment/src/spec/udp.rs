@@ -16,7 +16,7 @@ use super::error::ExperimentError;
 use super::setting::{
     Axis, Emulator, Faulty, HostsText, POLL_INTERVALS, PollAt, PollText, Setting, SettingText, product,
 };
-use super::{PaperValues, Repeats, TESTS_MOST, check_name, paper_values, times};
+use super::{PaperValues, Repeats, TESTS_MOST, name_of, paper_values, times};
 
 /// UDP tests from client to server.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,7 +239,7 @@ impl UdpSeries {
         listed_packets: &mut usize,
     ) -> Result<Self, ExperimentError> {
         let at = |key: &str| format!("{place}.{key}");
-        check_name(&at("name"), &written.name)?;
+        let name = name_of(&at("name"), &written.name)?;
         let paces = written.paces(place)?;
         let amount = match (written.time, written.packets) {
             (Some(_), Some(_)) => return Err(ExperimentError::at(at("packets"), "give `time` or `packets`")),
@@ -301,6 +301,6 @@ impl UdpSeries {
         }
         let repeats = Repeats::of(place, (written.repeat, repeat), written.quick, &labels)?;
         let paper_values = paper_values(place, written.paper_values, &labels)?;
-        Ok(Self { name: written.name, paper: written.paper, paper_values, changes, path, tests, repeats })
+        Ok(Self { name, paper: written.paper, paper_values, changes, path, tests, repeats })
     }
 }
