@@ -12,6 +12,7 @@ use crate::html::points::{Mean, Point, Quantity, Run};
 use crate::html::series::{Report, RunCounts, Series};
 use crate::html::table::Table;
 use crate::html::{About, Host, mix, page, tcp_goodput, udp_loss};
+use crate::text::column_width;
 use crate::text::experiment::{mix_table, tcp_table, udp_table};
 
 /// The form of a result of `longhaul lab run`.
@@ -335,7 +336,7 @@ impl SideBySide {
                 row
             }))
             .collect();
-        let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let wide = |column: usize| column_width(rows.iter().map(|row| row[column].as_str()));
         let widths: Vec<usize> = (0..rows[0].len()).map(wide).collect();
         let line = |row: &Vec<String>| {
             let cells = row.iter().zip(&widths).enumerate();
@@ -490,6 +491,9 @@ mod tests {
         assert!(are_an_experiments(&hostile).unwrap_err().contains("more points"));
         let hostile = vec![saved([1, 2, 3]).udp[0].clone(); SERIES_MOST + 1];
         assert!(are_an_experiments(&hostile).unwrap_err().contains("more series"));
+        let named = |name: String| (name, saved([1, 2, 3]));
+        let beside = SideBySide::of(&[named("before".into()), named("x".repeat(70_000))]).unwrap();
+        assert!(beside.text().contains("\none, 400 "), "the name of a result neither");
     }
 
     /// 1 % ± 0.25 and 2 % differ; 1 % and 1.05 % do not.

@@ -13,6 +13,7 @@ use crate::html::tcp_goodput::{
 };
 use crate::html::udp_loss::exactness::MISCOUNTED;
 use crate::html::udp_loss::{self, EXACT, LOST, RECEIVED, SENT, scaled};
+use crate::text::column_width;
 
 /// Places that have a column of their own in the table: those of the NLR Rings paper.
 const COLUMNS: [(Location, &str); 3] = [
@@ -78,7 +79,7 @@ pub fn udp_table(series: &Series<udp_loss::Run>) -> String {
     columns.extend(EXACT.iter().filter(|_| exact).map(|(_, title, _)| format!(" {title:>16}")));
     let has_paper = series.points.iter().any(|point| point.paper_value.is_some());
     columns.extend(PAPER_COLUMNS.iter().filter(|_| has_paper).map(|title| format!(" {title:>16}")));
-    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
+    let wide = label_width(series).max(9);
     let mut table = format!(
         "{}\n{:>wide$} {:>16} {:>16} {:>17}{columns}  runs\n",
         series.name, "offered", "sent", "received", "lost, %"
@@ -140,7 +141,7 @@ fn alone(point: &Point<tcp_goodput::Run>, name: &str, factor: f64, decimals: usi
 /// A series of TCP tests: means over the runs of each point. Rates are Mb/s of payload, windows packets. Columns in which no point has a value
 /// are left out.
 pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
-    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(16);
+    let wide = label_width(series).max(16);
     let measured = || series.points.iter().filter(|point| point.mean(GOODPUT).is_some());
     let used = |(.., cell): &&TcpColumn| measured().next().is_none() || measured().any(|point| cell(point) != NONE);
     let columns: Vec<&TcpColumn> = TCP_COLUMNS.iter().filter(used).collect();
@@ -160,13 +161,13 @@ pub fn tcp_table(series: &Series<tcp_goodput::Run>) -> String {
 /// A series of receivers under a mix: means over the runs of each point. Rates are Mb/s on a wire (L1). Columns in which no point has a value
 /// are left out.
 pub fn mix_table(series: &Series<mix::Run>) -> String {
-    let wide = series.points.iter().map(|point| point.label.chars().count()).max().unwrap_or_default().max(9);
+    let wide = label_width(series).max(9);
     let rows: Vec<Option<Vec<String>>> = series.points.iter().map(mix::cells).collect();
     let used = |(number, _): &(usize, _)| rows.iter().flatten().any(|cells| cells[*number] != NONE);
     let columns: Vec<(usize, usize, &str)> = (mix::COLUMNS.iter().enumerate().filter(used))
         .map(|(number, (title, ..))| {
-            let cells = rows.iter().flatten().map(|cells| cells[number].chars().count());
-            (number, cells.chain([title.chars().count()]).max().unwrap_or_default(), *title)
+            let cells = rows.iter().flatten().map(|cells| cells[number].as_str());
+            (number, column_width(cells.chain([*title])), *title)
         })
         .collect();
     let titles: String = columns.iter().map(|(_, wide, title)| format!("  {title:>wide$}")).collect();
@@ -182,10 +183,35 @@ pub fn mix_table(series: &Series<mix::Run>) -> String {
     table
 }
 
+fn label_width<R>(series: &Series<R>) -> usize {
+    column_width(series.points.iter().map(|point| point.label.as_str()))
+}
+
 fn runs<R: Run>(point: &Point<R>) -> String {
     point.runs_text() + if point.doubtful { ", doubtful" } else { "" }
 }
 
 fn why<R: Run>(point: &Point<R>) -> String {
     point.first_error().map_or_else(|| "not measured".into(), |error| not_measured(Some(&error.message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::series::tests::series;
+
+    /// Such a label is none of an experiment; the table of one is printed all the same.
+    #[test]
+    fn a_long_label_stands_out_of_its_column() {
+        fn labelled<R: Run>(label: &str) -> Series<R> {
+            Series { points: vec![Point::new("short"), Point::new(label)], ..series("one", Vec::new()) }
+        }
+        let label = "x".repeat(70_000);
+        let tables = [udp_table(&labelled(&label)), tcp_table(&labelled(&label)), mix_table(&labelled(&label))];
+        for table in tables {
+            let (long, others): (Vec<&str>, Vec<&str>) = table.lines().partition(|line| line.contains(&label));
+            assert_eq!((long.len(), others.len()), (1, 3));
+            assert!(others.iter().all(|line| line.len() < 2000), "{others:?}");
+        }
+    }
 }

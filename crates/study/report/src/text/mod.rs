@@ -99,6 +99,16 @@ fn latency(latency: &Latency) -> String {
     format!("{idle} p50 idle; under load {p50} p50, {p99} p99, {max} max{lost}")
 }
 
+/// Letters of a column of a table at most.
+const COLUMN_LETTERS_MOST: usize = 1000;
+
+/// How many letters wide a column of `cells` is: as its longest cell, but 1000 at most. A longer cell stands out of its column: saved results may have any,
+/// and no format is wider than 65,535 letters (it panics).
+pub(crate) fn column_width<'a>(cells: impl IntoIterator<Item = &'a str>) -> usize {
+    let letters = cells.into_iter().map(|cell| cell.chars().take(COLUMN_LETTERS_MOST).count());
+    letters.max().unwrap_or_default()
+}
+
 /// The text of each direction, as `one` makes it from the direction's name and result. `client_sends` gives the name of a single direction.
 fn each_direction<R>(results: &Directions<R>, client_sends: bool, one: impl Fn(&str, &R) -> String) -> String {
     let text = match results {
