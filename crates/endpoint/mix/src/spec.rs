@@ -32,6 +32,8 @@ const FILE_BYTES_MOST: u64 = 1 << 20;
 const CLASSES_MOST: usize = 64;
 const SPANS_MOST: usize = 16;
 const NAME_LETTERS_MOST: usize = 100;
+/// As in a path file. Each series of an experiment has the mix once more.
+const SOURCE_LETTERS_MOST: usize = 1000;
 /// Weights above 0: beyond them shares would be too small to draw, and products of weights 0.
 const WEIGHTS: RangeInclusive<f64> = 1e-9..=1e9;
 
@@ -188,6 +190,9 @@ impl MixSpec {
             }
         })?;
         check_name("name", &written.name)?;
+        if written.source.chars().nth(SOURCE_LETTERS_MOST).is_some() || written.source.contains(char::is_control) {
+            return Err(MixError::at("source", format!("at most {SOURCE_LETTERS_MOST} letters in a line")));
+        }
         let sizes = match (written.size, written.sizes) {
             (Some(_), Some(_)) => return Err(MixError::new("size and sizes: give one of them")),
             (Some(bytes), None) => Sizes::One(size("size", bytes)?),
@@ -334,6 +339,8 @@ mod tests {
             assert!(error.contains(said), "{to}: {error}");
             assert!(error.starts_with("x.toml:") && error.lines().count() == 1, "{error}");
         }
+        let long = format!("source = \"{}\"\n{GOOD}", "x".repeat(1001));
+        assert_eq!(MixSpec::parse(&long).unwrap_err().to_string(), "source: at most 1000 letters in a line");
         // Two bytes of a key are a table.
         let error = MixSpec::parse(&"a.b.b.b.b.b.b.b.b = 1\n".repeat(50_000)).unwrap_err().to_string();
         assert_eq!(error, "9844:16:more tables, lists and dots in keys than a file of this length has");
