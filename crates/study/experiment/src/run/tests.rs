@@ -109,7 +109,7 @@ fn a_run_that_others_disturbed_does_not_count() {
 fn a_udp_run_whose_sender_missed_its_schedule_does_not_count() {
     for code in [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED] {
         let why = spoiled(&mut doubted(&[RECEIVER_CPU_SATURATED, code]), None, Vec::new(), false);
-        assert_eq!(why.map(|why| why.code).as_deref(), Some(code.0));
+        assert_eq!(why.map(|why| why.code).as_deref(), Some(code.as_str()));
     }
     // What the receiver cannot keep up with is what the experiment measures.
     assert_eq!(spoiled(&mut doubted(&[RECEIVER_CPU_SATURATED]), None, Vec::new(), false), None);
