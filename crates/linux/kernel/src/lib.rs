@@ -40,6 +40,7 @@
 //! | know how much CPU time and memory control groups allow | [`group_limits`] |
 //! | read and write files past the page cache | [`direct_file`] |
 //! | know which process has which socket | [`process_sockets`] |
+//! | look at the open files of processes, but not at millions | [`open_files`] |
 //! | say a line where a full disk ends no thread | [`standard_error`] |
 //! | talk to a process by name, leaving no file | [`unix`] |
 //! | know beforehand whether it will be allowed | [`capability`] |
@@ -68,6 +69,7 @@ pub use frames::{capture_ring, packet, packet_ring, socket_filter};
 pub(crate) use interfaces::link_ioctl;
 pub use interfaces::{counters, driver_settings, driver_statistics, ethtool, link, sysfs};
 pub use processes::{
-    capability, group_limits, installed, mounts, namespace, process, procfs, schedule, signals, user_namespace,
+    capability, group_limits, installed, mounts, namespace, open_files, process, procfs, schedule, signals,
+    user_namespace,
 };
 pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

@@ -23,4 +23,6 @@ caveat_codes! {
     NOTHING_SEEN = "nothing_seen";
     /// The processes of other users cannot be seen.
     PROCESSES_HIDDEN = "processes_hidden";
+    /// Processes have more open files than one look reads; some connections may have no process.
+    FILES_UNREAD = "files_unread";
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_bpf::tcp_owner::{Owner, OwnerEvent};
 use longhaul_kernel::clock::monotonic;
+use longhaul_kernel::open_files::{Look, LookLimits};
 use longhaul_kernel::process::{self, shown_name};
 use longhaul_kernel::process_sockets::{self, SocketOwners};
 use longhaul_kernel::sock_diag::InetFilter;
@@ -22,6 +23,8 @@ use crate::WatchError;
 const MOST_OWNERS: usize = 65_536;
 /// So many times as long as a look at the files of all processes took is none made: users can have very many open.
 const LOOKS_APART: u64 = 10;
+/// A look at the files of the chosen processes that took less can be made with each sample.
+const SHORT_LOOK: Nanos = Nanos::from_millis(10);
 /// How often the control groups below the chosen one are listed.
 const LIST_GROUPS_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -67,6 +70,12 @@ pub(crate) struct Chooser {
     owners: HashMap<u64, (Option<Owner>, Option<Nanos>)>,
     hidden_processes: u32,
     unowned: bool,
+    /// The most processes that had more files than one look reads.
+    unread_processes: u32,
+    /// The process with which the next look at all begins.
+    next: u32,
+    /// Not before are the files of the chosen processes looked at again.
+    look_at: Nanos,
     /// Not before are the files of all processes looked at again.
     look_up_at: Nanos,
 }
@@ -75,7 +84,9 @@ impl Chooser {
     pub(crate) fn new(selection: Selection) -> Result<Self, WatchError> {
         let root = match &selection {
             Selection::Process(pid) => {
-                process_sockets::of_process(*pid).map_err(|source| WatchError::Process { pid: *pid, source })?;
+                let mut look = Look::begin(LookLimits::default());
+                process_sockets::of_process(*pid, &mut look)
+                    .map_err(|source| WatchError::Process { pid: *pid, source })?;
                 Some(*pid)
             }
             Selection::Descendants => Some(std::process::id()),
@@ -97,6 +108,9 @@ impl Chooser {
             owners: HashMap::new(),
             hidden_processes: 0,
             unowned: false,
+            unread_processes: 0,
+            next: 0,
+            look_at: Nanos::ZERO,
             look_up_at: Nanos::ZERO,
         })
     }
@@ -169,7 +183,7 @@ impl Chooser {
         if seen.inode == 0 {
             return false;
         }
-        if !self.sockets.contains_key(&seen.inode) && self.looked != now {
+        if !self.sockets.contains_key(&seen.inode) && self.looked != now && now >= self.look_at {
             self.looked = now;
             self.look();
         }
@@ -179,19 +193,28 @@ impl Chooser {
     /// Lists the chosen processes and their sockets.
     fn look(&mut self) {
         let Some(root) = self.root else { return };
+        let began = monotonic();
         self.processes.extend(process_sockets::descendants(root));
         if self.selection != Selection::Descendants {
             self.processes.insert(root);
         }
         self.sockets.clear();
         let sockets = &mut self.sockets;
-        self.processes.retain(|pid| match process_sockets::of_process(*pid) {
-            Ok(inodes) => {
-                sockets.extend(inodes.into_iter().map(|inode| (inode, *pid)));
+        let (mut look, mut unread) = (Look::begin(LookLimits::default()), 0);
+        self.processes.retain(|pid| match process_sockets::of_process(*pid, &mut look) {
+            Ok(found) => {
+                sockets.extend(found.inodes.into_iter().map(|inode| (inode, *pid)));
+                unread += u32::from(!found.are_all);
                 true
             }
             Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
         });
+        if !look.was_stopped() {
+            self.unread_processes = self.unread_processes.max(unread);
+        }
+        let now = monotonic();
+        let took = now.saturating_sub(began);
+        self.look_at = if took < SHORT_LOOK { Nanos::ZERO } else { after(now, took) };
     }
 
     /// The process of a connection, if it is known already: PID and name.
@@ -220,16 +243,19 @@ impl Chooser {
             self.look();
             self.sockets.clone()
         } else {
-            let SocketOwners { by_inode, hidden_processes } = process_sockets::of_all().unwrap_or_default();
-            self.hidden_processes = hidden_processes;
-            by_inode
+            let look = Look::begin(LookLimits::default());
+            let found: SocketOwners = process_sockets::of_all(self.next, look).unwrap_or_default();
+            self.hidden_processes = found.hidden_processes;
+            self.unread_processes = self.unread_processes.max(found.unread_processes);
+            self.next = found.next;
+            found.by_inode
         };
         let mut names: HashMap<u32, String> = HashMap::new();
         let mut named = |pid: u32| names.entry(pid).or_insert_with(|| process::name(pid).unwrap_or_default()).clone();
         let owners = by_inode.into_iter().map(|(inode, pid)| (inode, (pid, named(pid)))).collect();
         self.unowned |= self.hidden_processes > 0;
         let now = monotonic();
-        self.look_up_at = now.saturating_add(Nanos(now.saturating_sub(began).0.saturating_mul(LOOKS_APART)));
+        self.look_up_at = after(now, now.saturating_sub(began));
         owners
     }
 
@@ -239,15 +265,31 @@ impl Chooser {
             && process_sockets::descendants(self.root.unwrap_or(0)).is_empty()
     }
 
-    pub(crate) fn caveats(&self) -> Option<Caveat> {
-        self.unowned.then(|| {
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        let mut found = Vec::new();
+        if self.unowned {
             let message = format!(
                 "{} processes of other users are hidden, so some connections have no program",
                 self.hidden_processes
             );
-            Caveat::new(caveats::PROCESSES_HIDDEN, message, "run as root")
-        })
+            found.push(Caveat::new(caveats::PROCESSES_HIDDEN, message, "run as root"));
+        }
+        if self.unread_processes > 0 {
+            let message = format!(
+                "the open files of {} processes were not all read at once, as there are so many: some connections may \
+                 have no program or not be shown",
+                self.unread_processes
+            );
+            let remedy = "watch for a longer time, or end the programs that have so many files open (ls /proc/PID/fd)";
+            found.push(Caveat::new(caveats::FILES_UNREAD, message, remedy));
+        }
+        found
     }
+}
+
+/// When the next look may be made after one that took `took` and ended at `now`.
+fn after(now: Nanos, took: Nanos) -> Nanos {
+    now.saturating_add(Nanos(took.0.saturating_mul(LOOKS_APART)))
 }
 
 /// Whether a process runs: it exists and is no zombie.

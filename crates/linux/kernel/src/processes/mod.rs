@@ -5,6 +5,7 @@ pub mod group_limits;
 pub mod installed;
 pub mod mounts;
 pub mod namespace;
+pub mod open_files;
 pub mod process;
 pub mod procfs;
 pub mod schedule;

@@ -14,6 +14,8 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+use super::open_files::Look;
+
 /// The calling thread's own network namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
@@ -201,12 +203,20 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// The network namespaces that `/proc` shows: those of processes, and those that a descriptor holds, as far as the caller
-/// may look; its own first.
+/// The network namespaces that `/proc` shows.
+#[derive(Debug)]
+pub struct Visible {
+    /// Those of processes, and those that a descriptor holds, as far as the caller may look; its own first.
+    pub namespaces: Vec<NetNamespace>,
+    /// Processes whose descriptors were not all read.
+    pub unread_processes: u32,
+}
+
+/// The network namespaces that `/proc` shows, those that only descriptors hold as far as `look` may read.
 ///
 /// # Errors
 /// [`NamespaceError::Open`] for the caller's own.
-pub fn visible() -> Result<Vec<NetNamespace>, NamespaceError> {
+pub fn visible(mut look: Look) -> Result<Visible, NamespaceError> {
     let own = NetNamespace::current()?;
     let mut seen = HashSet::from([own.id()?]);
     let mut found = vec![own];
@@ -222,16 +232,16 @@ pub fn visible() -> Result<Vec<NetNamespace>, NamespaceError> {
     };
     for process in folder("/proc").filter(|path| path.file_name().is_some_and(is_number)) {
         take(&process.join("ns/net"));
-        for descriptor in folder(process.join("fd")) {
-            // A namespace's descriptor reads `net:[4026531840]`.
-            if std::fs::read_link(&descriptor)
-                .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"net:["))
-            {
-                take(&descriptor);
-            }
-        }
     }
-    Ok(found)
+    let unseen = look.of_all(0, |_, descriptor, target| {
+        // A namespace's descriptor reads `net:[4026531840]`.
+        if target.as_os_str().as_encoded_bytes().starts_with(b"net:[") {
+            take(descriptor);
+        }
+    });
+    // Without /proc there is nothing to read.
+    let unread_processes = unseen.map_or(0, |unseen| unseen.unread_processes);
+    Ok(Visible { namespaces: found, unread_processes })
 }
 
 fn is_number(name: &OsStr) -> bool {

@@ -100,6 +100,11 @@ impl Bell {
 static STOP: Bell = Bell::new();
 static NUDGE: Bell = Bell::new();
 
+/// How many signals that stop have come; 0 where [`Stop`] is not installed.
+pub(crate) fn stops() -> u32 {
+    STOP.count.load(Ordering::Acquire)
+}
+
 /// Tells that the process is asked to stop. Programs that it starts get the default handling again (execve(2)).
 #[derive(Debug, Clone, Copy)]
 pub struct Stop(BorrowedFd<'static>);
@@ -128,7 +133,7 @@ impl Stop {
 
     /// How many came: who asks twice means at once.
     pub fn count(&self) -> u32 {
-        STOP.count.load(Ordering::Acquire)
+        stops()
     }
 }
 

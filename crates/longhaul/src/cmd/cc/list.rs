@@ -9,7 +9,9 @@ use longhaul_bpf::congestion;
 use longhaul_congestion::{Algorithm, Variant};
 use longhaul_kernel::congestion_control::{CongestionControls, sockets_by_control};
 use longhaul_kernel::namespace;
+use longhaul_kernel::open_files::{Look, LookLimits};
 use longhaul_result::Caveat;
+use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::output::{Envelope, Failure, NothingAsked, Outcome, print_caveats, print_json, print_text};
@@ -78,6 +80,9 @@ pub(crate) struct Listed {
     namespaces: usize,
 }
 
+/// What may be read of the open files of processes, which can hold network namespaces.
+const LOOK: LookLimits = LookLimits { files_of_process: 1 << 16, files: 1_000_000, time: Nanos::from_secs(2) };
+
 /// How the visible network namespaces use controls.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
@@ -95,7 +100,9 @@ impl Use {
     /// Reads every visible network namespace.
     pub(crate) fn look() -> Self {
         let mut all = Self::default();
-        let namespaces = namespace::visible().unwrap_or_default();
+        let visible = namespace::visible(Look::begin(LOOK)).ok();
+        let unread_processes = visible.as_ref().map_or(0, |visible| visible.unread_processes);
+        let namespaces = visible.map(|visible| visible.namespaces).unwrap_or_default();
         let mut unseen = 0;
         for namespace in &namespaces {
             let looked = namespace.enter(|| {
@@ -120,6 +127,16 @@ impl Use {
                 caveats::NAMESPACES_UNSEEN,
                 format!("the sockets of {unseen} network namespaces could not be counted"),
                 "run as root",
+            ));
+        }
+        if unread_processes > 0 {
+            all.caveats.push(Caveat::new(
+                caveats::NAMESPACES_UNSEEN,
+                format!(
+                    "not all open files of {unread_processes} processes were looked at, as they have so many: sockets \
+                     in network namespaces that only such files hold could not be counted"
+                ),
+                "end the programs that have so many files open (ls /proc/PID/fd), or trust the other numbers",
             ));
         }
         all
