@@ -31,6 +31,10 @@ const CGROUP_SUPER_MAGIC: i64 = 0x0027_e0eb;
 const FILE_BYTES_MOST: u64 = 64 << 10;
 /// Groups above each other that are looked at.
 const LEVELS_MOST: usize = 32;
+/// So much is read of the mounts of a process: its user can have 100,000, each with a path of a megabyte.
+const MOUNTS_BYTES_MOST: u64 = 1 << 20;
+/// Mounted control groups that are looked at: a process has one or two that have limits, and a container shows them again.
+const MOUNTS_MOST: usize = 16;
 /// Processes that are asked for their mounts: the one, and those above it.
 const ANCESTORS_MOST: usize = 32;
 /// A limit of version 1 from here on is none: it is the greatest number of pages.
@@ -55,7 +59,7 @@ pub struct GroupLimits {
 pub struct ProcessGroups {
     /// `/proc/PID/cgroup`.
     groups: String,
-    /// `/proc/PID/mountinfo` of the process, or of one above it.
+    /// The lines of control groups in `/proc/PID/mountinfo` of the process, or of one above it.
     mounts: String,
     /// The root of its files, as this process sees it.
     root: PathBuf,
@@ -70,8 +74,8 @@ impl ProcessGroups {
         let mut process = Some(process.to_owned());
         for _ in 0..ANCESTORS_MOST {
             let Some(folder) = process.map(|process| Path::new("/proc").join(process)) else { break };
-            let mounts = text(&folder.join("mountinfo"));
-            if mounts.lines().any(|line| Mount::parse(line).is_some()) {
+            let mounts = File::open(folder.join("mountinfo")).map(group_mounts).unwrap_or_default();
+            if !mounts.is_empty() {
                 return Self { groups, mounts, root: folder.join("root") };
             }
             process = parent(&text(&folder.join("status")));
@@ -84,6 +88,18 @@ impl ProcessGroups {
         let there = |path: &Path| text_of_group(&self.root, path).or_else(|| text_of_group(Path::new("/"), path));
         GroupLimits::of(&self.groups, &self.mounts, there)
     }
+}
+
+/// The lines of control groups in a list of mounts, the first ones. What comes after [`MOUNTS_BYTES_MOST`] is not known.
+fn group_mounts(list: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error counts.
+    let _ = list.take(MOUNTS_BYTES_MOST).read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes);
+    // The last line may have been cut.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let lines = whole.lines().filter(|line| Mount::parse(line).is_some());
+    lines.take(MOUNTS_MOST).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The text of a file of a control group at `path` below `root`. Where files are is another process's word: it may belong to another user, who has
@@ -339,6 +355,18 @@ mod tests {
             let is_there = std::fs::read_to_string(file).is_ok();
             assert!(!is_there || text_of_group(Path::new("/"), Path::new(file)).is_some(), "{file}");
         }
+    }
+
+    /// Another user mounts what he likes, as often as he likes, at paths as long as he likes.
+    #[test]
+    fn mounts_without_end_are_not_read_to_their_end() {
+        let line = "26 25 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        let other = "27 25 0:23 / /tmp rw - tmpfs none rw\n";
+        assert_eq!(group_mounts(format!("{other}{line}{other}").as_bytes()), line);
+        let long = format!("{other}{line}28 25 0:24 / /");
+        assert_eq!(group_mounts(long.as_bytes().chain(std::io::repeat(b'a'))), line);
+        assert_eq!(group_mounts(line.repeat(100_000).as_bytes()), line.repeat(MOUNTS_MOST));
+        assert_eq!(group_mounts(line.trim_end().as_bytes()), "", "it may have been cut");
     }
 
     #[test]
