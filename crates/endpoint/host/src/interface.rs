@@ -132,10 +132,16 @@ pub struct Interrupt {
     pub effective_cpus: Option<Vec<u32>>,
 }
 
-/// All interfaces of the calling thread's network namespace, by index.
-pub(super) fn read_all(reasons: &mut Reasons) -> Vec<Interface> {
-    let links = Netlink::open().and_then(|mut netlink| netlink.links());
-    let Some(mut links) = reasons.keep("interfaces (rtnetlink)", links) else { return Vec::new() };
+/// Interfaces that are read. Each takes some 50 kB and a millisecond, and a user can have tens of thousands in a network namespace of his own.
+pub(super) const MOST: usize = 1_024;
+
+/// The first `most` interfaces of the calling thread's network namespace, by index.
+pub(super) fn read_first(most: usize, reasons: &mut Reasons) -> Vec<Interface> {
+    let links = Netlink::open().and_then(|netlink| netlink.first_links(most));
+    let Some((mut links, are_more)) = reasons.keep("interfaces (rtnetlink)", links) else { return Vec::new() };
+    if are_more {
+        reasons.note("further interfaces", format_args!("there are more than {most}"));
+    }
     links.sort_by_key(|link| link.index);
     let sysfs = reasons.keep("/sys/class/net", Sysfs::of(&links));
     links.into_iter().map(|link| one(link, sysfs.as_ref(), reasons)).collect()
@@ -263,6 +269,15 @@ fn interrupt_name(irq: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_beyond_the_limit_are_named_as_unread() {
+        let mut reasons = Reasons::default();
+        assert!(read_first(0, &mut reasons).is_empty());
+        let said: Vec<&str> = reasons.0.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(said, ["further interfaces"]);
+        assert!(!read_first(MOST, &mut Reasons::default()).is_empty());
+    }
 
     #[test]
     fn queue_names() {

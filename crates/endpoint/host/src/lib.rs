@@ -109,7 +109,7 @@ impl HostSnapshot {
     pub fn take() -> Self {
         let mut reasons = Reasons::default();
         let taken_at_realtime_ns = realtime().0;
-        let interfaces = interface::read_all(&mut reasons);
+        let interfaces = interface::read_first(interface::MOST, &mut reasons);
         Self {
             taken_at_realtime_ns,
             hostname: read_line("/proc/sys/kernel/hostname", &mut reasons),

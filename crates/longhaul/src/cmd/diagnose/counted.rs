@@ -5,7 +5,10 @@ use longhaul_kernel::counters::{Scope, Snapshot};
 use longhaul_kernel::group_limits::ProcessGroups;
 use longhaul_kernel::namespace::{NamespaceError, NetNamespace};
 use longhaul_kernel::procfs::tcp_memory_pressure;
+use longhaul_result::Caveat;
 use longhaul_terms::ChangedCounters;
+
+use crate::caveats;
 
 /// A host at one moment: its settings and its counters, those of a process's namespace and control groups, or the caller's own.
 #[derive(Debug)]
@@ -33,6 +36,15 @@ impl Counted {
         let groups = ProcessGroups::of(&process.map_or_else(|| "self".into(), |process| process.to_string()));
         host.group_limits = groups.limits();
         Ok(Self { groups, namespace, counters, pressed: tcp_memory_pressure(), host })
+    }
+
+    /// Says that not all interfaces were read, where there are too many.
+    pub(super) fn caveat(&self) -> Option<Caveat> {
+        self.counters.is_cut.then(|| {
+            let message = "the network namespace has more interfaces or queueing disciplines than are read: packets \
+                           that the others lose are not counted";
+            Caveat::new(caveats::INTERFACES_UNREAD, message, "remove interfaces (ip link), and run it again")
+        })
     }
 
     /// What changed since, also if the process has ended meanwhile.

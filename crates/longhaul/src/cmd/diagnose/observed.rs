@@ -60,7 +60,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         files: Vec::new(),
         rate_bps: args.rate.map(|rate| rate.0),
     };
-    let envelope = Envelope::new(DIAGNOSE_FLOWS_SCHEMA, started_at, asked, result, Caveat::unique(watched.caveats));
+    let caveats = Caveat::unique(watched.caveats.into_iter().chain(counted.caveat()).collect());
+    let envelope = Envelope::new(DIAGNOSE_FLOWS_SCHEMA, started_at, asked, result, caveats);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     // Whoever reads what follows may be slow.
     Stop::release();

@@ -9,7 +9,7 @@ use std::io;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::attributes::{attribute, text, u32_at, u64_at};
-use super::netlink::{NLM_F_DUMP, ask};
+use super::netlink::{NLM_F_DUMP, ask_for};
 use super::{Kind, Scope};
 
 const RTM_GETLINK: u16 = 18;
@@ -77,15 +77,18 @@ pub(super) struct Found {
     pub(super) generic_xdp: Vec<String>,
     /// By scope.
     pub(super) qdiscs: Vec<(Scope, QdiscCounters)>,
+    /// There are more interfaces or queueing disciplines than were read.
+    pub(super) is_cut: bool,
 }
 
-/// Reads the counters of all interfaces.
+/// Reads the counters of the first `most` interfaces that the kernel lists, and of `qdiscs_most` queueing disciplines.
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn read() -> io::Result<Found> {
+pub(super) fn read(most: usize, qdiscs_most: usize) -> io::Result<Found> {
     let mut found = Found::default();
-    for body in ask(NETLINK_ROUTE, RTM_GETLINK, NLM_F_DUMP, &[0; IFINFOMSG_BYTES])? {
+    let links = ask_for(NETLINK_ROUTE, RTM_GETLINK, NLM_F_DUMP, &[0; IFINFOMSG_BYTES], most, |_| true)?;
+    for body in links.found {
         if let Some((index, name, counters)) = link(&body) {
             found.names.insert(index, name.clone());
             if has_generic_xdp(&body) {
@@ -94,9 +97,10 @@ pub(super) fn read() -> io::Result<Found> {
             found.links.push((name, counters));
         }
     }
-    for body in ask(NETLINK_ROUTE, RTM_GETQDISC, NLM_F_DUMP, &[0; TCMSG_BYTES])? {
-        found.qdiscs.extend(qdisc(&body, &found.names));
-    }
+    let of_these = |body: &[u8]| u32_at(body, 1).is_some_and(|index| found.names.contains_key(&index));
+    let qdiscs = ask_for(NETLINK_ROUTE, RTM_GETQDISC, NLM_F_DUMP, &[0; TCMSG_BYTES], qdiscs_most, of_these)?;
+    found.qdiscs = qdiscs.found.iter().filter_map(|body| qdisc(body, &found.names)).collect();
+    found.is_cut = links.is_cut || qdiscs.is_cut;
     Ok(found)
 }
 
@@ -165,6 +169,16 @@ mod tests {
 
     fn names() -> BTreeMap<u32, String> {
         BTreeMap::from([(2, "eth0".to_owned())])
+    }
+
+    #[test]
+    fn no_more_interfaces_are_read_than_asked_for() {
+        let none = read(0, 0).unwrap();
+        assert!(none.is_cut && none.links.is_empty() && none.names.is_empty(), "{none:?}");
+        let all = read(100_000, 100_000).unwrap();
+        assert!(!all.is_cut && !all.links.is_empty());
+        let one = read(1, 100_000).unwrap();
+        assert_eq!((one.links.len(), one.is_cut), (1, all.links.len() > 1));
     }
 
     #[test]

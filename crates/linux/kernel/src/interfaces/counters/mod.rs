@@ -93,6 +93,10 @@ impl fmt::Display for Scope {
     }
 }
 
+/// Interfaces and queueing disciplines that are read: a user can have tens of thousands in a network namespace of his own.
+const INTERFACES_MOST: usize = 1_024;
+const QDISCS_MOST: usize = 16_384;
+
 /// How a number moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -132,6 +136,8 @@ pub struct Snapshot {
     pub generic_xdp: Vec<String>,
     /// Interfaces whose receive ring is counted at the other end where it is full: veth with GRO.
     pub unseen_rings: Vec<String>,
+    /// Whether there are more interfaces or queueing disciplines than are read, 1,024 and 16,384.
+    pub is_cut: bool,
     values: BTreeMap<(Scope, String), Value>,
 }
 
@@ -143,7 +149,7 @@ impl Snapshot {
         snapshot.read_groups();
         snapshot.read_softnet();
         snapshot.read_neighbours();
-        match interfaces::read() {
+        match interfaces::read(INTERFACES_MOST, QDISCS_MOST) {
             Ok(found) => snapshot.add_interfaces(found),
             Err(error) => snapshot.unread("rtnetlink", error),
         }
@@ -163,7 +169,10 @@ impl Snapshot {
 
     /// What changed since `earlier`, a snapshot of the same namespace; nothing else.
     pub fn since(&self, earlier: &Self) -> Vec<Change> {
-        change::between(&earlier.values, &self.values)
+        let mut changes = change::between(&earlier.values, &self.values);
+        // What is not among the first ones before may have been there.
+        changes.retain(|change| !earlier.is_cut || change.doubt != Some(Doubt::Appeared));
+        changes
     }
 
     fn read_stack(&mut self) {
@@ -221,6 +230,11 @@ impl Snapshot {
 
     fn add_interfaces(&mut self, found: interfaces::Found) {
         self.generic_xdp = found.generic_xdp;
+        self.is_cut = found.is_cut;
+        if found.is_cut {
+            let reason = format!("there are more than {INTERFACES_MOST} and {QDISCS_MOST}");
+            self.unread("further interfaces or queueing disciplines", reason);
+        }
         for (interface, stats) in found.links {
             let scope = Scope::Interface { interface: interface.clone() };
             for (name, bits) in stats {

@@ -23,6 +23,30 @@ const DUMP_TRIES: usize = 5;
 /// # Errors
 /// What the kernel says.
 pub(crate) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    Ok(ask_for(protocol, kind, flags, body, usize::MAX, |_| true)?.found)
+}
+
+/// Some of the answers to a request.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// Their bodies.
+    pub(crate) found: Vec<Vec<u8>>,
+    /// Whether there are more.
+    pub(crate) is_cut: bool,
+}
+
+/// As [`ask`], but keeps only those bodies of answers that `keep` wants, at most `most`, and then asks for no more.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn ask_for(
+    protocol: isize,
+    kind: u16,
+    flags: u16,
+    body: &[u8],
+    most: usize,
+    keep: impl Fn(&[u8]) -> bool,
+) -> io::Result<Answers> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     let mut answers = Vec::new();
@@ -44,6 +68,9 @@ pub(crate) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Re
                         }
                         done = true;
                     }
+                    _ if !keep(message.body) => {}
+                    // What is left of the listing goes with the socket.
+                    _ if answers.len() == most => return Ok(Answers { found: answers, is_cut: true }),
                     _ => answers.push(message.body.to_vec()),
                 }
             }
@@ -52,7 +79,7 @@ pub(crate) fn ask(protocol: isize, kind: u16, flags: u16, body: &[u8]) -> io::Re
             break;
         }
     }
-    Ok(answers)
+    Ok(Answers { found: answers, is_cut: false })
 }
 
 /// A request as the kernel takes it.

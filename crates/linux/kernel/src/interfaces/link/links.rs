@@ -96,6 +96,18 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(describe).collect())
     }
 
+    /// The first `most` links of the namespace, and whether there are more: a user can have tens of thousands in a namespace of his own.
+    ///
+    /// # Errors
+    /// As [`Self::links`].
+    pub fn first_links(mut self, most: usize) -> Result<(Vec<Link>, bool), LinkError> {
+        let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let mut answers = self.dump_first(most.saturating_add(1), message, "list links")?;
+        let are_more = answers.len() > most;
+        answers.truncate(most);
+        Ok((answers.into_iter().filter_map(describe).collect(), are_more))
+    }
+
     /// The link named `name`.
     ///
     /// # Errors

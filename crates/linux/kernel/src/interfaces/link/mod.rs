@@ -113,23 +113,33 @@ impl Netlink {
     /// Has `message` done; `flags` beside request and acknowledge.
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16, action: &str) -> Result<(), LinkError> {
         self.send(message, NLM_F_REQUEST | NLM_F_ACK | flags, action)?;
-        self.answers(action, false).map(|_| ())
+        self.answers(action, false, usize::MAX).map(|_| ())
     }
 
     /// The one object that `message` asks for.
     fn ask(&mut self, message: RouteNetlinkMessage, action: &str) -> Result<RouteNetlinkMessage, LinkError> {
         self.send(message, NLM_F_REQUEST | NLM_F_ACK, action)?;
-        let (mut objects, _) = self.answers(action, false)?;
+        let (mut objects, _) = self.answers(action, false, usize::MAX)?;
         objects.pop().ok_or_else(|| LinkError::Answer { action: action.into(), problem: "it is empty".into() })
     }
 
     /// All objects of the kind that `message` asks for. Answers of a newer kernel that cannot be parsed
     /// are left out.
     fn dump(&mut self, message: RouteNetlinkMessage, action: &str) -> Result<Vec<RouteNetlinkMessage>, LinkError> {
+        self.dump_first(usize::MAX, message, action)
+    }
+
+    /// The first `most` of them. Where there are more, nothing can be listed by this socket any more: the kernel has not ended this listing.
+    fn dump_first(
+        &mut self,
+        most: usize,
+        message: RouteNetlinkMessage,
+        action: &str,
+    ) -> Result<Vec<RouteNetlinkMessage>, LinkError> {
         for _ in 0..DUMP_TRIES {
             self.send(message.clone(), NLM_F_REQUEST | NLM_F_DUMP, action)?;
-            let (objects, interrupted) = self.answers(action, true)?;
-            if !interrupted {
+            let (objects, interrupted) = self.answers(action, true, most)?;
+            if !interrupted || objects.len() >= most {
                 return Ok(objects);
             }
         }
@@ -150,8 +160,13 @@ impl Netlink {
     }
 
     /// Reads until the kernel acknowledged the last request or ended its listing; `true` where the listing was interrupted
-    /// by a change.
-    fn answers(&mut self, action: &str, dump: bool) -> Result<(Vec<RouteNetlinkMessage>, bool), LinkError> {
+    /// by a change. Does not go on after `most` objects.
+    fn answers(
+        &mut self,
+        action: &str,
+        dump: bool,
+        most: usize,
+    ) -> Result<(Vec<RouteNetlinkMessage>, bool), LinkError> {
         let mut objects = Vec::new();
         let mut interrupted = false;
         loop {
@@ -167,7 +182,12 @@ impl Netlink {
                 }
                 interrupted |= flags & NLM_F_DUMP_INTR != 0;
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|message| message.payload) {
-                    Ok(NetlinkPayload::InnerMessage(object)) => objects.push(object),
+                    Ok(NetlinkPayload::InnerMessage(object)) => {
+                        objects.push(object);
+                        if objects.len() >= most {
+                            return Ok((objects, interrupted));
+                        }
+                    }
                     Ok(NetlinkPayload::Done(done)) if done.code == 0 => return Ok((objects, interrupted)),
                     Ok(NetlinkPayload::Done(done)) => {
                         return Err(refused(action, io::Error::from_raw_os_error(-done.code), &[]));
