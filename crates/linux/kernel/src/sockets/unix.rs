@@ -24,15 +24,18 @@ use rustix::process::geteuid;
 use super::sock_diag::{NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY};
 use crate::clock::monotonic;
 use crate::counters::attributes::{attribute, u32_at};
-use crate::counters::netlink::{NLM_F_DUMP, ask};
+use crate::counters::netlink::{NLM_F_DUMP, ask_for};
 use crate::sysctl;
 
 /// `struct unix_diag_req`: family, protocol, 2 spare, states 4, inode 4, what to show 4, cookie 8.
 const REQUEST_BYTES: usize = 24;
 /// `struct unix_diag_msg`.
 const ANSWER_BYTES: usize = 16;
-/// States of a socket that is bound or listens, and is not one end of a connection (`enum` in `include/net/tcp_states.h`).
-const UNCONNECTED: u32 = 1 << 7 | 1 << 10;
+/// States of a socket (`enum` in `include/net/tcp_states.h`): it listens.
+const LISTENING: u32 = 1 << 10;
+/// It is bound or listens, and is not one end of a connection. A user can have a million of these, which hold no name; the kernel passes over them fast
+/// where it need not list them.
+const UNCONNECTED: u32 = 1 << 7 | LISTENING;
 /// `UDIAG_SHOW_NAME | UDIAG_SHOW_UID`.
 const NAME_AND_UID: u32 = 1 | 1 << 6;
 /// Attributes of answers.
@@ -119,7 +122,8 @@ fn all_users_have_numbers() -> bool {
 /// # Errors
 /// `AddrInUse` where a process of root's or of the caller's user has it, `InvalidInput` where it is too long.
 pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
-    let is_others = || own_names(name).is_ok_and(|own| own.is_empty());
+    // Its owner may be about to listen.
+    let is_others = || own(name, UNCONNECTED).is_ok_and(|own| !own.iter().any(|own| is_name(own, name)));
     let listener = match listen_abstract(name) {
         // Nobody can take it beforehand: it is the nanosecond.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_others() => {
@@ -127,7 +131,7 @@ pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
         }
         listener => listener,
     }?;
-    // Another one may have it with an ending, from when the name itself was taken.
+    // Another one may have it with an ending, from when the name itself was taken. Each listens before it looks, so the later one sees both.
     match own_names(name) {
         Ok(own) if own.len() > 1 => Err(io::ErrorKind::AddrInUse.into()),
         _ => Ok(listener),
@@ -140,18 +144,28 @@ pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
 /// As [`list_own`].
 pub fn own_names(name: &str) -> io::Result<Vec<String>> {
     let mut names = list_own(name)?;
-    names.retain(|own| own.strip_prefix(name).is_some_and(|ending| ending.is_empty() || ending.starts_with('/')));
+    names.retain(|own| is_name(own, name));
     Ok(names)
 }
 
-/// Abstract names that start with `prefix` and that a process of root's or of the caller's user has bound, in the calling thread's network
+/// Whether `own` is `name`, or `name` with an ending behind a slash.
+fn is_name(own: &str, name: &str) -> bool {
+    own.strip_prefix(name).is_some_and(|ending| ending.is_empty() || ending.starts_with('/'))
+}
+
+/// Abstract names that start with `prefix` and on which a process of root's or of the caller's user listens, in the calling thread's network
 /// namespace, sorted.
 ///
 /// # Errors
 /// Where the kernel has no `CONFIG_UNIX_DIAG` and `/proc` is not mounted.
 pub fn list_own(prefix: &str) -> io::Result<Vec<String>> {
+    own(prefix, LISTENING)
+}
+
+/// As [`list_own`], of sockets in one of `states`; of those that listen alone where the kernel has no `CONFIG_UNIX_DIAG`.
+fn own(prefix: &str, states: u32) -> io::Result<Vec<String>> {
     let is_own = |uid: u32| uid == 0 || uid == geteuid().as_raw();
-    let mut names: Vec<String> = match bound(prefix) {
+    let mut names: Vec<String> = match bound(prefix, states) {
         Ok(bound) => bound.into_iter().filter(|(_, uid)| is_own(*uid)).map(|(name, _)| name).collect(),
         Err(_) => listed(prefix)?.into_iter().filter(|(_, uid)| uid.is_none_or(is_own)).map(|(name, _)| name).collect(),
     };
@@ -170,14 +184,16 @@ fn listed(prefix: &str) -> io::Result<Vec<(String, Option<u32>)>> {
     Ok(names.into_iter().filter_map(|name| listener(&name).map(|uid| (name, uid))).collect())
 }
 
-/// Abstract names that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
-fn bound(prefix: &str) -> io::Result<Vec<(String, u32)>> {
+/// Abstract names of sockets in one of `states` that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
+fn bound(prefix: &str, states: u32) -> io::Result<Vec<(String, u32)>> {
     let mut request = [0; REQUEST_BYTES];
     request[0] = libc::AF_UNIX as u8;
-    request[4..8].copy_from_slice(&UNCONNECTED.to_ne_bytes());
+    request[4..8].copy_from_slice(&states.to_ne_bytes());
     request[12..16].copy_from_slice(&NAME_AND_UID.to_ne_bytes());
-    let answers = ask(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request)?;
-    let found = answers.iter().filter_map(|answer| parse_bound(answer)).filter(|(name, _)| name.starts_with(prefix));
+    // Not kept are those of others, who may have a million.
+    let is_wanted = |answer: &[u8]| parse_bound(answer).is_some_and(|(name, _)| name.starts_with(prefix));
+    let answers = ask_for(NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request, usize::MAX, is_wanted)?;
+    let found = answers.found.iter().filter_map(|answer| parse_bound(answer));
     Ok(found.map(|(name, uid)| (name.to_owned(), uid)).collect())
 }
 
@@ -297,6 +313,23 @@ mod tests {
         drop(theirs);
         assert!(in_use());
         drop(ours);
+    }
+
+    /// Sockets that only have a name are cheap to have and dear to list: the kernel passes over them.
+    #[test]
+    fn who_only_has_a_name_is_not_listed_but_may_be_about_to_listen() {
+        let name = format!("lhk-bound-{}", std::process::id());
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        assert_eq!(list_own(&name).unwrap(), [""; 0]);
+        let Ok(bound) = bound(&name, UNCONNECTED) else {
+            println!("skipped: the kernel has no CONFIG_UNIX_DIAG");
+            return;
+        };
+        assert_eq!(bound.len(), 1, "{bound:?}");
+        assert_eq!(listen_alone(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        rustix::net::listen(&socket, 1).unwrap();
+        assert_eq!(own_names(&name).unwrap(), [name]);
     }
 
     #[test]
