@@ -47,7 +47,7 @@ pub struct HostSnapshot {
     pub kernel: Kernel,
     /// The processors.
     pub cpu: Cpu,
-    /// The interfaces of the network namespace, loopback included.
+    /// The interfaces of the network namespace, loopback included; of more than 1,024 the first ones.
     pub interfaces: Vec<Interface>,
     /// Kernel parameters by name, as in sysctl(8); `tcp_mem` and `udp_mem` count pages (`page_bytes` of `kernel`),
     /// every other buffer bytes.

@@ -30,8 +30,8 @@ pub struct Terms {
     pub persist: bool,
 }
 
-/// Changes settings, in their order, and returns those that it did not change, because the kernel refused or somebody else has set them since the
-/// plan. `step` is called before the first change and after each.
+/// Changes settings, in their order, and returns those that it did not change, because the kernel refused, somebody else has set them since the
+/// plan, or the command was asked to end ([`Store::with_give_up`]). `step` is called before the first change and after each.
 ///
 /// # Errors
 /// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where none is changed.
@@ -95,6 +95,14 @@ pub fn apply<'a>(
     store.save(&state)?;
     step();
     while state.done < state.settings.len() {
+        // Each may take a second where other users have very many sockets. Nobody will confirm these: they go back.
+        if terms.unless_confirmed && store.gives_up() {
+            let left = state.settings.split_off(state.done);
+            let why = || "the command was asked to end before".to_owned();
+            refused.extend(left.into_iter().map(|one| Refused { place: one.place, value: one.given, why: why() }));
+            store.save(&state)?;
+            break;
+        }
         let at = state.done;
         let saved = &state.settings[at];
         let then = saved.given.clone();

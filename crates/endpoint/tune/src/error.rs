@@ -56,7 +56,7 @@ pub enum TuneError {
         place: HostSetting,
         /// What it should have become.
         value: String,
-        /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.
+        /// The error of the kernel, or that somebody else has set it meanwhile, that a test holds it, or that the command was asked to end.
         why: String,
     },
     /// Drop-ins are for the whole machine.

@@ -114,6 +114,6 @@ pub struct Refused {
     pub place: HostSetting,
     /// The value that it should have had.
     pub value: String,
-    /// The error of the kernel, or that somebody else has set it meanwhile, or that a test holds it.
+    /// The error of the kernel, or that somebody else has set it meanwhile, that a test holds it, or that the command was asked to end.
     pub why: String,
 }

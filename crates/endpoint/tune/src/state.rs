@@ -133,10 +133,15 @@ impl Store {
         Self { etc: folder.to_owned(), ..self }
     }
 
-    /// Whoever waits for another process to be done with it asks this, and stops waiting where it says so.
+    /// Whoever waits for another process to be done with it asks this, and stops waiting where it says so. Whoever changes settings that somebody shall
+    /// confirm asks before each, and changes no more.
     #[must_use]
     pub fn with_give_up(self, gives_up: fn() -> bool) -> Self {
         Self { gives_up, ..self }
+    }
+
+    pub(crate) fn gives_up(&self) -> bool {
+        (self.gives_up)()
     }
 
     /// The folder of all states.

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::guard::Changed;
@@ -181,6 +182,33 @@ fn what_others_changed_meanwhile_is_left() {
         assert_eq!(of("net.ipv4.tcp_sack").outcome, Outcome::WasBefore);
         assert_eq!(of("net.ipv4.tcp_rmem").outcome, Outcome::PutBack);
         assert_eq!(sysctl::read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t7000000");
+        assert!(matches!(undo(&store, &mut || {}), Err(TuneError::Nothing)));
+    };
+    namespace.enter(test).unwrap();
+}
+
+#[test]
+fn who_gives_up_between_two_settings_changes_no_more() {
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    let Some(namespace) = namespace() else { return };
+    let folder = Folder::new("given-up");
+    let test = || {
+        let store = store(&folder.0).with_give_up(|| GIVEN_UP.load(Ordering::Relaxed));
+        let (plan, before) = (plan(), settings());
+        let mut steps = 0;
+        // The first one is before the first change.
+        let mut step = || {
+            steps += 1;
+            GIVEN_UP.store(steps == 3, Ordering::Relaxed);
+        };
+        let terms = Terms { unless_confirmed: true, persist: false };
+        let refused = apply(&store, plan.possible(), terms, &mut step).unwrap();
+        assert_eq!(refused.len(), plan.possible().count() - 2, "{refused:?}");
+        assert!(refused.iter().all(|one| one.why.contains("asked to end")), "{refused:?}");
+        let changed = status(&store).unwrap().unwrap();
+        assert_eq!((changed.settings.len(), changed.is_partial, changed.confirmed), (2, false, false));
+        undo_unconfirmed(&store, std::process::id()).unwrap().unwrap();
+        assert_eq!(settings(), before);
         assert!(matches!(undo(&store, &mut || {}), Err(TuneError::Nothing)));
     };
     namespace.enter(test).unwrap();
