@@ -340,6 +340,15 @@ mod tests {
     }
 
     #[test]
+    fn what_looks_did_not_read_is_a_caveat() {
+        let mut chooser = Chooser::new(Selection::All).unwrap();
+        assert!(chooser.caveats().is_empty());
+        chooser.unread_processes = 2;
+        let caveats = chooser.caveats();
+        assert_eq!((caveats.len(), caveats[0].code.as_str()), (1, "files_unread"));
+    }
+
+    #[test]
     fn a_folder_is_not_a_control_group() {
         let error = Chooser::new(Selection::Cgroup("/tmp".into())).unwrap_err().to_string();
         assert!(error.contains("/tmp: not a control group of version 2; name a folder"), "{error}");
