@@ -141,7 +141,7 @@ impl NicStamps {
         let reach = Reach { namespace, interfaces };
         let earlier: Vec<_> = held.iter().filter_map(Weak::upgrade).filter(|one| one.reach.meets(&reach)).collect();
         let is_claimed = |index: &u32| earlier.iter().any(|one| one.reach.interfaces.contains(index));
-        let free = stack.iter().zip(&reach.interfaces).filter(|(_, index)| !is_claimed(*index));
+        let free = stack.iter().zip(&reach.interfaces).filter(|(_, index)| !is_claimed(index));
         let claims = free.map(|(name, _)| Claim::of_stamps(name)).collect::<io::Result<Vec<_>>>();
         let claims = claims.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => NicStampsError::Busy { link: link.into() },

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn caveats_are_one_line_by_kind_that_unfolds() {
         let caveat = |code, message: &str| Caveat::new(code, message, "wait");
-        const LATE: longhaul_result::CaveatCode = longhaul_result::CaveatCode("emulator_late");
+        const LATE: longhaul_result::CaveatCode = longhaul_result::CaveatCode::of_table("emulator_late");
         let html = caveats(&[caveat(LATE, "by 3 ms"), caveat(LATE, "by <8> ms")]);
         assert!(html.contains("<summary>2 caveats apply: emulator late</summary>"), "{html}");
         assert!(html.contains("<li>by &lt;8&gt; ms — wait</li>"), "{html}");
