@@ -275,8 +275,10 @@ mod tests {
         let mut reasons = Reasons::default();
         assert!(read_first(0, &mut reasons).is_empty());
         let said: Vec<&str> = reasons.0.iter().map(|one| one.what.as_str()).collect();
-        assert_eq!(said, ["further interfaces"]);
-        assert!(!read_first(MOST, &mut Reasons::default()).is_empty());
+        assert!(said.contains(&"further interfaces"), "{said:?}");
+        let mut reasons = Reasons::default();
+        assert!(!read_first(MOST, &mut reasons).is_empty());
+        assert!(reasons.0.iter().all(|one| one.what != "further interfaces"));
     }
 
     #[test]

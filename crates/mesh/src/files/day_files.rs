@@ -239,7 +239,7 @@ mod tests {
         };
         let day = folder.join("day").join(name("02"));
         if [folder.join("losses"), day].iter().any(|path| link(path).is_err()) {
-            println!("skipped: links of another user take root");
+            longhaul_testing::no_judge!("links of another user take root");
             return;
         }
         let files = |path: &str| DayFiles::new(folder.join(path), (Bytes(9 * BLOCK_BYTES), Some(3)), "--keep-losses");

@@ -494,7 +494,7 @@ pub(crate) mod tests {
             (any, body)
         };
         let (any, body) = drawn(1, 9);
-        assert!(any && body.contains(&"x".repeat(1_600)) && !body.contains("no room"), "{body}");
+        assert!(any && body.contains(&"x".repeat(1_600)) && !body.contains("too many points"), "{body}");
         assert_eq!(body.matches("<details class=\"folded\"").count(), 2, "eight at once: {body}");
         assert!(
             body.contains("open><summary>&lt;one&gt;: point 0 to point 7<") && body.contains(": point 8<"),
@@ -505,7 +505,7 @@ pub(crate) mod tests {
         assert!(any && body.matches('x').count() == 400 * 40 * 50 && body.len() < MOST_BYTES, "{}", body.len());
         let (any, body) = drawn(200, 400);
         assert!(any && body.matches('x').count() == 2 * 200 * 25, "{}", body.len());
-        assert!(body.contains("no room") && body.contains("the first and the last point are drawn"), "{body}");
+        assert!(body.contains("too many points") && body.contains("the first and the last point are drawn"), "{body}");
         let (any, body) = drawn(100_000, 1);
         assert!(!any && body.contains("Too many points"), "{}", body.len());
         assert_eq!(drawn(0, 3), (false, String::new()));

@@ -205,7 +205,7 @@ fn a_transfer_without_a_time_is_left_out_and_counted() {
     assert_eq!(named(&evidence(&[95, 95, 0, 95, 0, 0])), []);
     let slow = first(&evidence(&[800, 800, 0, 800, 0, 0]));
     assert_eq!((slow.code, slow.bound_bps), (Code::SlowStart, Interval::measured(20 * MBIT, 20 * MBIT)));
-    assert!(slow.evidence.iter().any(|line| line.text.starts_with("left out: 3 ")), "{slow:#?}");
+    assert!(slow.evidence.iter().any(|line| line.text.starts_with("3 are left out: ")), "{slow:#?}");
     // Too few are left, or the first has none.
     assert_eq!(named(&evidence(&[800, 0, 0, 800])), []);
     assert_eq!(named(&evidence(&[0, 800, 800, 800])), []);

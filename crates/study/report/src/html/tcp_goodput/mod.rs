@@ -629,8 +629,8 @@ pub(super) mod tests {
             };
             asked.judge(|(_, point)| series.points.get(point)).why
         };
-        let why = "one, reno: 50 Mb/s (limited by receive window 75 %); \
-                   one, cubic: 90 Mb/s (limited by application 60 %); ratio 0.56, at least 1.2 asked; \
+        let why = "one: reno 50 Mb/s (limited by receive window 75 %); \
+                   cubic 90 (limited by application 60 %); ratio 0.56, at least 1.2 asked; \
                    the intervals leave it open";
         assert_eq!(judge(1.2), why);
         assert!(!judge(0.5).contains("limited by"), "one that reappeared needs no reason: {}", judge(0.5));
