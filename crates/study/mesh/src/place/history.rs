@@ -38,7 +38,7 @@ const BURSTS: f64 = 0.002;
 /// How much more likely such a loss is with a fault, which may lose more than the one that is looked for. A test that loses far more than that says
 /// this, and not more.
 const BURSTS_OF_FAULT: f64 = 3.0;
-/// More packets in a test say no more: what a path usually loses is not known better than that.
+/// More packets in a test say no more: what a path usually loses is not known better than that, and no site's report outweighs those of all others.
 const PACKETS_MOST: f64 = 5_000.0;
 /// What one test can say at most for or against a fault, natural logarithm: a burst is one test and must not be an alarm.
 const LIKELIHOOD_MOST: f64 = 4.0;
@@ -49,7 +49,11 @@ pub(super) struct Judged {
     pub(super) sample: Sample,
     /// Whole hours since 1970.
     pub(super) hour: u64,
-    /// Lost packets, bounded.
+    /// Sent packets: of more than `PACKETS_MOST` as many as these, and losses in proportion.
+    pub(super) sent: f64,
+    /// Lost packets of these.
+    pub(super) lost: f64,
+    /// The same, bounded.
     pub(super) bounded: f64,
     /// Share that the path usually loses at this time of day.
     pub(super) usual: f64,
@@ -74,10 +78,12 @@ impl History {
         let hour = (sample.at.0 / HOUR.0).max(self.tests.back().map_or(0, |last| last.hour));
         let (usual, known) = self.usual(hour);
         let sent = f64::from(sample.sent.max(1));
+        let scale = (PACKETS_MOST / sent).min(1.0);
+        let (sent, lost) = (sent * scale, f64::from(sample.lost) * scale);
         // Three times what the fault loses in a test, rounded up.
-        let bounded = f64::from(sample.lost).min((3.0 * FAULT_LOSS * sent).ceil());
-        let likelihood = likelihood(sent, f64::from(sample.lost), usual);
-        self.tests.push_back(Judged { sample, hour, bounded, usual, likelihood, of_fault, known });
+        let bounded = lost.min((3.0 * FAULT_LOSS * sent).ceil());
+        let likelihood = likelihood(sent, lost, usual);
+        self.tests.push_back(Judged { sample, hour, sent, lost, bounded, usual, likelihood, of_fault, known });
         // What is usual stays known as long as a fault lasts.
         let oldest = hour.saturating_sub(USUAL_HOURS + JUDGED_HOURS);
         while !of_fault && self.tests.front().is_some_and(|test| test.hour < oldest) {
@@ -96,7 +102,7 @@ impl History {
         let mut near = all;
         let mut tests = 0;
         for test in self.tests.iter().filter(|test| test.hour + JUDGED_HOURS <= hour && !test.of_fault) {
-            let sent = f64::from(test.sample.sent);
+            let sent = test.sent;
             tests += 1;
             all = (all.0 + test.bounded, all.1 + sent);
             let apart = (hour - test.hour) % 24;

@@ -152,10 +152,10 @@ impl Locator {
     fn loss(&self, suspect: Suspect, open: &Open) -> Option<f64> {
         let mut by_hour: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
         for test in self.tests_of(suspect, open.first).iter().flatten() {
-            let sent = f64::from(test.sample.sent);
+            let sent = test.sent;
             let usual = if open.alarm.since.is_some() { test.usual * sent } else { 0.0 };
             let (above, all, likelihood) = by_hour.entry(test.hour).or_default();
-            *above += f64::from(test.sample.lost) - usual;
+            *above += test.lost - usual;
             (*all, *likelihood) = (*all + sent, *likelihood + test.likelihood);
         }
         let last = by_hour.iter().rev().find(|(_, (_, _, likelihood))| *likelihood > 0.0).map(|(hour, _)| *hour)?;
@@ -205,7 +205,7 @@ impl Locator {
         let first = (hour + 1).checked_sub(STANDING_HOURS)?;
         let tests = self.tests_of(suspect, first);
         let by_path = tests.iter().filter(|tests| tests.len() as u64 >= STANDING_HOURS / 4).map(|tests| {
-            let sent: f64 = tests.iter().map(|test| f64::from(test.sample.sent)).sum();
+            let sent: f64 = tests.iter().map(|test| test.sent).sum();
             tests.iter().map(|test| test.bounded).sum::<f64>() / sent
         });
         let mut rates: Vec<f64> = by_path.collect();
@@ -270,12 +270,9 @@ impl Locator {
             let tests: Vec<Judged> = self.tests_of(*suspect, first).into_iter().flatten().collect();
             // A site that was away has not recovered.
             let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
-            let sent: f64 = tests.iter().map(|test| f64::from(test.sample.sent)).sum();
-            let usual: f64 = if alarm.since.is_some() {
-                tests.iter().map(|test| test.usual * f64::from(test.sample.sent)).sum()
-            } else {
-                0.0
-            };
+            let sent: f64 = tests.iter().map(|test| test.sent).sum();
+            let usual: f64 =
+                if alarm.since.is_some() { tests.iter().map(|test| test.usual * test.sent).sum() } else { 0.0 };
             let above: f64 = tests.iter().map(|test| test.bounded).sum::<f64>() - usual;
             alarm.raised.0 / HOUR.0 + QUIET_HOURS <= hour
                 && tests.len() as f64 >= tested.max(1.0)
@@ -295,7 +292,7 @@ fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
     let least = PARTNERS_LEAST.max((paths.len() as f64 * TESTED_SHARE).ceil() as usize);
     let mut by_hour: BTreeMap<u64, (f64, f64, usize)> = BTreeMap::new();
     for test in paths.iter().flatten().filter(|test| test.hour <= hour && test.known) {
-        let sent = f64::from(test.sample.sent);
+        let sent = test.sent;
         let (above, all, tests) = by_hour.entry(test.hour).or_default();
         (*above, *all, *tests) = (*above + test.bounded - test.usual * sent, *all + sent, *tests + 1);
     }
@@ -316,7 +313,7 @@ fn path_loss(history: &History, hour: u64) -> Option<f64> {
     let (mut above, mut sent) = (0.0, 0.0);
     for test in history.since(first).filter(|test| test.hour <= hour && test.known) {
         hours[(test.hour - first) as usize] += test.likelihood;
-        let packets = f64::from(test.sample.sent);
+        let packets = test.sent;
         above += test.bounded - test.usual * packets;
         sent += packets;
     }
@@ -382,6 +379,23 @@ mod tests {
         let open: Vec<&Alarm> = locator.open().collect();
         assert_eq!((open.len(), &open[0].suspects), (1, &vec![Suspect::Receiver(SiteId(3))]));
         assert!((open[0].loss - 0.02).abs() < 0.0005, "{}", open[0].loss);
+    }
+
+    /// A fifth site says of what the last one sent to it that four thousand million packets an hour came, and none was lost.
+    #[test]
+    fn one_site_outweighs_not_all_others() {
+        let mut locator = Locator::default();
+        for hour in 0..220 {
+            for to in 0..4 {
+                let lost = u32::from(hour >= 200 && to < 3) * 20;
+                let sent = if to == 3 { u32::MAX } else { 1000 };
+                let at = Nanos(hour * HOUR.0);
+                locator.push(Sample { at, from: SiteId(4), to: SiteId(to), sent, lost, placed: None });
+            }
+            locator.advance(Nanos((hour + 1) * HOUR.0));
+        }
+        let open: Vec<&Alarm> = locator.open().collect();
+        assert_eq!((open.len(), &open[0].suspects), (1, &vec![Suspect::Sender(SiteId(4))]));
     }
 
     #[test]
