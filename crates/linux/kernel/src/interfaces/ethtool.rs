@@ -3,9 +3,12 @@
 //! Source: `<linux/ethtool.h>`, `Documentation/networking/netdev-features.rst`; names of features as `ethtool -k` prints
 //! them come from the kernel itself (`ETH_SS_FEATURES`).
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 // Commands and string sets of <linux/ethtool.h>.
@@ -259,11 +262,14 @@ impl Ethtool {
             return Ok(Vec::new());
         }
         // struct ethtool_stats: cmd, n_stats, then 64 bits each.
-        let mut words = vec![0_u32; 2 + 2 * names.len()];
+        let mut room = self.room(action)?;
+        let words = room.words();
         words[0] = ETHTOOL_GSTATS;
         words[1] = names.len() as u32;
-        self.ioctl(&mut words, action)?;
-        let bytes = bytes_of(&words[2..]);
+        self.ioctl(words, action)?;
+        // Of an interface that took this name meanwhile there may be fewer.
+        let count = names.len().min(words[1] as usize).min(words.len() / 2 - 1);
+        let bytes = bytes_of(&words[2..2 + 2 * count]);
         let values = bytes.chunks_exact(8).map(|eight| u64::from_ne_bytes(eight.try_into().expect("eight")));
         Ok(names.into_iter().zip(values).collect())
     }
@@ -276,14 +282,24 @@ impl Ethtool {
         words[2..4].copy_from_slice(&words_of(1_u64 << set));
         self.ioctl(&mut words, action)?;
         let known = words[2..4] == words_of(1_u64 << set);
-        let count = if known { words[4] as usize } else { 0 };
+        let count = if known { words[4] } else { 0 };
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         // struct ethtool_gstrings: cmd, string_set, len, then the names.
-        let mut words = vec![0_u32; 3 + count * NAME_BYTES / 4];
+        let mut room = self.room(action)?;
+        let words = room.words();
         words[0] = ETHTOOL_GSTRINGS;
         words[1] = set;
-        words[2] = count as u32;
-        self.ioctl(&mut words, action)?;
-        Ok(bytes_of(&words[3..]).chunks_exact(NAME_BYTES).map(text).collect())
+        words[2] = count;
+        self.ioctl(words, action)?;
+        let words_of_name = NAME_BYTES / 4;
+        let count = (words[2] as usize).min((words.len() - 3) / words_of_name);
+        Ok(bytes_of(&words[3..3 + count * words_of_name]).chunks_exact(NAME_BYTES).map(text).collect())
+    }
+
+    fn room(&self, action: &'static str) -> Result<Room, EthtoolError> {
+        Room::new().map_err(|source| EthtoolError::Io { link: self.link.clone(), action, source })
     }
 
     /// Hands `words`, one of ethtool.h's structures, to the driver, which answers in them.
@@ -294,8 +310,8 @@ impl Ethtool {
             *to = *from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        // SAFETY: each caller's structure has room for what the kernel writes: it writes no more items than the count in
-        // the structure says, and the counts are those of the kernel itself.
+        // SAFETY: each caller's structure has the length that the kernel writes, or is in a `Room`: how many items follow is the kernel's to say, and
+        // another interface may have got the name since it said so.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
         if result >= 0 {
             return Ok(());
@@ -307,6 +323,39 @@ impl Ethtool {
             Some(libc::EOPNOTSUPP) => EthtoolError::Unsupported { link, action },
             _ => EthtoolError::Io { link, action, source },
         })
+    }
+}
+
+/// Memory for an answer whose length only the kernel knows. Nobody can write to the page behind it, so a longer answer is an error (`EFAULT`).
+struct Room(NonNull<c_void>);
+
+impl Room {
+    /// Room for 131,071 names.
+    const BYTES: usize = 4 << 20;
+    /// As much as a page has on any machine.
+    const GUARD: usize = 64 << 10;
+
+    fn new() -> io::Result<Self> {
+        let whole = Self::BYTES + Self::GUARD;
+        // SAFETY: a new mapping; nothing refers to it.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, ProtFlags::empty(), MapFlags::PRIVATE) }?;
+        let room = Self(NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?);
+        // SAFETY: the front of that mapping.
+        unsafe { mprotect(start, Self::BYTES, MprotectFlags::READ | MprotectFlags::WRITE) }?;
+        Ok(room)
+    }
+
+    /// Zero at first.
+    fn words(&mut self) -> &mut [u32] {
+        // SAFETY: so many bytes are mapped, readable and writable, until this is dropped; the kernel aligns mappings to pages.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast(), Self::BYTES / 4) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`; nothing refers to it any more.
+        let _ = unsafe { munmap(self.0.as_ptr(), Self::BYTES + Self::GUARD) };
     }
 }
 
@@ -348,6 +397,16 @@ mod tests {
         assert_eq!(loopback.statistics().unwrap(), []);
         let unknown = loopback.set_features(&[("no-such-feature", true)]).unwrap_err();
         assert!(matches!(unknown, EthtoolError::UnknownFeature { .. }), "{unknown}");
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_stops_at_the_end_of_its_room() {
+        let mut room = Room::new().unwrap();
+        assert!(room.words().iter().all(|word| *word == 0));
+        let ones = std::fs::File::open("/dev/urandom").unwrap();
+        // SAFETY: what is behind the room is mapped, and the kernel refuses to write to it, which is what is tested.
+        let read = unsafe { libc::read(ones.as_raw_fd(), room.0.as_ptr(), Room::BYTES + Room::GUARD) };
+        assert!(usize::try_from(read).is_ok_and(|read| read <= Room::BYTES), "{read}");
     }
 
     #[test]
