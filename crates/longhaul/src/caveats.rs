@@ -41,7 +41,7 @@ caveat_codes! {
     NO_NIC_CLOCK = "no_nic_clock";
     /// Sockets of some network namespaces could not be counted.
     NAMESPACES_UNSEEN = "namespaces_unseen";
-    /// A network namespace has more interfaces or queueing disciplines than are read.
+    /// A network namespace has more interfaces, queueing disciplines or counters of drivers than are read.
     INTERFACES_UNREAD = "interfaces_unread";
     /// Sockets keep an unloaded congestion control until they close.
     STILL_IN_USE = "still_in_use";

@@ -60,7 +60,7 @@ pub struct Interface {
     pub stamps_in_hardware: bool,
     /// Offloads and other features that are on or can be turned on.
     pub offloads: Vec<Offload>,
-    /// Its queues.
+    /// Its queues; where all interfaces together have more than 16,384, those of the first ones.
     pub queues: Vec<Queue>,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
@@ -135,6 +135,10 @@ pub struct Interrupt {
 /// Interfaces that are read. Each takes some 50 kB and a millisecond, and a user can have tens of thousands in a network namespace of his own.
 pub(super) const MOST: usize = 1_024;
 
+/// Queues that are read, of all interfaces together. Each takes some 400 bytes and two or three files; a NIC has some hundreds at most, and an
+/// interface that a user makes, thousands.
+const QUEUES_MOST: usize = 16_384;
+
 /// The first `most` interfaces of the calling thread's network namespace, by index.
 pub(super) fn read_first(most: usize, reasons: &mut Reasons) -> Vec<Interface> {
     let links = Netlink::open().and_then(|netlink| netlink.first_links(most));
@@ -144,7 +148,11 @@ pub(super) fn read_first(most: usize, reasons: &mut Reasons) -> Vec<Interface> {
     }
     links.sort_by_key(|link| link.index);
     let sysfs = reasons.keep("/sys/class/net", Sysfs::of(&links));
-    links.into_iter().map(|link| one(link, sysfs.as_ref(), reasons)).collect()
+    let mut interfaces: Vec<Interface> = links.into_iter().map(|link| one(link, sysfs.as_ref(), reasons)).collect();
+    if let Some(sysfs) = &sysfs {
+        read_queues(&mut interfaces, QUEUES_MOST, |name| sysfs.interface(name), reasons);
+    }
+    interfaces
 }
 
 fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
@@ -173,7 +181,7 @@ fn one(link: Link, sysfs: Option<&Sysfs>, reasons: &mut Reasons) -> Interface {
         pause: setting(&name, "pause frames", driver_settings::pause(&name), reasons),
         stamps_in_hardware: nic_stamps_support(&name).is_ok_and(|support| support.every_received_packet),
         offloads: features.unwrap_or_default().into_iter().filter(|f| f.active || f.changeable).map(offload).collect(),
-        queues: directory.as_deref().map(queues).unwrap_or_default(),
+        queues: Vec::new(),
         interrupts: pci.as_deref().map(interrupts).unwrap_or_default(),
         napi_defer_hard_irqs: number("napi_defer_hard_irqs"),
         gro_flush_timeout_ns: number("gro_flush_timeout"),
@@ -214,24 +222,44 @@ fn pci_device(device: &Path) -> Option<PathBuf> {
     device.ancestors().find(is_pci).map(Path::to_path_buf)
 }
 
-fn queues(directory: &Path) -> Vec<Queue> {
-    let Ok(entries) = fs::read_dir(directory.join("queues")) else { return Vec::new() };
-    let mut queues: Vec<Queue> = entries
-        .flatten()
+/// Reads the queues of `interfaces`, the first `most` of them; `directory` gives an interface's in sysfs.
+fn read_queues(interfaces: &mut [Interface], most: usize, directory: impl Fn(&str) -> PathBuf, reasons: &mut Reasons) {
+    let mut left = most;
+    for interface in interfaces {
+        let own = directory(&interface.name).join("queues");
+        let mut found = queue_directories(&own);
+        let are_more = found.len() > left;
+        found.truncate(left);
+        left -= found.len();
+        interface.queues = found.into_iter().map(|(direction, index, path)| queue(direction, index, &path)).collect();
+        if are_more {
+            reasons.note("further queues", format_args!("there are more than {most}"));
+            return;
+        }
+    }
+}
+
+/// The folders of an interface's queues, in order.
+fn queue_directories(directory: &Path) -> Vec<(QueueDirection, u32, PathBuf)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<(QueueDirection, u32, PathBuf)> = entries
         .filter_map(|entry| {
-            let name = entry.file_name();
-            let (direction, index) = queue_name(name.to_str()?)?;
-            let mask = if direction == QueueDirection::Receive { "rps_cpus" } else { "xps_cpus" };
-            Some(Queue {
-                direction,
-                index,
-                cpus: read(&entry.path().join(mask)).ok().as_deref().and_then(mask_list),
-                rfs_flows: read_number(&entry.path().join("rps_flow_cnt")).ok(),
-            })
+            let (direction, index) = queue_name(entry.file_name().to_str()?)?;
+            Some((direction, index, entry.path()))
         })
         .collect();
-    queues.sort_by_key(|queue| (queue.direction, queue.index));
-    queues
+    found.sort();
+    found
+}
+
+fn queue(direction: QueueDirection, index: u32, directory: &Path) -> Queue {
+    let mask = if direction == QueueDirection::Receive { "rps_cpus" } else { "xps_cpus" };
+    Queue {
+        direction,
+        index,
+        cpus: read(&directory.join(mask)).ok().as_deref().and_then(mask_list),
+        rfs_flows: read_number(&directory.join("rps_flow_cnt")).ok(),
+    }
 }
 
 /// `rx-0`, `tx-12`.
@@ -279,6 +307,37 @@ mod tests {
         let mut reasons = Reasons::default();
         assert!(!read_first(MOST, &mut reasons).is_empty());
         assert!(reasons.0.iter().all(|one| one.what != "further interfaces"));
+    }
+
+    #[test]
+    fn queues_beyond_the_limit_are_named_as_unread() {
+        let root = std::env::temp_dir().join(format!("lhk-queues-{}", std::process::id()));
+        for queue in
+            ["eth0/queues/rx-10", "eth0/queues/rx-2", "eth0/queues/tx-0", "eth1/queues/rx-0", "eth1/queues/tx-0"]
+        {
+            fs::create_dir_all(root.join(queue)).unwrap();
+        }
+        fs::write(root.join("eth0/queues/rx-2/rps_cpus"), "5\n").unwrap();
+        let read_at_most = |most: usize| {
+            let named = |name: &str| Interface { name: name.into(), ..Interface::default() };
+            let mut interfaces = [named("eth0"), named("eth1"), named("none")];
+            let mut reasons = Reasons::default();
+            read_queues(&mut interfaces, most, |name| root.join(name), &mut reasons);
+            let said: Vec<String> = reasons.0.into_iter().map(|one| one.what).collect();
+            (interfaces.map(|interface| interface.queues), said)
+        };
+        let ([first, second, none], said) = read_at_most(5);
+        assert_eq!((first.len(), second.len(), none.len()), (3, 2, 0));
+        assert!(said.is_empty(), "{said:?}");
+        assert_eq!((first[0].direction, first[0].index), (QueueDirection::Receive, 2));
+        assert_eq!(first[0].cpus, Some(vec![0, 2]));
+        for (most, kept) in [(4, (3, 1)), (3, (3, 0)), (1, (1, 0))] {
+            let ([first, second, _], said) = read_at_most(most);
+            assert_eq!((first.len(), second.len()), kept);
+            assert_eq!(first[0].index, 2);
+            assert_eq!(said, ["further queues"]);
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -38,11 +38,11 @@ impl Counted {
         Ok(Self { groups, namespace, counters, pressed: tcp_memory_pressure(), host })
     }
 
-    /// Says that not all interfaces were read, where there are too many.
+    /// Says that not all interfaces or their counters were read, where there are too many.
     pub(super) fn caveat(&self) -> Option<Caveat> {
         self.counters.is_cut.then(|| {
-            let message = "the network namespace has more interfaces or queueing disciplines than are read: packets \
-                           that the others lose are not counted";
+            let message = "the network namespace has more interfaces, queueing disciplines or counters of drivers than \
+                           are read: losses that only the others count are unknown";
             Caveat::new(caveats::INTERFACES_UNREAD, message, "remove interfaces (ip link), and run it again")
         })
     }

@@ -96,6 +96,9 @@ impl fmt::Display for Scope {
 /// Interfaces and queueing disciplines that are read: a user can have tens of thousands in a network namespace of his own.
 const INTERFACES_MOST: usize = 1_024;
 const QDISCS_MOST: usize = 16_384;
+/// Counters of drivers that are read, of all interfaces together. Each takes some 300 bytes, and a veth can have tens of thousands: some for each
+/// of its queues.
+const DRIVER_COUNTERS_MOST: usize = 16_384;
 
 /// How a number moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +139,7 @@ pub struct Snapshot {
     pub generic_xdp: Vec<String>,
     /// Interfaces whose receive ring is counted at the other end where it is full: veth with GRO.
     pub unseen_rings: Vec<String>,
-    /// Whether there are more interfaces or queueing disciplines than are read, 1,024 and 16,384.
+    /// Whether there are more interfaces, queueing disciplines or counters of drivers than are read: 1,024, 16,384 and 16,384.
     pub is_cut: bool,
     values: BTreeMap<(Scope, String), Value>,
 }
@@ -235,12 +238,13 @@ impl Snapshot {
             let reason = format!("there are more than {INTERFACES_MOST} and {QDISCS_MOST}");
             self.unread("further interfaces or queueing disciplines", reason);
         }
+        let mut left = Some(DRIVER_COUNTERS_MOST);
         for (interface, stats) in found.links {
             let scope = Scope::Interface { interface: interface.clone() };
             for (name, bits) in stats {
                 self.add(&scope, name.into(), Value { kind: Kind::Counter, bits });
             }
-            self.read_driver(interface);
+            left = self.read_driver(interface, left);
         }
         for (scope, stats) in found.qdiscs {
             for (name, kind, bits) in stats {
@@ -261,10 +265,11 @@ impl Snapshot {
         }
     }
 
-    fn read_driver(&mut self, interface: String) {
+    /// Reads at most `left` counters, none where that is `None`. Gives how many of other drivers may follow; `None` where there were more.
+    fn read_driver(&mut self, interface: String, left: Option<usize>) -> Option<usize> {
         let read = |interface: &str| {
             let ethtool = Ethtool::open(interface)?;
-            let statistics = ethtool.statistics()?;
+            let statistics = if left.is_some() { ethtool.statistics()? } else { Vec::new() };
             let driver = ethtool.driver().map(|driver| driver.name).unwrap_or_default();
             // Only with GRO do frames go by a ring, and who finds it full counts it: the peer.
             let unseen = driver == "veth"
@@ -276,15 +281,27 @@ impl Snapshot {
                 if unseen {
                     self.unseen_rings.push(interface.clone());
                 }
-                let scope = Scope::Driver { interface, driver };
-                for (name, bits) in statistics {
-                    self.add(&scope, name, Value { kind: Kind::Counter, bits });
-                }
+                return self.add_driver(&Scope::Driver { interface, driver }, statistics, left?);
             }
             // Loopback and the like have no driver.
             Err(EthtoolError::Unsupported { .. }) => {}
             Err(error) => self.unread(&format!("ethtool -S {interface}"), error),
         }
+        left
+    }
+
+    /// Takes the first `left` of a driver's counters. Gives how many may follow; `None`, and says so, where there were more.
+    fn add_driver(&mut self, scope: &Scope, statistics: Vec<(String, u64)>, left: usize) -> Option<usize> {
+        let rest = left.checked_sub(statistics.len());
+        for (name, bits) in statistics.into_iter().take(left) {
+            self.add(scope, name, Value { kind: Kind::Counter, bits });
+        }
+        if rest.is_none() {
+            self.is_cut = true;
+            let reason = format!("there are more than {DRIVER_COUNTERS_MOST}");
+            self.unread("further counters of drivers (ethtool -S)", reason);
+        }
+        rest
     }
 
     /// Names that a driver uses twice (it happens) are summed.
@@ -297,5 +314,41 @@ impl Snapshot {
 
     fn unread(&mut self, what: &str, reason: impl fmt::Display) {
         self.unread.push(Unread { what: what.into(), reason: reason.to_string() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(interface: &str) -> Scope {
+        Scope::Driver { interface: interface.into(), driver: "veth".into() }
+    }
+
+    fn statistics(count: u64) -> Vec<(String, u64)> {
+        (0..count).map(|queue| (format!("rx_queue_{queue}_drops"), 7)).collect()
+    }
+
+    #[test]
+    fn no_more_counters_of_drivers_are_kept_than_asked_for() {
+        let mut snapshot = Snapshot::default();
+        let left = snapshot.add_driver(&scope("eth0"), statistics(3), 5);
+        assert_eq!(left, Some(2));
+        let left = snapshot.add_driver(&scope("eth1"), statistics(2), 2);
+        assert_eq!(left, Some(0));
+        assert!(!snapshot.is_cut && snapshot.unread.is_empty(), "{:?}", snapshot.unread);
+        assert_eq!(snapshot.add_driver(&scope("eth2"), statistics(1), 0), None);
+        assert!(snapshot.is_cut);
+        assert_eq!(snapshot.values().count(), 5);
+        assert_eq!(snapshot.unread[0].what, "further counters of drivers (ethtool -S)");
+    }
+
+    #[test]
+    fn a_counter_that_was_not_read_before_is_no_change() {
+        let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
+        before.add_driver(&scope("eth0"), statistics(4), 3);
+        after.add_driver(&scope("eth0"), statistics(4), 4);
+        assert_eq!(before.values().count(), 3);
+        assert_eq!(after.since(&before), []);
     }
 }
