@@ -98,7 +98,7 @@ const INTERFACES_MOST: usize = 1_024;
 const QDISCS_MOST: usize = 16_384;
 /// Counters of drivers that are read, of all interfaces together. Each takes some 300 bytes, and a veth can have tens of thousands: some for each
 /// of its queues.
-const DRIVER_COUNTERS_MOST: usize = 16_384;
+const DRIVER_COUNTERS_MOST: usize = 65_536;
 
 /// How a number moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub struct Snapshot {
     pub generic_xdp: Vec<String>,
     /// Interfaces whose receive ring is counted at the other end where it is full: veth with GRO.
     pub unseen_rings: Vec<String>,
-    /// Whether there are more interfaces, queueing disciplines or counters of drivers than are read: 1,024, 16,384 and 16,384.
+    /// Whether there are more interfaces, queueing disciplines or counters of drivers than are read: 1,024, 16,384 and 65,536.
     pub is_cut: bool,
     values: BTreeMap<(Scope, String), Value>,
 }
