@@ -11,6 +11,7 @@
 
 mod caveats;
 mod connection;
+mod dumps;
 mod losses;
 mod selection;
 mod threads;
@@ -31,6 +32,7 @@ pub use selection::Selection;
 pub use udp::{UdpSocketNow, UdpWatch, UdpWatched};
 
 use connection::{Connection, Seen};
+use dumps::Dumps;
 use losses::Losses;
 use selection::Chooser;
 
@@ -110,7 +112,7 @@ pub struct Watched {
 /// Watches connections: call [`Self::sample`] periodically.
 #[derive(Debug)]
 pub struct Watch {
-    sockets: InetSockets,
+    sockets: Dumps,
     ends: Option<TcpEnds>,
     owners: Option<TcpOwners>,
     losses: Losses,
@@ -128,6 +130,8 @@ pub struct Watch {
     others: HashMap<u64, (Nanos, Nanos)>,
     /// Cookies of the connections that existed at the start.
     at_start: HashSet<u64>,
+    /// These are all.
+    knows_start: bool,
     numbers: u32,
     not_followed: u64,
     named: Nanos,
@@ -135,7 +139,6 @@ pub struct Watch {
     threads: Nanos,
     kept: usize,
     missed_ends: bool,
-    dump_error: Option<String>,
     cost: SamplingCost,
     ticks: u64,
     cpu_before: Nanos,
@@ -176,7 +179,7 @@ impl Watch {
             }
         };
         let mut watch = Self {
-            sockets: sockets.map_err(WatchError::SockDiag)?,
+            sockets: Dumps::of(sockets.map_err(WatchError::SockDiag)?),
             ends,
             owners,
             losses,
@@ -190,13 +193,13 @@ impl Watch {
             over_at: HashMap::new(),
             others: HashMap::new(),
             at_start: HashSet::new(),
+            knows_start: false,
             numbers: 0,
             not_followed: 0,
             named: Nanos::ZERO,
             threads: Nanos::ZERO,
             kept: 0,
             missed_ends: false,
-            dump_error: None,
             cost: SamplingCost { interval_ns: options.sample.0, ..SamplingCost::default() },
             ticks: 0,
             cpu_before: thread_cpu_time(),
@@ -204,9 +207,9 @@ impl Watch {
         };
         // What exists now did not begin during the watch.
         let at_start = &mut watch.at_start;
-        watch
+        watch.knows_start = watch
             .sockets
-            .dump(watch.chooser.filter(), |socket| _ = at_start.insert(socket.cookie))
+            .first(watch.chooser.filter(), |socket| _ = at_start.insert(socket.cookie))
             .map_err(WatchError::SockDiag)?;
         watch.sample();
         Ok(watch)
@@ -220,7 +223,7 @@ impl Watch {
         self.take_owners();
         let mut fresh = Vec::new();
         let (open, others) = (&mut self.open, &mut self.others);
-        let dumped = self.sockets.dump(self.chooser.filter(), |socket| {
+        let complete = self.sockets.dump(self.chooser.filter(), |socket| {
             if let Some(connection) = open.get_mut(&socket.cookie) {
                 connection.take(now, socket);
             } else if let Some((_, decided)) = others.get(&socket.cookie)
@@ -230,13 +233,6 @@ impl Watch {
                 fresh.extend(Seen::of(socket));
             }
         });
-        let complete = match dumped {
-            Ok(incomplete) => !incomplete,
-            Err(error) => {
-                self.dump_error.get_or_insert_with(|| error.to_string());
-                false
-            }
-        };
         for seen in fresh {
             self.decide(now, before, &seen);
         }
@@ -297,6 +293,7 @@ impl Watch {
         self.losses.finish(&mut connections);
         let mut caveats = self.caveats;
         caveats.extend(self.chooser.caveats());
+        caveats.extend(self.sockets.caveat());
         let mut warn =
             |code: CaveatCode, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if self.missed_ends {
@@ -306,9 +303,6 @@ impl Watch {
         if self.owners.as_ref().is_some_and(|owners| owners.lost_events().is_ok_and(|lost| lost > 0)) {
             let message = "too many connections were opened at once: the process of some is not known".into();
             warn(caveats::OWNERS_MISSED, message, "sample more often, or watch fewer connections: choose a port");
-        }
-        if let Some(error) = self.dump_error {
-            warn(caveats::SAMPLES_MISSING, format!("some samples could not be taken: {error}"), "run it again");
         }
         if self.not_followed > 0 {
             let message =
@@ -365,7 +359,8 @@ impl Watch {
             self.others.insert(cookie, (first, now));
             return;
         }
-        let began = (!self.at_start.contains(&cookie)).then(|| self.chooser.began(cookie).unwrap_or(first).min(now));
+        let is_new = self.knows_start && !self.at_start.contains(&cookie);
+        let began = is_new.then(|| self.chooser.began(cookie).unwrap_or(first).min(now));
         let mut connection = Connection::new(self.numbers, seen, began);
         if self.keep_samples {
             connection.keep_samples(MAX_SAMPLES);

@@ -288,7 +288,7 @@ impl Chooser {
 }
 
 /// When the next look may be made after one that took `took` and ended at `now`.
-fn after(now: Nanos, took: Nanos) -> Nanos {
+pub(crate) fn after(now: Nanos, took: Nanos) -> Nanos {
     now.saturating_add(Nanos(took.0.saturating_mul(LOOKS_APART)))
 }
 

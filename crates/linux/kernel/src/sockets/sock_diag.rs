@@ -17,10 +17,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use longhaul_units::Nanos;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
+use crate::clock::thread_cpu_time;
 use crate::counters::attributes::{attribute, push, u32_at, u64_at};
 use crate::counters::netlink::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages, request};
+use crate::signals::stops;
 
 /// `NETLINK_SOCK_DIAG` of <linux/netlink.h>.
 pub(super) const NETLINK_SOCK_DIAG: isize = 4;
@@ -55,6 +58,10 @@ const UDP_STATES: u32 = 1 << 1 | 1 << 7;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Room for ends that were not read yet: some 10,000.
 const ENDS_BYTES: i32 = 8 << 20;
+/// A dump that took this much CPU time is given up when a signal asks this process to stop. Few hosts have so many sockets.
+pub const LONG_DUMP: Nanos = Nanos::from_millis(100);
+/// No dump takes much more CPU time. The kernel begins each piece of a dump at the first socket of a port, so users can make one take minutes.
+const LONGEST_DUMP: Nanos = Nanos::from_secs(2);
 
 /// Which sockets a dump shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +73,17 @@ pub enum InetFilter {
     Port(u16),
     /// Those of sockets that were made in this control group (version 2, the inode number of its folder).
     Cgroup(u64),
+}
+
+/// How much a dump has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dumped {
+    /// Every socket.
+    Whole,
+    /// Sockets came or went meanwhile in a way that some may be missing: the next dump has them.
+    Disturbed,
+    /// Some sockets: it was given up as it took long, or it has shown the rest of one that was.
+    Part,
 }
 
 /// A socket as the kernel tells of it.
@@ -167,6 +185,8 @@ pub struct InetSockets {
     buffer: Vec<u8>,
     /// The kernel runs the filter; older ones know less of them, and then the caller's own must do.
     filters: bool,
+    /// The family at which the last dump was given up: the kernel has more answers to it.
+    unfinished: Option<libc::c_int>,
 }
 
 impl std::fmt::Debug for InetSockets {
@@ -195,56 +215,97 @@ impl InetSockets {
     fn open(protocol: u8) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
-        Ok(Self { socket, protocol, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES), filters: true })
+        Ok(Self {
+            socket,
+            protocol,
+            sequence: 0,
+            buffer: Vec::with_capacity(RECEIVE_BYTES),
+            filters: true,
+            unfinished: None,
+        })
     }
 
     /// Calls `each` for every socket, IPv4 and IPv6, that passes `filter`; where the kernel lacks the filter it may be any.
     ///
-    /// Gives whether sockets came or went meanwhile in a way that some may be missing: the next dump has them.
+    /// It is given up after two seconds of CPU time, or after [`LONG_DUMP`] if a signal asks this process to stop. The next call then shows the rest.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn dump(&mut self, filter: InetFilter, mut each: impl FnMut(&InetSocket<'_>)) -> io::Result<bool> {
-        let mut incomplete = false;
+    pub fn dump(&mut self, filter: InetFilter, each: impl FnMut(&InetSocket<'_>)) -> io::Result<Dumped> {
+        let (began, stops_before) = (thread_cpu_time(), stops());
+        let goes_on = || {
+            let took = thread_cpu_time().saturating_sub(began);
+            took < LONG_DUMP || (took < LONGEST_DUMP && stops() == stops_before)
+        };
+        self.dump_while(goes_on, filter, each)
+    }
+
+    /// As [`Self::dump`], given up where `goes_on` says no.
+    fn dump_while(
+        &mut self,
+        goes_on: impl Fn() -> bool,
+        filter: InetFilter,
+        mut each: impl FnMut(&InetSocket<'_>),
+    ) -> io::Result<Dumped> {
+        let rest = self.unfinished.take();
+        let mut shown = if rest.is_some() { Dumped::Part } else { Dumped::Whole };
         for family in [libc::AF_INET, libc::AF_INET6] {
-            // Before any answer, so nothing is shown twice.
+            if family == libc::AF_INET && rest == Some(libc::AF_INET6) {
+                continue;
+            }
             let filtered = self.filters && filter != InetFilter::All;
-            incomplete |= match self.dump_family(family, if filtered { filter } else { InetFilter::All }, &mut each) {
+            // A socket on which a dump is not over takes no other request.
+            if rest != Some(family) {
+                self.ask(family, if filtered { filter } else { InetFilter::All })?;
+            }
+            let came = match self.answers(&goes_on, &mut each) {
+                // Before any answer, so nothing is shown twice.
                 Err(error) if filtered && error.raw_os_error() == Some(libc::EINVAL) => {
                     self.filters = false;
-                    self.dump_family(family, InetFilter::All, &mut each)?
+                    self.ask(family, InetFilter::All)?;
+                    self.answers(&goes_on, &mut each)?
                 }
                 other => other?,
             };
+            if came == Dumped::Part {
+                self.unfinished = Some(family);
+                return Ok(came);
+            }
+            shown = shown.max(came);
         }
-        Ok(incomplete)
+        Ok(shown)
     }
 
-    fn dump_family(
-        &mut self,
-        family: libc::c_int,
-        filter: InetFilter,
-        each: &mut impl FnMut(&InetSocket<'_>),
-    ) -> io::Result<bool> {
+    fn ask(&mut self, family: libc::c_int, filter: InetFilter) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let body = dump_request(self.protocol, family, filter);
         let bytes = request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, self.sequence, &body);
         self.socket.send_to(&bytes, &NetlinkAddress::new(0, 0), 0)?;
-        let mut incomplete = false;
+        Ok(())
+    }
+
+    /// Takes the answers of one family to their end, or one piece of them and more while `goes_on` says so.
+    fn answers(&mut self, goes_on: &impl Fn() -> bool, each: &mut impl FnMut(&InetSocket<'_>)) -> io::Result<Dumped> {
+        let mut shown = Dumped::Whole;
         loop {
             self.buffer.clear();
             self.socket.recv(&mut self.buffer, 0)?;
             for message in messages(&self.buffer).filter(|message| message.sequence == self.sequence) {
-                incomplete |= message.flags & NLM_F_DUMP_INTR != 0;
+                if message.flags & NLM_F_DUMP_INTR != 0 {
+                    shown = Dumped::Disturbed;
+                }
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
                         return match u32_at(message.body, 0).unwrap_or(0) as i32 {
-                            0.. => Ok(incomplete),
+                            0.. => Ok(shown),
                             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
                         };
                     }
                     _ => InetSocket::parse(message.body).iter().for_each(&mut *each),
                 }
+            }
+            if !goes_on() {
+                return Ok(Dumped::Part);
             }
         }
     }
@@ -356,7 +417,7 @@ impl AsFd for TcpEnds {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::fs::MetadataExt;
 
     use proptest::prelude::*;
@@ -364,7 +425,6 @@ mod tests {
     use super::*;
     use crate::clock::monotonic;
     use crate::wait::readable_until;
-    use longhaul_units::Nanos;
 
     /// As the kernel's tcp_info has them.
     fn bytes_received(info: &[u8]) -> u64 {
@@ -455,6 +515,24 @@ mod tests {
         sockets.dump(InetFilter::Cgroup(u64::MAX), |_| others += 1).unwrap();
         assert_eq!(others, 0);
         drop(near);
+    }
+
+    #[test]
+    fn the_next_dump_shows_the_rest_of_one_that_was_given_up() {
+        // No piece has room for so many.
+        let bound: Vec<UdpSocket> = (0..300).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let mut left: Vec<SocketAddr> = bound.iter().map(|one| one.local_addr().unwrap()).collect();
+        let mut sockets = InetSockets::udp().unwrap();
+        let shown = sockets.dump_while(|| false, InetFilter::All, |one| left.retain(|local| *local != one.local));
+        assert_eq!(shown.unwrap(), Dumped::Part);
+        assert!(!left.is_empty());
+        // The kernel still has answers: a new request would be refused.
+        let shown = sockets.dump(InetFilter::All, |one| left.retain(|local| *local != one.local));
+        assert_eq!((shown.unwrap(), left.len()), (Dumped::Part, 0));
+        let mut again = 0;
+        let each = |one: &InetSocket<'_>| again += usize::from(one.local == bound[0].local_addr().unwrap());
+        assert_ne!(sockets.dump(InetFilter::All, each).unwrap(), Dumped::Part);
+        assert!(again > 0);
     }
 
     #[test]

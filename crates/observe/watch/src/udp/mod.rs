@@ -23,6 +23,7 @@ use longhaul_result::{Caveat, Location, LocationMethod};
 use longhaul_udp::{UdpSocketDrop, UdpWatchResult, WatchedUdpSocket};
 use longhaul_units::{BitRate, Nanos};
 
+use crate::dumps::Dumps;
 use crate::selection::{Candidate, Chooser, Selection};
 use crate::{LOOK_UP_EVERY, MAX_CONNECTIONS, RECHECK_AFTER, WatchError, WatchOptions, caveats, within};
 use ports::Ports;
@@ -96,7 +97,7 @@ struct Followed {
 /// Watches UDP sockets: call [`Self::sample`] periodically.
 #[derive(Debug)]
 pub struct UdpWatch {
-    sockets: InetSockets,
+    sockets: Dumps,
     flows: Option<UdpFlows>,
     symbols: Option<Symbols>,
     chooser: Chooser,
@@ -107,13 +108,14 @@ pub struct UdpWatch {
     /// Sockets that were not chosen: as last seen, and when that was decided.
     others: HashMap<u64, (Candidate, Nanos)>,
     at_start: HashSet<u64>,
+    /// These are all.
+    knows_start: bool,
     /// Sockets whose owner the chooser has learnt.
     learnt: HashSet<u64>,
     numbers: u32,
     not_followed: HashSet<u64>,
     looked: Nanos,
     forgot: Nanos,
-    dump_error: Option<String>,
     caveats: Vec<Caveat>,
 }
 
@@ -137,7 +139,7 @@ impl UdpWatch {
         let counters = within(&namespace, Snapshot::take).ok();
         let sockets = within(&namespace, InetSockets::udp)?.map_err(WatchError::SockDiag)?;
         let mut watch = Self {
-            sockets,
+            sockets: Dumps::of(sockets),
             flows: flows.ok(),
             symbols: Symbols::read().ok(),
             chooser,
@@ -147,18 +149,18 @@ impl UdpWatch {
             followed: HashMap::new(),
             others: HashMap::new(),
             at_start: HashSet::new(),
+            knows_start: false,
             learnt: HashSet::new(),
             numbers: 0,
             not_followed: HashSet::new(),
             looked: Nanos::ZERO,
             forgot: Nanos::ZERO,
-            dump_error: None,
             caveats,
         };
         let at_start = &mut watch.at_start;
-        watch
+        watch.knows_start = watch
             .sockets
-            .dump(InetFilter::All, |socket| _ = at_start.insert(socket.cookie))
+            .first(InetFilter::All, |socket| _ = at_start.insert(socket.cookie))
             .map_err(WatchError::SockDiag)?;
         watch.sample();
         Ok(watch)
@@ -169,7 +171,7 @@ impl UdpWatch {
         let now = monotonic();
         let mut fresh = Vec::new();
         let (followed, others) = (&mut self.followed, &mut self.others);
-        let dumped = self.sockets.dump(InetFilter::All, |socket| {
+        let complete = self.sockets.dump(InetFilter::All, |socket| {
             if let Some(one) = followed.get_mut(&socket.cookie) {
                 one.take(now, socket);
             } else if let Some((_, decided)) = others.get(&socket.cookie)
@@ -179,13 +181,6 @@ impl UdpWatch {
                 fresh.push((candidate(socket), socket.memory()));
             }
         });
-        let complete = match dumped {
-            Ok(incomplete) => !incomplete,
-            Err(error) => {
-                self.dump_error.get_or_insert_with(|| error.to_string());
-                false
-            }
-        };
         if !fresh.is_empty() {
             self.learn();
         }
@@ -268,6 +263,7 @@ impl UdpWatch {
     fn doubts(self, result: &UdpWatchResult) -> Vec<Caveat> {
         let mut caveats = self.caveats;
         caveats.extend(self.chooser.caveats());
+        caveats.extend(self.sockets.caveat());
         let mut warn = |code, message: String, remedy: &str| caveats.push(Caveat::new(code, message, remedy));
         if result.uncounted_packets > 0 {
             let message = format!(
@@ -275,9 +271,6 @@ impl UdpWatch {
                 result.uncounted_packets
             );
             warn(caveats::DATAGRAMS_UNCOUNTED, message, "watch for a shorter time, or compare with socket_drops");
-        }
-        if let Some(error) = self.dump_error {
-            warn(caveats::SAMPLES_MISSING, format!("some samples could not be taken: {error}"), "run it again");
         }
         if result.sockets_not_followed > 0 {
             let message =
@@ -378,7 +371,8 @@ impl UdpWatch {
             return;
         }
         self.others.remove(&cookie);
-        let began = self.chooser.began(cookie).or((!self.at_start.contains(&cookie)).then_some(now));
+        let is_new = self.knows_start && !self.at_start.contains(&cookie);
+        let began = self.chooser.began(cookie).or(is_new.then_some(now));
         let owner = self.chooser.owner(&candidate);
         let mut one = Followed {
             number: self.numbers,
