@@ -25,4 +25,6 @@ caveat_codes! {
     PROCESSES_HIDDEN = "processes_hidden";
     /// Processes have more open files than one look reads; some connections may have no process.
     FILES_UNREAD = "files_unread";
+    /// There are more control groups below the chosen one than one look reads; connections of the others are not shown.
+    GROUPS_UNREAD = "groups_unread";
 }

@@ -1,7 +1,7 @@
 //! Which connections are watched, and which process each belongs to.
 
 use crate::caveats;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +27,9 @@ const LOOKS_APART: u64 = 10;
 const SHORT_LOOK: Nanos = Nanos::from_millis(10);
 /// How often the control groups below the chosen one are listed.
 const LIST_GROUPS_EVERY: Nanos = Nanos::from_secs(1);
+/// One list has at most so many of them, and takes at most this long: who may make groups there can make very many, far below each other.
+const MOST_GROUPS: usize = 4_096;
+const LONGEST_LIST_OF_GROUPS: Nanos = Nanos::from_millis(200);
 
 /// Which connections to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub(crate) struct Chooser {
     sockets: HashMap<u32, u32>,
     looked: Nanos,
     groups: HashSet<u64>,
+    /// Some list did not have all groups.
+    unread_groups: bool,
     /// By cookie: the process that opened or closed it, and when it began.
     owners: HashMap<u64, (Option<Owner>, Option<Nanos>)>,
     hidden_processes: u32,
@@ -74,7 +79,7 @@ pub(crate) struct Chooser {
     unread_processes: u32,
     /// The process with which the next look at all begins.
     next: u32,
-    /// Not before are the files of the chosen processes looked at again.
+    /// Not before are the files of the chosen processes looked at again, or the groups below the chosen one listed.
     look_at: Nanos,
     /// Not before are the files of all processes looked at again.
     look_up_at: Nanos,
@@ -92,19 +97,14 @@ impl Chooser {
             Selection::Descendants => Some(std::process::id()),
             _ => None,
         };
-        let groups = match &selection {
-            Selection::Cgroup(path) => {
-                groups(path).map_err(|source| WatchError::Cgroup { path: path.display().to_string(), source })?
-            }
-            _ => HashSet::new(),
-        };
-        Ok(Self {
+        let mut chooser = Self {
             selection,
             root,
             processes: HashSet::new(),
             sockets: HashMap::new(),
             looked: Nanos::ZERO,
-            groups,
+            groups: HashSet::new(),
+            unread_groups: false,
             owners: HashMap::new(),
             hidden_processes: 0,
             unowned: false,
@@ -112,7 +112,14 @@ impl Chooser {
             next: 0,
             look_at: Nanos::ZERO,
             look_up_at: Nanos::ZERO,
-        })
+        };
+        if let Selection::Cgroup(path) = &chooser.selection {
+            let path = path.clone();
+            chooser
+                .list_groups(&path)
+                .map_err(|source| WatchError::Cgroup { path: path.display().to_string(), source })?;
+        }
+        Ok(chooser)
     }
 
     pub(crate) fn selection(&self) -> &Selection {
@@ -160,17 +167,33 @@ impl Chooser {
             Selection::All => true,
             Selection::Port(port) => [seen.local.port(), seen.remote.port()].contains(port),
             Selection::Cgroup(path) => {
-                if now.saturating_sub(self.looked) >= LIST_GROUPS_EVERY {
+                if now.saturating_sub(self.looked) >= LIST_GROUPS_EVERY && now >= self.look_at {
                     self.looked = now;
-                    if let Ok(groups) = groups(path) {
-                        self.groups = groups;
-                    }
+                    let path = path.clone();
+                    // Where the chosen group is gone, the last list stays.
+                    let _ = self.list_groups(&path);
                 }
                 let opener = self.owners.get(&seen.cookie).and_then(|(owner, _)| Some(owner.as_ref()?.cgroup_id));
                 seen.cgroup_id.or(opener).is_some_and(|id| self.groups.contains(&id))
             }
             Selection::Process(_) | Selection::Descendants => self.belongs(now, seen),
         }
+    }
+
+    /// Lists the groups below the one at `path`.
+    fn list_groups(&mut self, path: &Path) -> io::Result<()> {
+        let began = monotonic();
+        let look = Look::begin(LookLimits::default());
+        let listed = groups(path, MOST_GROUPS, began.saturating_add(LONGEST_LIST_OF_GROUPS), || look.was_stopped());
+        let now = monotonic();
+        self.look_at = after(now, now.saturating_sub(began));
+        let (groups, are_all) = listed?;
+        // A list that a signal ended has less than the last one.
+        if !look.was_stopped() || self.groups.is_empty() {
+            self.groups = groups;
+            self.unread_groups |= !are_all;
+        }
+        Ok(())
     }
 
     fn belongs(&mut self, now: Nanos, seen: &Candidate) -> bool {
@@ -283,6 +306,12 @@ impl Chooser {
             let remedy = "watch for a longer time, or end the programs that have so many files open (ls /proc/PID/fd)";
             found.push(Caveat::new(caveats::FILES_UNREAD, message, remedy));
         }
+        if self.unread_groups {
+            let message = "there are so many control groups below the chosen one that not all were read: connections \
+                           of the others are not shown";
+            let remedy = "choose a group further below, or remove groups that are not used";
+            found.push(Caveat::new(caveats::GROUPS_UNREAD, message, remedy));
+        }
         found
     }
 }
@@ -299,26 +328,36 @@ fn is_running(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// The ids of a control group and of those below: the inode numbers of their folders.
-fn groups(path: &Path) -> io::Result<HashSet<u64>> {
+/// The ids of a control group and of those below: the inode numbers of their folders. At most `most` of them, and until `until` or a stop; those next to
+/// the chosen one first. Also whether these are all.
+fn groups(path: &Path, most: usize, until: Nanos, was_stopped: impl Fn() -> bool) -> io::Result<(HashSet<u64>, bool)> {
     let events = path.join("cgroup.controllers");
     fs::metadata(&events).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::other("not a control group of version 2"),
         _ => error,
     })?;
     let mut found = HashSet::new();
-    let mut open = vec![path.to_owned()];
-    while let Some(folder) = open.pop() {
+    let mut are_all = true;
+    let mut open = VecDeque::from([path.to_owned()]);
+    while let Some(folder) = open.pop_front() {
         // A group may vanish while they are listed.
         let Ok(metadata) = fs::metadata(&folder) else { continue };
         found.insert(metadata.ino());
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                open.push(entry.path());
+            if was_stopped() || monotonic() >= until {
+                return Ok((found, false));
             }
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if found.len() + open.len() >= most {
+                are_all = false;
+                break;
+            }
+            open.push_back(entry.path());
         }
     }
-    Ok(found)
+    Ok((found, are_all))
 }
 
 #[cfg(test)]
@@ -346,6 +385,39 @@ mod tests {
         chooser.unread_processes = 2;
         let caveats = chooser.caveats();
         assert_eq!((caveats.len(), caveats[0].code.as_str()), (1, "files_unread"));
+    }
+
+    #[test]
+    fn a_list_of_groups_ends_at_its_bounds() {
+        // Folders stand for the groups: nothing else is read of them.
+        let chosen = std::env::temp_dir().join(format!("longhaul-groups-{}", std::process::id()));
+        for below in ["a/far/farther", "b/far", "c"] {
+            fs::create_dir_all(chosen.join(below)).unwrap();
+        }
+        fs::write(chosen.join("cgroup.controllers"), "").unwrap();
+        let id = |below: &str| fs::metadata(chosen.join(below)).unwrap().ino();
+        let near = HashSet::from(["", "a", "b", "c"].map(id));
+        let listed = |most, until, is_stopped: bool| groups(&chosen, most, until, || is_stopped).unwrap();
+        let (all, some, late, stopped) = (
+            listed(7, Nanos(u64::MAX), false),
+            listed(4, Nanos(u64::MAX), false),
+            listed(7, Nanos::ZERO, false),
+            listed(7, Nanos(u64::MAX), true),
+        );
+        fs::remove_dir_all(&chosen).unwrap();
+        assert_eq!((all.0.len(), all.1), (7, true));
+        assert!(all.0.is_superset(&near));
+        assert_eq!(some, (near, false));
+        assert_eq!((late.0.len(), late.1), (1, false));
+        assert_eq!(late, stopped);
+    }
+
+    #[test]
+    fn groups_that_were_not_listed_are_a_caveat() {
+        let mut chooser = Chooser::new(Selection::All).unwrap();
+        chooser.unread_groups = true;
+        let caveats = chooser.caveats();
+        assert_eq!((caveats.len(), caveats[0].code.as_str()), (1, "groups_unread"));
     }
 
     #[test]
