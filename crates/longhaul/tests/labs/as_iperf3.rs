@@ -204,8 +204,8 @@ fn intervals_have_a_header_and_the_place_of_losses() {
     assert!(jitter.ends_with("us") || jitter.ends_with("ms") || jitter.ends_with("ns"), "{said}");
     let said = text(&client(&lab, &["tcp", "server", "-t", "1100ms", "-i", "500ms", "-C", "cubic"]).stdout);
     assert!(said.lines().next().unwrap().contains("retransmits"), "{said}");
-    let flow = said.lines().find(|line| line.starts_with("flow ")).unwrap();
-    assert!(flow.contains("1:1]:") && flow.contains(" to [fd77::2:1]:") && flow.ends_with(", cubic"), "{said}");
+    let stream = said.lines().find(|line| line.starts_with("stream ")).unwrap();
+    assert!(stream.contains("1:1]:") && stream.contains(" to [fd77::2:1]:") && stream.ends_with(", cubic"), "{said}");
     assert!(text(&client(&lab, &["tcp", "server", "-t", "1s", "-i", "0"]).stdout).starts_with("forward   goodput"));
 
     if !is_root_in_namespace() {

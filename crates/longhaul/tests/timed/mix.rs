@@ -304,7 +304,7 @@ fn what_is_wrong_is_said_in_a_line() {
             "--target-mac 01:00:5e:00:00:01: give a unicast",
         ),
         (&["lo", "--target", "10.0.0.2", "--size", "63"], 2, "63 is not in 64..=1518"),
-        (&["there-is-none", "--target", "10.0.0.2"], 1, "no such link"),
+        (&["there-is-none", "--target", "10.0.0.2"], 1, "no such interface"),
     ] {
         let output = longhaul(&[&["mix"][..], arguments].concat());
         let text = String::from_utf8(output.stderr).unwrap();

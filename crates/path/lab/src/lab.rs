@@ -355,10 +355,12 @@ const TUNNEL_FEATURES: [&str; 7] = [
 ];
 
 /// Features that make and take super-packets.
-const OFFLOAD_FEATURES: [&str; 7] = [
+const OFFLOAD_FEATURES: [&str; 8] = [
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",
     "tx-tcp-ecn-segmentation",
+    // Since Linux 6.18.
+    "tx-tcp-accecn-segmentation",
     "tx-tcp-mangleid-segmentation",
     "tx-udp-segmentation",
     "tx-generic-segmentation",

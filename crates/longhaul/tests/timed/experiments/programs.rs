@@ -15,7 +15,7 @@ fn moved(folder: &Folder, client: &str, server: &str, parser: &str) -> u64 {
     let (experiment, results) = (folder.file("some.toml"), folder.file("results"));
     let text = format!(
         "title = 'some'\npath = 'lan'\nchange = ['rate=50Mbit', 'queue=1MiB']\n\
-         [[tcp]]\nname = 'some'\ncongestion = ['cubic']\n\
+         [[tcp]]\nname = 'some'\ncongestion = ['reno']\n\
          program = {{ client = {client:?}, server = {server:?}, parse = '{parser}', time = '20s' }}\n"
     );
     fs::write(&experiment, text).unwrap();

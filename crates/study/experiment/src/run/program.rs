@@ -1,5 +1,6 @@
 //! A run of another program over the path of a point.
 
+use std::fmt::Display;
 use std::fs;
 use std::net::IpAddr;
 use std::process::Stdio;
@@ -20,6 +21,8 @@ use crate::spec::{Program, TcpTest};
 const PATIENCE: Nanos = Nanos::from_secs(5);
 const LOOK: Nanos = Nanos::from_millis(20);
 const CONTROL: &str = "net.ipv4.tcp_congestion_control";
+/// Of the others only the first network namespace may make one its default (`tcp_set_default_congestion_control` of the kernel).
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 impl Runner<'_> {
     /// Runs `program` between the hosts of `lab`, which use the congestion control of `wanted`.
@@ -37,7 +40,9 @@ impl Runner<'_> {
                     sysctl::write(CONTROL, &step.name).or_else(|error| sysctl::write(CONTROL, &own).map_err(|_| error))
                 };
                 let done = host.namespace.enter(set).map_err(|error| lab_failed(&error))?;
-                done.map_err(|error| failed(format!("congestion control {}: {error}", step.name)))?;
+                done.map_err(|error| {
+                    failed(format!("congestion control {}: {}", step.name, not_set(&step.name, error)))
+                })?;
             }
         }
         let ip: IpAddr = if wanted.setting.ipv6 { server.plan.ipv6.into() } else { server.plan.ipv4.into() };
@@ -71,6 +76,18 @@ impl Runner<'_> {
             goodput_bps: (said.bytes as f64 * 8.0 / said.seconds.max(1e-9)) as u64,
             retransmits: said.retransmits,
         })
+    }
+}
+
+/// Why `control` is not the default of a lab's host.
+fn not_set(control: &str, error: impl Display) -> String {
+    match sysctl::read(ALLOWED) {
+        Ok(allowed) if !allowed.split_whitespace().any(|one| one == control) => {
+            format!(
+                "{ALLOWED} does not have it, so no lab's host may use it by default: sysctl -w {ALLOWED}='{allowed} {control}'"
+            )
+        }
+        _ => error.to_string(),
     }
 }
 
