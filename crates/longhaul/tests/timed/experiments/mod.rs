@@ -595,9 +595,10 @@ fn a_hopeless_point_is_not_tried_for_ever() {
     let file = file.to_str().unwrap();
     let run = longhaul(&["lab", "run", file, "--repeat", "3", "--tries", "3", "--lateness-bound", "1ns"]);
     let said = String::from_utf8(run.stdout).unwrap();
-    // A try that other programs spoiled says nothing about the point: the run after it has all of its tries, too.
-    let spoiled = said.contains("other programs used") && said.contains("0 (7 rejected), doubtful");
-    assert!(spoiled || said.contains("0 (5 rejected), doubtful"), "{said}");
+    // A try that others spoiled says nothing about the point: the run after it has all of its tries, too.
+    let by_others = ["other programs used", "a hypervisor gave"].iter().any(|why| said.contains(why));
+    let rejected = |tries: u32| said.contains(&format!("0 ({tries} rejected), doubtful"));
+    assert!(rejected(5) || (by_others && (rejected(7) || rejected(9))), "{said}");
 }
 
 /// Whether a thread of the process sends a test.
