@@ -143,20 +143,13 @@ struct Still {
 }
 
 impl Still {
-    fn of(
-        rtts: &Samples,
-        ways: &[Samples; 2],
-        known: &[i64],
-        began_ns: i64,
-        interval_ns: u64,
-    ) -> (Self, Vec<DelayShift>) {
+    fn of(rtts: &Samples, ways: &[Samples; 2], known: &[i64], began_ns: i64) -> (Self, Vec<DelayShift>) {
         let levels = Levels::of(rtts, known);
         let known = ways.iter().all(|way| !way.is_empty());
         let of_ways = ways.each_ref().map(|way| levels.of_way(way));
         let told = if known { of_ways.each_ref().map(|way| Some(&way[..])) } else { [None; 2] };
         let shifts = levels.shifts(began_ns, told);
-        let way =
-            |samples: &Samples, changes: &[f64]| DelaySummary::of(&without(samples, &levels.at, changes), interval_ns);
+        let way = |samples: &Samples, changes: &[f64]| DelaySummary::of(&without(samples, &levels.at, changes));
         let still = Self {
             rtt: way(rtts, levels.changes()),
             ways: [way(&ways[0], &of_ways[0]), way(&ways[1], &of_ways[1])],
@@ -212,19 +205,15 @@ impl Profile {
                 });
             }
         }
-        let of_way = |samples: &Samples, nth: usize| {
-            let apart = probes.ways.as_ref().map_or(interval_ns, |ways| interval_of(&ways[nth]));
-            DelaySummary::of(samples, apart)
-        };
-        let [forward, backward] = [of_way(&ways[0], 0), of_way(&ways[1], 1)];
+        let [forward, backward] = ways.each_ref().map(|samples| DelaySummary::of(samples));
         let of_probes = probes.ways.is_none() && probes.losses.is_none();
         // Packets of others fill queues, and so shift the delay themselves.
         let began_ns = probes.rows.first().map_or(0, |row| row.sent_ns);
         let (still, delay_shifts) = if of_probes {
             let known: Vec<i64> = probes.route_changes.iter().map(|change| change.at_ns).collect();
-            Still::of(&rtts, &ways, &known, began_ns, interval_ns)
+            Still::of(&rtts, &ways, &known, began_ns)
         } else {
-            let rtt = DelaySummary::of(&rtts, interval_ns);
+            let rtt = DelaySummary::of(&rtts);
             (Still { rtt, ways: [forward.clone(), backward.clone()], ..Still::default() }, Vec::new())
         };
         let (loss, backward_loss) = match &probes.ways {
@@ -232,7 +221,7 @@ impl Profile {
             None => (probes.losses.as_ref().map_or_else(|| fit_loss(&probes.rows), fit_seen), None),
         };
         let late = |ways: &[Vec<Passage>; 2]| ways.iter().flatten().filter(|passage| passage.reordered).count() as u64;
-        let Some(rtt) = DelaySummary::of(&rtts, interval_ns) else { return Err(too_few) };
+        let Some(rtt) = DelaySummary::of(&rtts) else { return Err(too_few) };
         let mut profile = Self {
             duration_ns: probes.duration_ns(),
             interval_ns,
@@ -370,8 +359,8 @@ impl Profile {
         if self.still.unknown && self.rtt.stddev_ns >= STDDEV_LEAST_NS {
             said.push("whether jitter hides route changes: there is too little data, or the delay changes slowly all the time".into());
         }
-        if self.rtt.correlation.is_some_and(|correlation| correlation.below_interval) {
-            let apart = Nanos(self.interval_ns);
+        if let Some(correlation) = self.rtt.correlation.filter(|correlation| correlation.below_interval) {
+            let apart = Nanos(correlation.neighbours_ns);
             said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
         }
         if let [Err(why), Err(other)] = queues
@@ -473,7 +462,7 @@ impl Profile {
                 .map(|correlation| {
                     format!(
                         "delays of neighbours {} apart: correlation {:.2}{}",
-                        Nanos(self.interval_ns),
+                        Nanos(correlation.neighbours_ns),
                         correlation.of_neighbours,
                         if correlation.below_interval { ", too little to see over what time they change" } else { "" }
                     )

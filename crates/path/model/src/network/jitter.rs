@@ -1,6 +1,6 @@
 //! Variation of a hop's delay.
 
-use std::f64::consts::FRAC_PI_2;
+use std::f64::consts::{FRAC_PI_2, PI};
 
 use longhaul_units::Nanos;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -8,9 +8,19 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::chance::{Chance, mix, unit};
 use crate::spec::{JitterSpec, Law, Order};
 
-/// Numbers this share of an epoch apart have a correlation of 1/e: the root x of (1 − x/2) cos(πx/2) + sin(πx/2)/π, the product of
-/// `cos θ · z(k) + sin θ · z(k+1)` at two times in the mean over all phases.
+/// Numbers this share of an epoch apart have a correlation of 1/e.
 const CORRELATED_EPOCHS: f64 = 0.938_668;
+
+/// How alike the delays are, by normal scores, of packets that are sent `apart`, where a jitter's correlation time is `time` (above 0): from 1
+/// at once to 0 from 2.13 times `time` on. It is the product of `cos θ · z(k) + sin θ · z(k+1)` at two times in the mean over all phases.
+pub fn jitter_correlation(apart: Nanos, time: Nanos) -> f64 {
+    let epochs = apart.0 as f64 / time.0 as f64 * CORRELATED_EPOCHS;
+    if epochs >= 2.0 {
+        return 0.0;
+    }
+    let (sin, cos) = (FRAC_PI_2 * epochs).sin_cos();
+    (1.0 - epochs / 2.0) * cos + sin / PI
+}
 
 /// The delay of one packet after the other around a hop's mean.
 ///

@@ -37,6 +37,7 @@ use self::chance::mix;
 pub use self::counters::HopCounters;
 use self::frames::Frames;
 pub use self::frames::Shape;
+pub use self::jitter::jitter_correlation;
 use self::line::Line;
 use self::stage::Stage;
 pub use self::train::Count;

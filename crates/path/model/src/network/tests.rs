@@ -338,7 +338,11 @@ fn jitter_correlates_over_the_time_asked() {
         let variance = got.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / got.len() as f64;
         // 400 s hold 18,750 epochs of 21.3 ms.
         assert!(mean.abs() < 4.0 / 137.0 && (variance - 1.0).abs() < 0.05, "{order:?}: {mean}, {variance}");
-        for (lag, want) in [(20, (-1f64).exp()), (43, 0.0)] {
+        let told = |lag: u64| jitter_correlation(Nanos::from_millis(lag), Nanos::from_millis(20));
+        for (lag, want) in
+            [(5, told(5)), (20, (-1f64).exp()), (20, told(20)), (30, told(30)), (43, 0.0), (43, told(43))]
+        {
+            let lag = lag as usize;
             let products = got.windows(lag + 1).map(|pair| (pair[0] - mean) * (pair[lag] - mean));
             let found = products.sum::<f64>() / (got.len() - lag) as f64 / variance;
             assert!((found - want).abs() < 0.03, "{order:?}: correlation {found} at {lag} ms, {want} asked");

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::normal_scores;
+use super::correlation::normal_scores;
 
 /// A CUSUM of so many standard deviations is a shift: of 1,000 runs without one fewer than 10 exceed it (`tests/suite/shifts.rs`).
 const THRESHOLD: f64 = 5.0;
