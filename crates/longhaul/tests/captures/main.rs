@@ -10,3 +10,4 @@ mod capture_filter;
 mod compare_memory;
 mod forms;
 mod many_files;
+mod super_packets;

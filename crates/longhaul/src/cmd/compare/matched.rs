@@ -22,15 +22,14 @@ pub(crate) fn matched(
     each: impl FnMut(&Reached),
 ) -> Result<Compared, Failure> {
     let gaps = [first[0].gaps(), first[1].gaps()];
-    let bytes = first.iter().map(|trace| trace.file_bytes()).fold(0, u64::saturating_add);
-    let bounds = Bounds::for_bytes(bytes).in_memory(first[0].memory_most());
+    let bounds = Bounds::for_bytes([first[0].file_bytes(), first[1].file_bytes()]).in_memory(first[0].memory_most());
     let mut looks = [FirstLook::new(bounds), FirstLook::new(bounds)];
     for (trace, look) in first.into_iter().zip(&mut looks) {
         pass(trace, |packet| look.packet(packet))?;
         trace.was_readable()?;
     }
     let known = recognition(looks);
-    let mut samplers = [Sampler::new(&known), Sampler::new(&known)];
+    let mut samplers = Sampler::of_both(&known);
     for (path, sampler) in paths.into_iter().zip(&mut samplers) {
         pass(&mut again(path)?, |packet| sampler.packet(packet))?;
     }
@@ -38,8 +37,9 @@ pub(crate) fn matched(
         CompareError::NothingInCommon => Failure::new("nothing_in_common", error)
             .remedy("for two different runs, test with compare --behaviour whether they are alike"),
         CompareError::AllAlike => Failure::new("all_alike", error).remedy(LONGER_SNIPPETS),
-        CompareError::TooManyWirePackets(_) => Failure::new("too_many_wire_packets", error)
-            .remedy("no host sends such super-packets: capture again, or compare a part (--flow, --port)"),
+        CompareError::TooManyWirePackets(_) => Failure::new("too_many_wire_packets", error).remedy(
+            "capture without super-packets (ethtool -K IF gro off tso off), or compare a part (--flow, --port)",
+        ),
     })?;
     let mut matching = Matching::new(plan, &known, gaps, each);
     match_up(&mut again(paths[0])?, &mut again(paths[1])?, &mut matching)?;

@@ -50,6 +50,8 @@ pub enum CompareError {
 #[derive(Debug, Clone)]
 pub struct FirstLook {
     bounds: Bounds,
+    /// Of TCP and UDP.
+    packets: u64,
     segments: HashMap<Path, Segments>,
     datagrams: HashMap<Path, Heads>,
     /// The first packet's time and the last one's.
@@ -106,12 +108,13 @@ fn known_of<T: Default>(all: &mut HashMap<Path, T>, path: Path, is_full: bool) -
 impl FirstLook {
     /// Nothing yet. Of directions beyond `bounds` nothing is learned, as their packets are not matched.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, segments: HashMap::new(), datagrams: HashMap::new(), span_ns: None }
+        Self { bounds, packets: 0, segments: HashMap::new(), datagrams: HashMap::new(), span_ns: None }
     }
 
     /// The next packet of the capture. What is neither TCP nor UDP takes no part.
     pub fn packet(&mut self, packet: &Packet) {
         let Some(path) = path(packet) else { return };
+        self.packets += 1;
         let (start, end) = self.span_ns.unwrap_or((packet.at_ns, packet.at_ns));
         self.span_ns = Some((start.min(packet.at_ns), end.max(packet.at_ns)));
         let is_full = self.segments.len() + self.datagrams.len() >= self.bounds.paths;
@@ -141,7 +144,7 @@ impl FirstLook {
 /// wire has the smaller ones. Datagrams are known by what both captures have of them.
 pub fn recognition(looks: [FirstLook; 2]) -> Recognition {
     let mut known = Recognition {
-        bounds: looks[0].bounds,
+        bounds: looks[0].bounds.for_packets(looks.each_ref().map(|look| look.packets)),
         spans_ns: looks.each_ref().map(|look| look.span_ns),
         segment_bytes: HashMap::new(),
         datagrams: HashMap::new(),
@@ -183,14 +186,23 @@ pub struct Sampler<'a> {
     zeros: u32,
     most: usize,
     numbers: HashMap<Path, u32>,
-    /// How many the capture stands for.
+    /// How many the capture stands for, and may stand for.
     wire_packets: u64,
+    wire_packets_most: u64,
 }
 
 impl<'a> Sampler<'a> {
-    /// Nothing yet.
-    pub fn new(known: &'a Recognition) -> Self {
-        Self { known, samples: Vec::new(), zeros: 0, most: MOST_SAMPLES, numbers: HashMap::new(), wire_packets: 0 }
+    /// Nothing yet, of A and of B.
+    pub fn of_both(known: &'a Recognition) -> [Self; 2] {
+        known.bounds.wire_packets.map(|wire_packets_most| Self {
+            known,
+            samples: Vec::new(),
+            zeros: 0,
+            most: MOST_SAMPLES,
+            numbers: HashMap::new(),
+            wire_packets: 0,
+            wire_packets_most,
+        })
     }
 
     #[cfg(test)]
@@ -201,10 +213,10 @@ impl<'a> Sampler<'a> {
     /// The next packet. Those behind as many wire packets as a capture may stand for are passed over: [`Plan::of`] refuses it.
     pub fn packet(&mut self, packet: &Packet) {
         let Some(path) = path(packet) else { return };
-        let bounds = self.known.bounds;
-        if self.wire_packets > bounds.wire_packets {
+        if self.wire_packets > self.wire_packets_most {
             return;
         }
+        let paths_most = self.known.bounds.paths;
         let (samples, numbers, zeros) = (&mut self.samples, &mut self.numbers, self.zeros);
         let wire_packets = &mut self.wire_packets;
         let ttl = packet.ip.map_or(0, |ip| ip.ttl);
@@ -214,7 +226,7 @@ impl<'a> Sampler<'a> {
                 return;
             }
             let next = numbers.len();
-            let known = if next < bounds.paths {
+            let known = if next < paths_most {
                 Some(*numbers.entry(path).or_insert(next as u32))
             } else {
                 numbers.get(&path).copied()
@@ -304,8 +316,10 @@ impl Plan {
     pub fn of(samplers: [Sampler<'_>; 2], options: MatchOptions) -> Result<Self, CompareError> {
         let [mut a, mut b] = samplers;
         let known = a.known;
-        if a.wire_packets.max(b.wire_packets) > known.bounds.wire_packets {
-            return Err(CompareError::TooManyWirePackets(known.bounds.wire_packets));
+        for sampler in [&a, &b] {
+            if sampler.wire_packets > sampler.wire_packets_most {
+                return Err(CompareError::TooManyWirePackets(sampler.wire_packets_most));
+            }
         }
         let zeros = a.zeros.max(b.zeros);
         for sampler in [&mut a, &mut b] {
@@ -426,7 +440,7 @@ mod tests {
     /// What a handshake offers counts for the other direction, and only there where that sends data.
     #[test]
     fn of_more_directions_than_are_kept_nothing_is_learned() {
-        let bounds = Bounds { paths: 3, ..Bounds::for_bytes(0) };
+        let bounds = Bounds { paths: 3, ..Bounds::for_bytes([0; 2]) };
         let mut look = FirstLook::new(bounds);
         for one in [tcp(1, 9, Some(1_460), 0), tcp(9, 1, None, 5_000), packet(5, 9, Transport::Other)] {
             look.packet(&one);
@@ -446,12 +460,14 @@ mod tests {
 
     #[test]
     fn samples_are_of_as_many_directions_as_are_kept() {
-        let bounds = Bounds { paths: 3, wire_packets: 150, held: 10 };
+        let bounds = Bounds { paths: 3, wire_packets: [150, 90], held: 10 };
         let known = recognition([FirstLook::new(bounds), FirstLook::new(bounds)]);
-        let mut sampler = Sampler::new(&known);
+        let [mut sampler, mut other] = Sampler::of_both(&known);
         (1..=100).for_each(|port| sampler.packet(&tcp(port, 9, None, 700)));
         assert_eq!((sampler.numbers.len(), sampler.samples.len(), sampler.wire_packets), (3, 3, 100));
         (1..=100).for_each(|port| sampler.packet(&tcp(port, 9, None, 700)));
         assert_eq!((sampler.samples.len(), sampler.wire_packets), (6, 151), "what follows is passed over");
+        (1..=100).for_each(|port| other.packet(&tcp(port, 9, None, 700)));
+        assert_eq!(other.wire_packets, 91, "each has a bound of its own");
     }
 }

@@ -48,7 +48,7 @@ fn compare_in(
     most_samples: usize,
     gaps: [Gaps; 2],
 ) -> Result<(Compared, Vec<Reached>, usize), CompareError> {
-    compare_within(Bounds::for_bytes(0), a, b, options, most_samples, gaps)
+    compare_within(Bounds::for_bytes([0; 2]), a, b, options, most_samples, gaps)
 }
 
 fn compare_within(
@@ -65,11 +65,10 @@ fn compare_within(
         look
     });
     let known = recognition(looks);
-    let samplers = [a, b].map(|packets| {
-        let mut sampler = Sampler::new(&known).keeping(most_samples);
+    let mut samplers = Sampler::of_both(&known).map(|sampler| sampler.keeping(most_samples));
+    for (packets, sampler) in [a, b].into_iter().zip(&mut samplers) {
         packets.iter().for_each(|packet| sampler.packet(packet));
-        sampler
-    });
+    }
     let plan = Plan::of(samplers, options)?;
     let (mut reached, mut most_held) = (Vec::new(), 0);
     let mut matching = Matching::new(plan, &known, gaps, |one: &Reached| reached.push(*one));
@@ -453,7 +452,7 @@ fn more_directions_than_are_kept_are_counted_and_left_out() {
     let b: Vec<Packet> = a.iter().map(later).filter(|packet| packet.at_ns != 12 * MS).collect();
     let options = MatchOptions { same_clock: true };
     for (paths, reached, left_out) in [(1, 19, 40), (2, 39, 0)] {
-        let bounds = Bounds { paths, ..Bounds::for_bytes(0) };
+        let bounds = Bounds { paths, ..Bounds::for_bytes([0; 2]) };
         let (compared, ..) = compare_within(bounds, &a, &b, options, usize::MAX, Default::default()).unwrap();
         let [forward] = compared.directions.as_slice() else { panic!() };
         assert_eq!((compared.paths.len(), compared.left_out_packets), (paths, left_out));
@@ -470,13 +469,16 @@ fn more_wire_packets_than_files_of_their_length_hold_are_refused() {
     };
     let a: Vec<Packet> = (0..10).map(big).collect();
     let b: Vec<Packet> = a.iter().map(|packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet }).collect();
-    let reached = |wire_packets: u64| {
-        let (bounds, options) = (Bounds { wire_packets, ..Bounds::for_bytes(0) }, MatchOptions { same_clock: true });
+    let reached = |wire_packets: [u64; 2]| {
+        let bounds = Bounds { wire_packets, ..Bounds::for_bytes([0; 2]) };
+        let options = MatchOptions { same_clock: true };
         let compared = compare_within(bounds, &a, &b, options, usize::MAX, Default::default());
         compared.map(|(compared, ..)| compared.directions[0].reached_packets)
     };
-    assert_eq!(reached(2_000), Ok(2_000));
-    assert_eq!(reached(1_999), Err(CompareError::TooManyWirePackets(1_999)));
+    assert_eq!(reached([2_000; 2]), Ok(2_000));
+    for either in [[1_999, 2_000], [2_000, 1_999]] {
+        assert_eq!(reached(either), Err(CompareError::TooManyWirePackets(1_999)));
+    }
 }
 
 /// Of packets a microsecond apart, five milliseconds away, no more are held than there is room for, and none of the others is called lost.
@@ -485,7 +487,7 @@ fn no_more_wire_packets_are_held_than_there_is_room_for() {
     let a: Vec<Packet> = (0..20_000).map(|n| tcp(i64::from(n) * 1_000, true, n + 1, n * 100, 1, 100)).collect();
     let b: Vec<Packet> = a.iter().map(|packet| Packet { at_ns: packet.at_ns + 5 * MS, ..*packet }).collect();
     let held = |held: usize| {
-        let (bounds, options) = (Bounds { held, ..Bounds::for_bytes(0) }, MatchOptions { same_clock: true });
+        let (bounds, options) = (Bounds { held, ..Bounds::for_bytes([0; 2]) }, MatchOptions { same_clock: true });
         let (compared, _, most_held) = compare_within(bounds, &a, &b, options, usize::MAX, Default::default()).unwrap();
         let lost: u64 = compared.directions.iter().map(|between| between.lost_packets).sum();
         (compared.given_up_packets > 0, lost, most_held)
