@@ -2,14 +2,14 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_experiment::faults::{find, run::of_evidence_name};
 use longhaul_kernel::capability::{self, Capability};
-use longhaul_kernel::new_file::{self, NewFile, PUBLIC, without_name};
+use longhaul_kernel::new_file::{NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_report::saved::{ANALYZE_SCHEMA, COMPARE_SCHEMA, RTT_SCHEMA};
 use longhaul_units::read_text;
@@ -40,12 +40,24 @@ const STICKY: u32 = 0o1000;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A folder for a result. It is opened once: what is written later is written there, whatever has its name then.
+///
+/// A result of before (`--force`) stays whole until all of the new one is on the disk: where that is full, the old one is what is left. Commands that
+/// write while they measure replace it with their first file that is on the disk: an experiment, the catalogue of faults, a log of probes.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     name: PathBuf,
     open: OpenFolder,
-    /// The files of a result of before, which go when the new one begins, the last one first. Clones share them.
-    replaces: Arc<Mutex<Vec<String>>>,
+    /// Clones share it.
+    contents: Arc<Mutex<Contents>>,
+}
+
+/// What becomes of the files of a folder.
+#[derive(Debug, Default)]
+struct Contents {
+    /// Those of a result of before, which go when the new one is on the disk, the last one first.
+    replaced: Vec<String>,
+    /// Those of the new result that are complete and get their names with it.
+    waiting: Vec<NewFile>,
 }
 
 impl Folder {
@@ -84,7 +96,7 @@ impl Folder {
             );
             return Err(failed("not_written", &why).remedy("give a folder of your own"));
         }
-        Ok(Self { name, open, replaces: Arc::default() })
+        Ok(Self { name, open, contents: Arc::default() })
     }
 
     /// A way to it that no rename changes.
@@ -93,7 +105,7 @@ impl Folder {
     }
 
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
-    /// goes with all its files as soon as the first of the new one is written: a test that fails before leaves it.
+    /// goes with all its files when the new one is on the disk: a test that fails before leaves it.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
         Self::prepare_beside(path, overwrite, &[], &[])
     }
@@ -127,81 +139,136 @@ impl Folder {
                 return Err(failed(why).remedy("give another folder"));
             }
         }
-        *folder.replaces.lock() = replaced;
+        folder.contents.lock().replaced = replaced;
         Ok(folder)
     }
 
     /// Whether it has a file of this name that stays.
     pub(crate) fn has(&self, name: &str) -> bool {
-        !self.replaces.lock().iter().any(|old| old == name) && self.path().join(name).exists()
+        !self.contents.lock().replaced.iter().any(|old| old == name) && self.path().join(name).exists()
     }
 
     /// Whether the result of before is still there.
     pub(crate) fn replaces(&self) -> bool {
-        !self.replaces.lock().is_empty()
+        !self.contents.lock().replaced.is_empty()
     }
 
-    /// Removes the result of before, if it is still there. Whoever writes files into the folder by himself calls it before the first of them gets
-    /// its name.
+    /// Removes the result of before, if it is still there.
     ///
     /// # Errors
     /// A file of it cannot be removed.
-    pub(crate) fn begin(&self) -> io::Result<()> {
-        let mut replaces = self.replaces.lock();
-        while let Some(name) = replaces.last() {
+    fn make_way(&self) -> io::Result<()> {
+        let mut contents = self.contents.lock();
+        while let Some(name) = contents.replaced.last() {
             match fs::remove_file(self.path().join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => replaces.pop(),
+                _ => contents.replaced.pop(),
             };
         }
         Ok(())
     }
 
-    /// Begins the table `name`, which is written before the result is known.
-    pub(crate) fn table(&self, name: &str) -> Result<Table, Failure> {
-        let named = self.name.join(name);
-        let new = NewFile::create(&self.path().join(name), PUBLIC);
-        let new = new.map_err(|error| Failure::unwritable(&named, error))?;
-        Ok(Table { folder: self.clone(), new, named })
+    /// Begins the file `name`, for [`Self::put`].
+    ///
+    /// # Errors
+    /// As [`NewFile::create`].
+    pub(crate) fn create(&self, name: &str) -> io::Result<NewFile> {
+        NewFile::create(&self.path().join(name), PUBLIC)
     }
 
-    /// Saves `envelope` as it is printed. A reader never sees a partial file.
+    /// Gives `new`, which [`Self::create`] began, its name. The result of before goes when it is on the disk.
+    ///
+    /// # Errors
+    /// As [`NewFile::finish`].
+    pub(crate) fn put(&self, new: NewFile) -> io::Result<()> {
+        new.file().sync_all()?;
+        self.make_way()?;
+        new.finish()
+    }
+
+    /// Has `new`, which is complete, wait for the result where that replaces one. Otherwise it gets its name now: it is there whatever else fails.
+    fn hold(&self, new: NewFile) -> io::Result<()> {
+        if !self.replaces() {
+            return self.put(new);
+        }
+        new.file().sync_all()?;
+        self.contents.lock().waiting.push(new);
+        Ok(())
+    }
+
+    /// Begins the table `name`, which is written before the result is known.
+    pub(crate) fn table(&self, name: &str) -> Result<Table, Failure> {
+        let new = self.create(name).map_err(|error| Failure::unwritable(&self.name.join(name), error))?;
+        Ok(Table { folder: self.clone(), new, name: name.to_owned() })
+    }
+
+    /// Saves `envelope` as it is printed, with the tables that wait for it. A reader never sees a partial file.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
         let write = |text: String| {
-            self.begin()?;
-            new_file::write(&self.path().join(RESULT), text + "\n")
+            let new = self.create(RESULT)?;
+            new.file().write_all((text + "\n").as_bytes())?;
+            new.file().sync_all()?;
+            // A result without its tables would be taken for a whole one: it comes after them.
+            let waiting = std::mem::take(&mut self.contents.lock().waiting);
+            for table in waiting {
+                self.put(table)?;
+            }
+            self.put(new)
         };
         serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
-            Failure::new("not_written", format!("-o {}: {error}; the result is not saved", self.name.display()))
+            let name = self.name.display();
+            let stays = if self.replaces() { ", and that of before stays" } else { "" };
+            Failure::new("not_written", format!("-o {name}: {error}; the result is not saved{stays}"))
         })
     }
 
-    /// Writes `text` as the file `name`.
+    /// Writes `text` as the file `name`, while the measurement goes on.
     pub(crate) fn write_text(&self, name: &str, text: &str) -> Result<(), String> {
-        self.begin()
-            .and_then(|()| new_file::write(&self.path().join(name), text))
-            .map_err(|error| format!("{}: {error}", self.name.join(name).display()))
+        let write = || {
+            let new = self.create(name)?;
+            new.file().write_all(text.as_bytes())?;
+            self.put(new)
+        };
+        write().map_err(|error| self.not_written(name, error))
     }
 
-    /// Writes the file `name` by `write`, or nothing.
+    /// Writes the file `name` by `write`, or nothing, while the measurement goes on.
+    pub(crate) fn write_now(
+        &self,
+        name: &str,
+        write: impl FnOnce(File) -> Result<(), ParquetError>,
+    ) -> Result<(), String> {
+        let new = self.written(name, write).map_err(|error| self.not_written(name, error))?;
+        self.put(new).map_err(|error| self.not_written(name, error))
+    }
+
+    /// Writes the file `name` by `write`, or nothing, as a part of the result that [`Self::save`] saves.
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
-        let path = self.path().join(name);
-        let complete = || {
-            self.begin()?;
-            let new = NewFile::create(&path, PUBLIC)?;
-            write(new.file().try_clone()?)?;
-            Ok::<_, ParquetError>(new.finish()?)
-        };
-        complete().map_err(|error| format!("{}: {error}", self.name.join(name).display()))
+        let new = self.written(name, write).map_err(|error| self.not_written(name, error))?;
+        self.hold(new).map_err(|error| self.not_written(name, error))
+    }
+
+    fn written(
+        &self,
+        name: &str,
+        write: impl FnOnce(File) -> Result<(), ParquetError>,
+    ) -> Result<NewFile, ParquetError> {
+        let new = self.create(name)?;
+        write(new.file().try_clone()?)?;
+        Ok(new)
+    }
+
+    fn not_written(&self, name: &str, error: impl Display) -> String {
+        format!("{}: {error}", self.name.join(name).display())
     }
 }
 
-/// A table that is being written. The result of before stays until it is whole.
+/// A table that is being written.
 #[derive(Debug)]
 pub(crate) struct Table {
     folder: Folder,
     new: NewFile,
-    named: PathBuf,
+    name: String,
 }
 
 impl Table {
@@ -210,15 +277,15 @@ impl Table {
         self.new.file().try_clone().map_err(|error| self.unwritable(error))
     }
 
-    /// Gives it its name.
+    /// Tells that it is complete. Where a result of before is replaced, it gets its name with the new one.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        let Self { folder, new, named } = self;
-        folder.begin().and_then(|()| new.finish()).map_err(|error| Failure::unwritable(&named, error))
+        let Self { folder, new, name } = self;
+        folder.hold(new).map_err(|error| Failure::unwritable(&folder.name.join(&name), error))
     }
 
     /// The failure to write it.
     pub(crate) fn unwritable(&self, error: impl Display) -> Failure {
-        Failure::unwritable(&self.named, error)
+        Failure::unwritable(&self.folder.name.join(&self.name), error)
     }
 }
 

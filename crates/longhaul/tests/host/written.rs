@@ -120,6 +120,35 @@ fn a_result_is_whole_or_not_there() {
     assert!(said.ends_with("1\nused\n"), "{said} {output:?}");
 }
 
+/// Also where a table of the new one has room: that gets its name with the result.
+#[test]
+fn a_result_that_is_replaced_stays_while_the_new_one_has_no_room() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("replaced");
+    let (disk, before) = (folder.path("disk"), folder.path("before"));
+    // Nobody has a connection with this port: all tables are of one length.
+    let watch = format!("{} watch --port 1 -t 10ms -o {disk}/kept", env!("CARGO_BIN_EXE_longhaul"));
+    let fill = |left: &str| format!("head -c $(($(stat -fc '%a * %S' {disk}) - {left})) /dev/zero > {disk}/used");
+    let of_table = format!("($(stat -c %s {disk}/kept/samples.parquet) + 4095) / 4096 * 4096");
+    let again = format!("{watch} --force; echo $?; diff -r {before} {disk}/kept && rm {disk}/used && echo the same");
+    let script = [
+        format!("{watch} && cp -r {disk}/kept {before}"),
+        format!("{} && {again}", fill("0")),
+        format!("{} && {again}", fill(&of_table)),
+        format!("{watch} --force && ls -A {disk}/kept"),
+    ];
+    let output = on_a_disk(&folder, "1m", &script.join(" && "));
+    let (said, beside) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.matches("1\nthe same\n").count(), 2, "{said} {beside}");
+    assert_eq!(beside.matches("the result is not saved, and that of before stays").count(), 2, "{beside}");
+    assert_eq!(beside.matches("kept/samples.parquet: ").count(), 1, "the table had room once: {beside}");
+    assert!(said.ends_with("result.json\nsamples.parquet\n"), "{said} {beside}");
+}
+
 /// It says so before it measures, by the name that the user gave.
 #[test]
 fn an_experiment_without_room_for_its_runs_does_not_begin() {

@@ -114,7 +114,7 @@ impl SegmentLog {
                 write_segment(file, &self.about, part).map_err(|error| ParquetError::General(root_of(&error)))
             };
             let written = if self.number < SEGMENTS_MOST {
-                self.folder.write(&segment_name(self.number), write)
+                self.folder.write_now(&segment_name(self.number), write)
             } else {
                 Err("no number is left for another segment".to_owned())
             };

@@ -101,17 +101,22 @@ fn only_tables_of_this_result_are_removed() {
         files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
         let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
         assert!(prepared.replaces() && !prepared.has(files[0].0) && prepared.has("packets.parquet"));
-        // A table that is written meanwhile has its name when those of before are gone.
+        // The one of before is whole until the new one is: a table that is complete waits for its result.
         let table = prepared.table(SERIES).unwrap();
-        io::Write::write_all(&mut table.file().unwrap(), b"new").unwrap();
-        assert!(tables.iter().all(|name| folder.join(name).exists()), "{files:?}");
+        table.file().unwrap().write_all(b"new").unwrap();
         table.finish().unwrap();
+        let of_before = tables.iter().map(|name| (*name, "")).chain(files.iter().copied());
+        for (name, text) in of_before {
+            assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), text, "{name} of {files:?}");
+        }
+        prepared.save(&"new").unwrap();
         assert_eq!(fs::read(folder.join(SERIES)).unwrap(), b"new");
         let left = |name: &&str| **name == *SERIES || !gone.contains(name);
         for name in &tables {
             assert_eq!(folder.join(name).exists(), left(name), "{name} of {files:?}");
         }
-        assert!(!prepared.replaces() && files.iter().all(|(name, _)| !folder.join(name).exists()), "{files:?}");
+        assert_eq!(fs::read_to_string(folder.join(RESULT)).unwrap(), "\"new\"\n", "{files:?}");
+        assert!(!prepared.replaces() && !folder.join(RUNS).exists(), "{files:?}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

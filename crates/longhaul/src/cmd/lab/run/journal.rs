@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use longhaul_experiment::{Experiment, FACTORS, Hosts, Made, Plan, Ran};
 use longhaul_kernel::links::followed;
-use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_kernel::signals::StopSignal;
 use longhaul_lab::LabSpec;
 use longhaul_units::Nanos;
@@ -16,7 +15,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Failure;
-use crate::output::saved::RUNS;
+use crate::output::saved::{Folder, RUNS};
 
 /// Longest line that is read: a run with 10,000 losses has a tenth of it.
 const LINE_BYTES_MOST: u64 = 16 << 20;
@@ -155,12 +154,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// A new one. It is there once it has its first line.
-    pub(super) fn begin(folder: &Path, header: Header) -> io::Result<Self> {
-        let new = NewFile::create(&folder.join(RUNS), PUBLIC)?;
+    /// A new one, in place of the result of before. It is there once it has its first line.
+    pub(super) fn begin(folder: &Folder, header: Header) -> io::Result<Self> {
+        let new = folder.create(RUNS)?;
         let mut journal = Self { file: new.file().try_clone()?, has_hosts: false };
         journal.append(&Line::Experiment(header))?;
-        new.finish()?;
+        folder.put(new)?;
         Ok(journal)
     }
 
@@ -238,7 +237,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("longhaul-journal-stopped-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (file, header) = (folder.join(RUNS), header(&[1], Some(50), 1));
-        drop(Journal::begin(&folder, header.clone()).unwrap());
+        drop(Journal::begin(&Folder::open(folder.clone()).unwrap(), header.clone()).unwrap());
         let begun = std::fs::read_to_string(&file).unwrap();
         let hosts = "{\"kind\":\"hosts\",\"client\":{},\"server\":null}\n";
         let written = format!("{begun}{hosts}{{\"kind\":\"udp\",\"ser");
@@ -270,7 +269,7 @@ mod tests {
         for there in
             [header(&[], None, 1), header(&[0, 2], None, 1), header(&[], Some(10), 1), late, header(&[], None, 2)]
         {
-            drop(Journal::begin(&folder, there.clone()).unwrap());
+            drop(Journal::begin(&Folder::open(folder.clone()).unwrap(), there.clone()).unwrap());
             assert!(Journal::open(&folder, &folder, &there).is_ok());
             failures.push(Journal::open(&folder, &folder, &own).unwrap_err());
             std::fs::remove_file(folder.join(RUNS)).unwrap();

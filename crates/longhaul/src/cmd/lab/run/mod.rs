@@ -347,16 +347,14 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     let journal = match (kept, &folder) {
         (Some(kept), _) => Some(kept.resume(plan, &mut ran, || stop.requested())?),
         // That of before goes with the first run.
-        (None, Some(folder)) if !folder.replaces() => {
-            Some(Journal::begin(&folder.path(), header.clone()).map_err(unwritable)?)
-        }
+        (None, Some(folder)) if !folder.replaces() => Some(Journal::begin(folder, header.clone()).map_err(unwritable)?),
         (None, _) => None,
     };
     let is_kept = Cell::new(folder.is_some());
     let save = |name: &str, losses: &mut dyn Iterator<Item = Loss>| {
         let folder = folder.as_ref().ok_or("there is no folder")?;
         let name = format!("{name}.parquet");
-        folder.write(&name, |file| write_losses(file, losses)).map(|()| name)
+        folder.write_now(&name, |file| write_losses(file, losses)).map(|()| name)
     };
     let measured = Measured {
         args,
@@ -376,8 +374,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         if let Some(folder) = folder.as_ref().filter(|_| is_kept.get()) {
             let mut journal = journal.borrow_mut();
             if journal.is_none() {
-                let begun = folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone()));
-                *journal = Some(begun.map_err(unwritable)?);
+                *journal = Some(Journal::begin(folder, header.clone()).map_err(unwritable)?);
             }
             let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.add(made, ran).map_err(unwritable)?;
@@ -428,9 +425,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
     } else {
         let new = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none());
         // A run began and was not finished: --resume finds its experiment.
-        let begun = new.map_or(Ok(()), |folder| {
-            folder.begin().and_then(|()| Journal::begin(&folder.path(), header.clone())).map(drop)
-        });
+        let begun = new.map_or(Ok(()), |folder| Journal::begin(folder, header.clone()).map(drop));
         begun.map_err(unwritable).and_then(|()| measured.save(&ran, interrupted))
     };
     let envelope = measured.envelope(&ran, interrupted);
