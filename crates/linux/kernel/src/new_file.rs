@@ -4,6 +4,9 @@
 //! beside its place, as `.NAME.PID.part`; there a killed process leaves that one. So does one that is killed between the two system calls by
 //! which a file takes the place of another: Linux has none for both. Where something has that name already it is `.NAME.PID.RANDOM.part`.
 //!
+//! A file that replaces none, and whose name another one has got meanwhile, is `PID-NAME` beside it ([`NewFile::finish_beside`]), or
+//! `PID.RANDOM-NAME`.
+//!
 //! Source: open(2), linkat(2), rename(2).
 
 use std::ffi::OsString;
@@ -13,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, open};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -96,15 +99,42 @@ impl NewFile {
         fs::rename(beside, &self.path)
     }
 
-    /// As [`Self::finish`], where no file has the name.
+    /// As [`Self::finish`], where no file has the name. A device or a pipe has nothing to lose.
     ///
     /// # Errors
     /// `AlreadyExists` where one has; otherwise as [`Self::finish`].
     pub fn finish_new(self) -> io::Result<()> {
+        if let Place::Itself = self.place {
+            return Ok(());
+        }
+        self.file.sync_all()?;
+        self.give_name(&self.path)
+    }
+
+    /// As [`Self::finish_new`]; but where a file has the name, this one gets another name beside it, which is returned.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_beside(self) -> io::Result<Option<OsString>> {
+        if let Place::Itself = self.place {
+            return Ok(None);
+        }
+        self.file.sync_all()?;
+        match self.give_name(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let (other, ()) = at_free_name(|more| other_name(&self.path, more), |at| self.give_name(at))?;
+                Ok(other.file_name().map(ToOwned::to_owned))
+            }
+            named => named.map(|()| None),
+        }
+    }
+
+    /// Gives it the name `path`, unless something has that.
+    fn give_name(&self, path: &Path) -> io::Result<()> {
         match &self.place {
-            Place::Itself => Err(io::ErrorKind::AlreadyExists.into()),
-            Place::Nowhere => self.file.sync_all().and_then(|()| self.link(&self.path)),
-            Place::Beside(beside) => self.file.sync_all().and_then(|()| fs::hard_link(beside, &self.path)),
+            Place::Itself => Ok(()),
+            Place::Nowhere => self.link(path),
+            Place::Beside(beside) => rename_new(beside, path),
         }
     }
 
@@ -179,14 +209,6 @@ impl NamedFile {
         let file: File = open(path.join(name), flags | OFlags::CLOEXEC, Mode::from_bits_truncate(PUBLIC))?.into();
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
-
-    /// Writes it as a whole, in place of one that is there.
-    ///
-    /// # Errors
-    /// As [`NewFile::create`] and [`NewFile::finish`].
-    pub fn write(&self, contents: impl AsRef<[u8]>) -> io::Result<()> {
-        complete(self.begin()?, contents)
-    }
 }
 
 /// Writes the file at `path` as a whole, in place of one that is there.
@@ -227,15 +249,40 @@ fn lacks_unnamed(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::ISDIR))
 }
 
-/// Has `make` make `.NAME.PID.part` in the same folder, and says where that is. Other users can tell this name, and what they put there nobody else may
-/// remove from a folder such as `/tmp`: the file is then `.NAME.PID.RANDOM.part`.
+/// Renames `from` to `to`, unless something has that name.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system does not know this (NFS).
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        renamed => return Ok(renamed?),
+    }
+    match fs::hard_link(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Nor has it links: what gets the name between this look and the renaming is replaced.
+        Err(_) if fs::symlink_metadata(to).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => {
+            fs::rename(from, to)
+        }
+        linked => linked,
+    }
+}
+
+/// Has `make` make `.NAME.PID.part` in the same folder, and says where that is; or `.NAME.PID.RANDOM.part`, as of [`at_free_name`].
 fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
-    let first = part(path, "")?;
+    at_free_name(|more| part(path, more), make)
+}
+
+/// Has `make` make the file that `name` names, and says where that is. Other users can tell the name, and what they put there nobody else may
+/// remove from a folder such as `/tmp`: the name then has random letters more.
+fn at_free_name<T>(
+    name: impl Fn(&str) -> io::Result<PathBuf>,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    let first = name("")?;
     match make(&first) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let mut random = [0_u8; 8];
             getrandom(&mut random, GetRandomFlags::empty())?;
-            let other = part(path, &format!(".{:016x}", u64::from_ne_bytes(random)))?;
+            let other = name(&format!(".{:016x}", u64::from_ne_bytes(random)))?;
             make(&other).map(|made| (other, made))
         }
         made => made.map(|made| (first, made)),
@@ -251,6 +298,13 @@ fn part(path: &Path, more: &str) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
+/// `PID-NAME` in the same folder, with `more` before the hyphen. It ends as the name does, which tells programs what is in it.
+fn other_name(path: &Path, more: &str) -> io::Result<PathBuf> {
+    let mut other = OsString::from(format!("{}{more}-", std::process::id()));
+    other.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    Ok(path.with_file_name(other))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -258,7 +312,7 @@ mod tests {
     use super::*;
 
     fn write_named(path: &Path, contents: &str) -> io::Result<()> {
-        NamedFile::at(path)?.write(contents)
+        complete(NamedFile::at(path)?.begin()?, contents)
     }
 
     struct Folder(PathBuf);
@@ -330,6 +384,35 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"four".to_vec(), vec!["a".to_owned()]));
     }
 
+    /// Also on a file system that has no files without a name; and a second time.
+    #[test]
+    fn what_cannot_have_its_name_is_kept_beside_the_file_that_has_it() {
+        let folder = Folder::new("other-name");
+        let (path, part) = (folder.0.join("a.html"), folder.0.join("part"));
+        fs::write(&path, "theirs").unwrap();
+        let unnamed = |text: &str| {
+            let new = NewFile::create(&path, PUBLIC).unwrap();
+            new.file().write_all(text.as_bytes()).unwrap();
+            new
+        };
+        let named = |text: &str| {
+            fs::write(&part, text).unwrap();
+            let place = Place::Beside(part.clone());
+            NewFile { file: File::open(&part).unwrap(), path: path.clone(), _folder: None, place }
+        };
+        let kept = [unnamed("one"), named("two")].map(|new| new.finish_beside().unwrap().unwrap());
+        assert_eq!(kept[0].to_str(), Some(format!("{}-a.html", std::process::id()).as_str()));
+        let texts = kept.map(|name| fs::read_to_string(folder.0.join(name)).unwrap());
+        assert_eq!((texts, folder.names().len()), (["one", "two"].map(str::to_owned), 3), "{:?}", folder.names());
+        assert_eq!(fs::read(&path).unwrap(), b"theirs");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(unnamed("three").finish_beside().unwrap(), None);
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(named("four").finish_beside().unwrap(), None);
+        assert_eq!((fs::read(&path).unwrap(), folder.names().len()), (b"four".to_vec(), 3), "{:?}", folder.names());
+    }
+
     /// Another user tells the name and has a file there.
     #[test]
     fn a_taken_name_keeps_no_file_from_being_written() {
@@ -371,13 +454,13 @@ mod tests {
         fs::rename(&named, &moved).unwrap();
         std::os::unix::fs::symlink(&other, &named).unwrap();
         for text in ["one", "two"] {
-            later.write(text).unwrap();
+            complete(later.begin().unwrap(), text).unwrap();
             assert_eq!(fs::read(moved.join("a")).unwrap(), text.as_bytes());
         }
         // A link there was not there at the start: it is replaced.
         fs::remove_file(moved.join("a")).unwrap();
         std::os::unix::fs::symlink(other.join("a"), moved.join("a")).unwrap();
-        later.write("three").unwrap();
+        complete(later.begin().unwrap(), "three").unwrap();
         assert_eq!(
             (fs::read(other.join("a")).unwrap(), fs::read(moved.join("a")).unwrap()),
             (b"kept".into(), b"three".into())

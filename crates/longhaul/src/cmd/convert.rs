@@ -3,7 +3,7 @@
 use crate::caveats;
 use crate::output::overwrite::Overwrite;
 use std::fs::File;
-use std::io::stdout;
+use std::io::{ErrorKind, stdout};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     args.overwrite.file(Some(to))?;
     let began = monotonic();
     let options = WriterOptions { snippets: args.keep_snippets, zstd_level: args.level };
-    let Written { packets, bytes, account } = write_capture(from, &OutputFile::named(to)?, options)?;
+    let Written { packets, bytes, account } = write_capture(from, &OutputFile::named(to)?, options, args.overwrite)?;
     let duration = monotonic().saturating_sub(began);
 
     let rate = packets as f64 / duration.as_secs_f64().max(1e-9);
@@ -133,8 +133,14 @@ pub(crate) struct Written {
     pub(crate) account: CaptureAccount,
 }
 
-/// Writes the captures `from` into one at `to`, by its name; `-` is stdout, as pcapng.
-pub(crate) fn write_capture(from: &[PathBuf], to: &OutputFile, options: WriterOptions) -> Result<Written, Failure> {
+/// Writes the captures `from` into one at `to`, by its name; `-` is stdout, as pcapng. A file that took the name meanwhile is replaced where
+/// `overwrite` says so.
+pub(crate) fn write_capture(
+    from: &[PathBuf],
+    to: &OutputFile,
+    options: WriterOptions,
+    overwrite: Overwrite,
+) -> Result<Written, Failure> {
     form_of(to)?;
     let mut captures = open_captures(from, true)?;
     let failed = |error: std::io::Error| Failure::from(WriteError::Io(to.to_path_buf(), error));
@@ -156,7 +162,10 @@ pub(crate) fn write_capture(from: &[PathBuf], to: &OutputFile, options: WriterOp
     let mut bytes = 0;
     if let Some(new) = new {
         bytes = new.file().metadata().map_err(failed)?.len();
-        new.finish().map_err(failed)?;
+        overwrite.finish_or_keep(new).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::unwritable(to, error),
+            _ => failed(error),
+        })?;
     }
     Ok(Written { packets, bytes, account })
 }

@@ -101,8 +101,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     if let Some(file) = &args.stats {
         // At once, so that a file that cannot be written ends the command before the run.
-        write_status(file, &envelope(running.status().map_err(|error| Failure::new("emulator", error))?))?;
+        let status = running.status().map_err(|error| Failure::new("emulator", error))?;
+        write_status(file, &envelope(status), args.overwrite)?;
     }
+    // From now on the file is this command's.
+    let own = Overwrite::by(true);
     let began = monotonic();
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
     let mut away = Vec::new();
@@ -116,14 +119,14 @@ pub(crate) fn run(args: Args) -> Outcome {
             metrics.write(&Interval::of(&status));
         }
         if let Some(file) = &args.stats {
-            write_status(file, &envelope(status))?;
+            write_status(file, &envelope(status), own)?;
         }
     }
     let status = running.stop().map_err(|error| Failure::new("emulator", error))?;
     tell_of_ports(&status, &mut away);
     let envelope = envelope(status);
     if let Some(file) = &args.stats {
-        write_status(file, &envelope)?;
+        write_status(file, &envelope, own)?;
     }
     if std::io::stderr().is_terminal() {
         stderr_line!();
@@ -221,7 +224,7 @@ fn progress(status: &Status) {
 }
 
 /// Readers always find a complete file.
-fn write_status(file: &OutputFile, envelope: &impl serde::Serialize) -> Result<(), Failure> {
+fn write_status(file: &OutputFile, envelope: &impl serde::Serialize, overwrite: Overwrite) -> Result<(), Failure> {
     let text = serde_json::to_string(envelope).map_err(|error| Failure::unwritable(file, error))?;
-    file.write(&(text + "\n")).map_err(|failure| failure.remedy("give --stats a file in a writable folder"))
+    file.write(&(text + "\n"), overwrite).map_err(|failure| failure.remedy("give --stats a file in a writable folder"))
 }

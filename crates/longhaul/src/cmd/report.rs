@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let several = saved.len() > 1;
     if let Some(file) = &args.html {
         let page = if several { beside.to_html() } else { saved[0].1.to_html() };
-        file.write(&with_flags(&page))?;
+        file.write(&with_flags(&page), args.overwrite)?;
     }
     if args.json {
         let parameters = Parameters { results: &args.results };

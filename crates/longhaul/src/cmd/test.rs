@@ -225,8 +225,8 @@ impl TestArgs {
             if let Some(signal) = stop.requested() { failure.exit(exit_code(signal)) } else { failure }
         })?;
         let json = self.json || self.json_stream;
-        let html = self.html.clone();
-        Ok(Tested { end, address: target.address, latency, folder, html, started_at, stop, json })
+        let (html, overwrite) = (self.html.clone(), self.overwrite);
+        Ok(Tested { end, address: target.address, latency, folder, html, overwrite, started_at, stop, json })
     }
 }
 
@@ -241,6 +241,7 @@ pub(crate) struct Tested {
     pub(crate) folder: Option<Folder>,
     /// Where to draw it.
     html: Option<OutputFile>,
+    overwrite: Overwrite,
     started_at: String,
     stop: Stop,
     json: bool,
@@ -275,7 +276,7 @@ impl Tested {
                 caveats: &envelope.caveats,
                 text: text(&envelope.parameters, &envelope.result),
             };
-            file.write(&page(&self.end, &envelope.result, tested))
+            file.write(&page(&self.end, &envelope.result, tested), self.overwrite)
         });
         print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
         if let Err(failure) = saved.and(drawn) {

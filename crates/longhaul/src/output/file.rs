@@ -1,6 +1,6 @@
 //! Files that the user names, to be written at the end.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValuePar
 use longhaul_kernel::new_file::{NamedFile, NewFile};
 
 use crate::output::Failure;
+use crate::output::overwrite::Overwrite;
 
 /// A file that a command line names. Its folder is opened as the command line is read: what is written later goes there, and a folder that is
 /// missing is told before anything is measured.
@@ -33,9 +34,12 @@ impl OutputFile {
         self.file.begin().map_err(|error| Failure::unwritable(self, error))
     }
 
-    /// Writes it as a whole, or nothing.
-    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        self.file.write(text).map_err(|error| Failure::unwritable(self, error))
+    /// Writes it as a whole, or nothing. A file that took its name since the start is replaced where `overwrite` says so; else `text` is kept
+    /// beside it.
+    pub(crate) fn write(&self, text: &str, overwrite: Overwrite) -> Result<(), Failure> {
+        let new = self.begin()?;
+        let written = new.file().write_all(text.as_bytes());
+        written.and_then(|()| overwrite.finish_or_keep(new)).map_err(|error| Failure::unwritable(self, error))
     }
 }
 

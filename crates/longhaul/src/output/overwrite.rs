@@ -1,8 +1,10 @@
 //! `--force`: the one way to replace what is there.
 
+use std::io;
 use std::path::Path;
 
 use longhaul_kernel::links::followed;
+use longhaul_kernel::new_file::NewFile;
 
 use crate::output::Failure;
 
@@ -35,6 +37,41 @@ impl Overwrite {
             _ => Ok(()),
         }
     }
+
+    /// Gives `new` its name. Without `--force` a file stays that was made there since the start.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where there is one; otherwise as [`NewFile::finish`].
+    pub(crate) fn finish(self, new: NewFile) -> io::Result<()> {
+        if self.force {
+            return new.finish();
+        }
+        new.finish_new().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => made_meanwhile(""),
+            _ => error,
+        })
+    }
+
+    /// The same for what nobody may be able to measure again: without its name it is kept under another one, which the error says.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub(crate) fn finish_or_keep(self, new: NewFile) -> io::Result<()> {
+        if self.force {
+            return new.finish();
+        }
+        match new.finish_beside()? {
+            None => Ok(()),
+            Some(other) => {
+                Err(made_meanwhile(&format!("; what was to be in it is in {} beside it", other.to_string_lossy())))
+            }
+        }
+    }
+}
+
+/// The error for a name that was free at the start.
+fn made_meanwhile(more: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, format!("a file of this name was made meanwhile, and stays{more}"))
 }
 
 /// The failure for `path`, which is not replaced.

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::scope;
 use std::time::Duration;
 
 use longhaul_kernel::links::{followed, parent};
-use longhaul_kernel::new_file;
+use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_kernel::open_folder::OpenFolder;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -61,6 +61,7 @@ impl PrometheusArgs {
             folder,
             shown: path.clone(),
             last: BTreeMap::new(),
+            overwrite,
             told: false,
             is_own: false,
         }))
@@ -76,6 +77,8 @@ pub(crate) struct Textfile {
     /// As the user wrote it.
     shown: PathBuf,
     last: BTreeMap<String, Value>,
+    /// Until it is written once.
+    overwrite: Overwrite,
     told: bool,
     /// The file is this one's: it was written.
     is_own: bool,
@@ -121,8 +124,13 @@ impl Textfile {
 
     /// Writes the file anew with `text`, which has the format already.
     pub(crate) fn write_text(&mut self, text: &str) {
-        match new_file::write(&self.path(), text) {
-            Ok(()) => self.is_own = true,
+        let write = || {
+            let new = NewFile::create(&self.path(), PUBLIC)?;
+            new.file().write_all(text.as_bytes())?;
+            self.overwrite.finish(new)
+        };
+        match write() {
+            Ok(()) => (self.overwrite, self.is_own) = (Overwrite::by(true), true),
             Err(error) if !std::mem::replace(&mut self.told, true) => {
                 let failure = Failure::unwritable(&self.shown, error);
                 let _ = failure.report_beside();
@@ -302,6 +310,28 @@ longhaul_watch_timestamp_seconds{host="a\"b\\"} 1767225600.25
     fn textfile(path: &Path) -> Textfile {
         let args = PrometheusArgs { prometheus: Some(path.to_owned()) };
         args.open(Overwrite::by(true)).unwrap().unwrap()
+    }
+
+    /// Another command may have been told the same name.
+    #[test]
+    fn a_file_that_was_made_meanwhile_stays() {
+        let path = std::env::temp_dir().join(format!("longhaul-meanwhile-{}.prom", std::process::id()));
+        let args = PrometheusArgs { prometheus: Some(path.clone()) };
+        for (force, text) in [(false, "theirs"), (true, "ours")] {
+            let _ = fs::remove_file(&path);
+            let mut file = args.open(Overwrite::by(force)).unwrap().unwrap();
+            fs::write(&path, "theirs").unwrap();
+            file.write_text("ours");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            drop(file);
+            assert_eq!(path.exists(), !force, "only its own goes");
+        }
+        // What it wrote itself is written again.
+        let mut file = args.open(Overwrite::by(false)).unwrap().unwrap();
+        for text in ["one", "two"] {
+            file.write_text(text);
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     /// Who owns the parent of its folder puts a link in the folder's place.

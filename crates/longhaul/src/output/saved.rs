@@ -1,5 +1,6 @@
 //! The folder in which a command saves its result.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -43,6 +44,8 @@ const MOST_BYTES: u64 = 64 << 20;
 ///
 /// A result of before (`--force`) stays whole until all of the new one is on the disk: where that is full, the old one is what is left. Commands that
 /// write while they measure replace it with their first file that is on the disk: an experiment, the catalogue of faults, a log of probes.
+///
+/// Without `--force` no file is replaced that was made since the start.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     name: PathBuf,
@@ -56,8 +59,12 @@ pub(crate) struct Folder {
 struct Contents {
     /// Those of a result of before, which go when the new one is on the disk, the last one first.
     replaced: Vec<String>,
-    /// Those of the new result that are complete and get their names with it.
-    waiting: Vec<NewFile>,
+    /// Those of the new result that are complete and get these names with it.
+    waiting: Vec<(String, NewFile)>,
+    /// Any file may be replaced.
+    replaces_all: bool,
+    /// Names whose file may be replaced all the same: it was there at the start, or is this command's.
+    known: HashSet<String>,
 }
 
 impl Folder {
@@ -70,7 +77,9 @@ impl Folder {
             Failure::new("not_resumed", format!("--resume {}: {error}", path.display()))
                 .remedy("give the folder of the measurement to continue")
         })?;
-        Self::claim("--resume", path, open)
+        let folder = Self::claim("--resume", path, open)?;
+        folder.contents.lock().replaces_all = true;
+        Ok(folder)
     }
 
     /// Takes the folder for this command, until that ends, however it ends: of two that write, one would overwrite what the other measures.
@@ -139,7 +148,9 @@ impl Folder {
                 return Err(failed(why).remedy("give another folder"));
             }
         }
-        folder.contents.lock().replaced = replaced;
+        let (replaces_all, path) = (overwrite.allowed(), folder.path());
+        let known = if replaces_all { HashSet::new() } else { names_of_results(&path).map_err(unusable)? };
+        *folder.contents.lock() = Contents { replaced, waiting: Vec::new(), replaces_all, known };
         Ok(folder)
     }
 
@@ -176,23 +187,31 @@ impl Folder {
         NewFile::create(&self.path().join(name), PUBLIC)
     }
 
-    /// Gives `new`, which [`Self::create`] began, its name. The result of before goes when it is on the disk.
+    /// Gives `new` the name `name` while the measurement goes on. The result of before goes.
     ///
     /// # Errors
-    /// As [`NewFile::finish`].
-    pub(crate) fn put(&self, new: NewFile) -> io::Result<()> {
+    /// As [`Overwrite::finish`].
+    pub(crate) fn put(&self, name: &str, new: NewFile) -> io::Result<()> {
+        self.give_name(name, new, Overwrite::finish)
+    }
+
+    /// Gives `new` the name `name` by `finish`. The result of before goes when it is on the disk.
+    fn give_name(&self, name: &str, new: NewFile, finish: fn(Overwrite, NewFile) -> io::Result<()>) -> io::Result<()> {
         new.file().sync_all()?;
         self.make_way()?;
-        new.finish()
+        let mut contents = self.contents.lock();
+        finish(Overwrite::by(contents.replaces_all || contents.known.contains(name)), new)?;
+        contents.known.insert(name.to_owned());
+        Ok(())
     }
 
     /// Has `new`, which is complete, wait for the result where that replaces one. Otherwise it gets its name now: it is there whatever else fails.
-    fn hold(&self, new: NewFile) -> io::Result<()> {
+    fn hold(&self, name: &str, new: NewFile) -> io::Result<()> {
         if !self.replaces() {
-            return self.put(new);
+            return self.give_name(name, new, Overwrite::finish_or_keep);
         }
         new.file().sync_all()?;
-        self.contents.lock().waiting.push(new);
+        self.contents.lock().waiting.push((name.to_owned(), new));
         Ok(())
     }
 
@@ -210,15 +229,21 @@ impl Folder {
             new.file().sync_all()?;
             // A result without its tables would be taken for a whole one: it comes after them.
             let waiting = std::mem::take(&mut self.contents.lock().waiting);
-            for table in waiting {
-                self.put(table)?;
+            for (name, table) in waiting {
+                self.give_name(&name, table, Overwrite::finish_or_keep)?;
             }
-            self.put(new)
+            self.give_name(RESULT, new, Overwrite::finish_or_keep)
         };
         serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
             let name = self.name.display();
-            let stays = if self.replaces() { ", and that of before stays" } else { "" };
-            Failure::new("not_written", format!("-o {name}: {error}; the result is not saved{stays}"))
+            let why = match error.kind() {
+                io::ErrorKind::AlreadyExists => format!("-o {name}: {RESULT}: {error}"),
+                _ if self.replaces() => {
+                    format!("-o {name}: {error}; the result is not saved, and that of before stays")
+                }
+                _ => format!("-o {name}: {error}; the result is not saved"),
+            };
+            Failure::new("not_written", why)
         })
     }
 
@@ -227,7 +252,7 @@ impl Folder {
         let write = || {
             let new = self.create(name)?;
             new.file().write_all(text.as_bytes())?;
-            self.put(new)
+            self.put(name, new)
         };
         write().map_err(|error| self.not_written(name, error))
     }
@@ -239,13 +264,13 @@ impl Folder {
         write: impl FnOnce(File) -> Result<(), ParquetError>,
     ) -> Result<(), String> {
         let new = self.written(name, write).map_err(|error| self.not_written(name, error))?;
-        self.put(new).map_err(|error| self.not_written(name, error))
+        self.put(name, new).map_err(|error| self.not_written(name, error))
     }
 
     /// Writes the file `name` by `write`, or nothing, as a part of the result that [`Self::save`] saves.
     pub(crate) fn write(&self, name: &str, write: impl FnOnce(File) -> Result<(), ParquetError>) -> Result<(), String> {
         let new = self.written(name, write).map_err(|error| self.not_written(name, error))?;
-        self.hold(new).map_err(|error| self.not_written(name, error))
+        self.hold(name, new).map_err(|error| self.not_written(name, error))
     }
 
     fn written(
@@ -280,7 +305,7 @@ impl Table {
     /// Tells that it is complete. Where a result of before is replaced, it gets its name with the new one.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let Self { folder, new, name } = self;
-        folder.hold(new).map_err(|error| Failure::unwritable(&folder.name.join(&name), error))
+        folder.hold(&name, new).map_err(|error| Failure::unwritable(&folder.name.join(&name), error))
     }
 
     /// The failure to write it.
@@ -335,6 +360,20 @@ fn is_diagnosis(name: &str) -> bool {
     of_evidence_name(name).is_some_and(|(fault, ..)| find(fault).is_ok())
 }
 
+/// Whether a command gives this name to a file of its result.
+fn is_of_result(name: &str) -> bool {
+    [RESULT, RUNS, REPORT].contains(&name) || is_table(name) || is_diagnosis(name)
+}
+
+/// The names in `folder` that a result may have.
+fn names_of_results(folder: &Path) -> io::Result<HashSet<String>> {
+    let mut names = HashSet::new();
+    for entry in fs::read_dir(folder)? {
+        names.extend(entry?.file_name().into_string().ok().filter(|name| is_of_result(name)));
+    }
+    Ok(names)
+}
+
 /// A file in `folder` with a name of a result's that `user` may not replace: in a sticky folder another user's.
 fn of_another(folder: &Path, user: u32) -> io::Result<Option<String>> {
     let about = fs::metadata(folder)?;
@@ -344,8 +383,7 @@ fn of_another(folder: &Path, user: u32) -> io::Result<Option<String>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        let is_ours = [RESULT, RUNS, REPORT].contains(&name.as_str()) || is_table(&name) || is_diagnosis(&name);
-        if is_ours && entry.metadata().is_ok_and(|file| file.uid() != user) {
+        if is_of_result(&name) && entry.metadata().is_ok_and(|file| file.uid() != user) {
             return Ok(Some(name));
         }
     }

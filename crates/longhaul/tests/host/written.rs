@@ -149,6 +149,48 @@ fn a_result_that_is_replaced_stays_while_the_new_one_has_no_room() {
     assert!(said.ends_with("result.json\nsamples.parquet\n"), "{said} {beside}");
 }
 
+/// A file that was not there at the start is somebody's at the end. The command that is watched makes it.
+#[test]
+fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
+    let _side = side_by_side();
+    let folder = Folder::new("meanwhile");
+    let (kept, page) = (folder.path("kept"), folder.path("page.html"));
+    let of_result = ["result.json", "samples.parquet"].map(|name| format!("{kept}/{name}"));
+    let watch = |words: &[&str], made: &[String]| {
+        let make = format!("for file in {}; do echo theirs > $file; done", made.join(" "));
+        let output = longhaul(&[&["watch", "-J"][..], words, &["--", "sh", "-c", &make]].concat());
+        (output.status.code(), object(&output.stdout), String::from_utf8(output.stderr).unwrap())
+    };
+    let beside = |folder: &str, name: &str| {
+        let ending = format!("-{name}");
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut named = entries.filter(|path| path.to_str().unwrap().ends_with(&ending));
+        fs::read(named.next().unwrap_or_else(|| panic!("no {ending}"))).unwrap()
+    };
+
+    let (code, result, said) = watch(&["-o", &kept], &of_result);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("result.json: a file of this name was made meanwhile, and stays"), "{said}");
+    let mut caveats = result["caveats"].as_array().unwrap().iter();
+    assert!(caveats.any(|caveat| caveat["code"] == "samples_not_saved"), "{result:#}");
+    assert_eq!(object(&beside(&kept, "result.json")), result);
+    assert!(beside(&kept, "samples.parquet").starts_with(b"PAR1"));
+    let (code, _, said) = watch(&["--html", &page], std::slice::from_ref(&page));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("page.html: a file of this name was made meanwhile, and stays"), "{said}");
+    assert!(String::from_utf8(beside(&folder.path(""), "page.html")).unwrap().contains("<html"));
+    for name in of_result.iter().chain([&page]) {
+        assert_eq!(fs::read_to_string(name).unwrap(), "theirs\n", "{name}");
+    }
+
+    let (code, result, said) =
+        watch(&["-o", &kept, "--html", &page, "--force"], &[&of_result[..], &[page.clone()]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(object(&fs::read(&of_result[0]).unwrap()), result);
+    assert!(fs::read(&of_result[1]).unwrap().starts_with(b"PAR1"));
+    assert!(fs::read_to_string(&page).unwrap().contains("<html"));
+}
+
 /// It says so before it measures, by the name that the user gave.
 #[test]
 fn an_experiment_without_room_for_its_runs_does_not_begin() {

@@ -202,7 +202,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         folder.save(&envelope)?;
     }
     if let (Some(file), Some(page)) = (&args.html, page) {
-        file.write(&Report { caveats: envelope.caveats.clone(), ..page }.html())?;
+        file.write(&Report { caveats: envelope.caveats.clone(), ..page }.html(), args.overwrite)?;
     }
     print_result(&envelope, args.json, |result| text(result, args.worst));
     Ok(ExitCode::SUCCESS)

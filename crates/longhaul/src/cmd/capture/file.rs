@@ -10,6 +10,7 @@ use longhaul_kernel::links::parent;
 use longhaul_kernel::open_folder::OpenFolder;
 
 use crate::cmd::convert::write_capture;
+use crate::output::overwrite::Overwrite;
 use crate::output::{Failure, OutputFile};
 
 /// The file to write, and the spool that it is written from. Who may rename things in its folder cannot put another spool in the place of this one.
@@ -50,9 +51,9 @@ impl IntoFile {
     }
 
     /// Writes the file, and removes the spool. Where that fails, the spool stays.
-    pub(super) fn write(&self) -> Result<(), Failure> {
+    pub(super) fn write(&self, overwrite: Overwrite) -> Result<(), Failure> {
         let options = WriterOptions { snippets: true, ..WriterOptions::default() };
-        write_capture(&[self.opened.path()], &self.file, options).map_err(|failure| {
+        write_capture(&[self.opened.path()], &self.file, options, overwrite).map_err(|failure| {
             failure.remedy(format!("the packets are in {}: longhaul convert it", self.spool.display()))
         })?;
         self.folder.remove_child(&self.name, &self.opened).map_err(|error| Failure::unwritable(&self.spool, error))

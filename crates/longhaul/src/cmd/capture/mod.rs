@@ -201,7 +201,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     let envelope = Envelope::new("longhaul.capture/1", started_at, parameters, result, caveats);
     if let Some(into) = &into {
         // What was written is the spool until here.
-        into.write()?;
+        into.write(args.overwrite)?;
     }
     let file = into.as_ref().map(|into| &*into.file);
     if args.to_stdout {

@@ -218,7 +218,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             directions,
             text: text.clone(),
         };
-        file.write(&report.html())?;
+        file.write(&report.html(), args.overwrite)?;
     }
     print_result(&envelope, args.json, |_| text);
     Ok(ExitCode::SUCCESS)

@@ -188,7 +188,8 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     }
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(args, reach, &envelope)));
+    let html = args.html.as_ref();
+    let drawn = html.map_or(Ok(()), |file| file.write(&page(args, reach, &envelope), args.overwrite));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
     if let Err(failure) = saved.and(drawn) {
         return Ok(failure.report_beside());

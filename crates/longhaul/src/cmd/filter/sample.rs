@@ -12,7 +12,7 @@ use longhaul_kernel::new_file::NamedFile;
 use longhaul_units::Nanos;
 
 use crate::output::Failure;
-use crate::output::overwrite::there_already;
+use crate::output::overwrite::{Overwrite, there_already};
 
 /// A file for samples.
 pub(crate) struct SampleFile {
@@ -36,7 +36,7 @@ impl SampleFile {
             let mut writer = Writer::new(BufWriter::new(new.file().try_clone()?), "longhaul filter", &[described])?;
             // Whoever looks at it meanwhile finds a file that is one.
             writer.flush()?;
-            new.finish().map(|()| writer)
+            Overwrite::by(force).finish(new).map(|()| writer)
         };
         let writer = begin().map_err(failed)?;
         Ok(Self { path: path.into(), writer, clock: realtime_offset() })

@@ -63,7 +63,7 @@ pub(super) fn run(args: Args) -> Outcome {
     args.overwrite.file(args.output.as_deref())?;
     let path = args.path()?;
     match &args.output {
-        Some(output) => output.write(&path.to_toml())?,
+        Some(output) => output.write(&path.to_toml(), args.overwrite)?,
         None => stderr_text!("{}", plain(&path.to_toml())),
     }
     let lab = TiedLab::up(args.making.spec(name), &path)?;

@@ -6,11 +6,12 @@ mod of_tcp;
 pub(crate) mod source;
 
 use std::fmt::Write;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use longhaul_diagnosis::{Bottleneck, Diagnosed, about, bottleneck};
-use longhaul_kernel::new_file;
+use longhaul_kernel::new_file::{NewFile, PUBLIC};
 use longhaul_profile::{DelaySummary, LossLaw, Netem, Profile, ProfileOptions, SlowestQueue, Split};
 use longhaul_report::saved::{Content, Saved};
 use longhaul_terms::Directions;
@@ -109,9 +110,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let profile = Profile::of(&measured.probes, &options)
         .map_err(|error| Failure::new("no_path", format!("{}: {error}", args.measured[0].display())))?;
     if let Some(file) = &args.output {
-        file.write(&profile.path_file)?;
+        file.write(&profile.path_file, args.overwrite)?;
     }
-    let netem = args.netem.as_deref().map(|folder| write_netem(folder, &profile)).transpose()?;
+    let netem = args.netem.as_deref().map(|folder| write_netem(folder, &profile, args.overwrite)).transpose()?;
     if args.json {
         let parameters = Parameters {
             measured: args.measured.iter().map(|path| path.display().to_string()).collect(),
@@ -136,16 +137,21 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_netem(folder: &Path, profile: &Profile) -> Result<Netem, Failure> {
+fn write_netem(folder: &Path, profile: &Profile, overwrite: Overwrite) -> Result<Netem, Failure> {
     let netem = Netem::of(profile);
-    let write = || {
-        let open = open_folder_at(folder)?;
-        for (name, table) in &netem.tables {
-            new_file::write(&open.path().join(format!("{name}.dist")), table)?;
-        }
-        new_file::write(&open.path().join(SCRIPT), &netem.script)
+    let open = open_folder_at(folder).map_err(|error| Failure::unwritable(folder, error))?;
+    let write = |name: &str, text: &str| {
+        let write = || -> io::Result<()> {
+            let new = NewFile::create(&open.path().join(name), PUBLIC)?;
+            new.file().write_all(text.as_bytes())?;
+            overwrite.finish_or_keep(new)
+        };
+        write().map_err(|error| Failure::unwritable(&folder.join(name), error))
     };
-    write().map_err(|error| Failure::unwritable(folder, error))?;
+    for (name, table) in &netem.tables {
+        write(&format!("{name}.dist"), table)?;
+    }
+    write(SCRIPT, &netem.script)?;
     Ok(netem)
 }
 

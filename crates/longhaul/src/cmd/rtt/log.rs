@@ -140,7 +140,11 @@ impl SegmentLog {
         let missing = self.dropped + self.rows.len() as u64;
         let why = self.failure.filter(|_| missing > 0)?;
         let message = format!("the log lacks {missing} probes: {why}");
-        Some(Caveat::new(caveats::LOG_INCOMPLETE, message, "free disk space, then measure again"))
+        Some(Caveat::new(
+            caveats::LOG_INCOMPLETE,
+            message,
+            "free disk space or give another folder, then measure again",
+        ))
     }
 }
 

@@ -249,7 +249,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let envelope = Envelope::new(RTT_SCHEMA, started_at, asked, result, Caveat::unique(all)).with_hosts(hosts);
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope)));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope), args.overwrite));
     print_result(&envelope, args.json, text::rtt::report);
     if let Err(failure) = saved.and(drawn) {
         // The result is printed already; with --json it is the only object.

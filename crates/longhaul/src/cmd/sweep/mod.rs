@@ -219,7 +219,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let result = SweepResult::new(results);
     let envelope = Envelope::new(SWEEP_SCHEMA, started_at.to_string(), asked, result, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
-    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope)));
+    let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope), args.overwrite));
     print_result(&envelope, args.json, text::sweep::report);
     if let Err(failure) = saved.and(drawn) {
         // The result is printed already; with --json it is the only object.

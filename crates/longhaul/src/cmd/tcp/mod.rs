@@ -203,7 +203,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             Err(error) => caveats.push(Caveat::new(
                 caveats::SAMPLES_NOT_SAVED,
                 error,
-                "free space on the disk, and run the test again",
+                "free space on the disk, or give another folder, and run the test again",
             )),
         }
     }

@@ -115,7 +115,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let drawn = args.html.as_ref().map_or(Ok(()), |file| {
         let (path, against, longhaul) = (args.path.clone(), against.clone(), env!("CARGO_PKG_VERSION").to_owned());
         let started_at = started_at.clone();
-        file.write(&Report { path, against, longhaul, started_at, found: &found, caveats: &caveats }.html())
+        let report = Report { path, against, longhaul, started_at, found: &found, caveats: &caveats };
+        file.write(&report.html(), args.overwrite)
     });
     if args.json {
         let parameters = Parameters {

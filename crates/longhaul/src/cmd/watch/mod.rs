@@ -162,6 +162,7 @@ struct Asked {
     parameters: WatchParameters,
     /// Where to draw it.
     html: Option<OutputFile>,
+    overwrite: Overwrite,
     started_at: String,
     json: bool,
     /// Stdout belongs to a command.
@@ -197,7 +198,7 @@ impl Asked {
                 caveats: &envelope.caveats,
                 text: text(&envelope.result),
             };
-            file.write(&page(&envelope.result, tested))
+            file.write(&page(&envelope.result, tested), self.overwrite)
         });
         // Whoever reads this may be slow.
         Stop::release();
@@ -246,9 +247,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(folder) = &folder {
         match folder.write(SAMPLES, |file| write_samples(file, &ends)) {
             Ok(()) => result.samples_file = Some(SAMPLES.into()),
-            Err(error) => {
-                caveats.push(Caveat::new(caveats::SAMPLES_NOT_SAVED, error, "free space on the disk, and run it again"))
-            }
+            Err(error) => caveats.push(Caveat::new(
+                caveats::SAMPLES_NOT_SAVED,
+                error,
+                "free space on the disk, or give another folder, and run it again",
+            )),
         }
     }
     let watched = Watched { schema: WATCH_SCHEMA, result, caveats, text: text::watch::report };
@@ -274,7 +277,8 @@ fn watched(args: &Args, started_at: String, stop: Stop, watch: &mut impl Watchin
         sample_ns: args.sample.0,
         exit_code: ended.map(code_of),
     };
-    Ok(Asked { parameters, html: args.html.clone(), started_at, json, beside: !args.command.is_empty(), stop })
+    let (html, overwrite, beside) = (args.html.clone(), args.overwrite, !args.command.is_empty());
+    Ok(Asked { parameters, html, overwrite, started_at, json, beside, stop })
 }
 
 fn flow(one: &WatchedSamples) -> FlowSamples<'_> {

@@ -78,6 +78,43 @@ fn no_input_is_removed_through_a_link() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// What is saved again and again while an experiment runs is this command's own.
+#[test]
+fn a_file_that_was_made_meanwhile_stays() {
+    let folder = std::env::temp_dir().join(format!("longhaul-meanwhile-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join(DELAYS), "there at the start").unwrap();
+    let prepared = Folder::prepare(folder.clone(), Overwrite::by(false)).unwrap();
+    for text in ["one", "two"] {
+        prepared.write_text(REPORT, text).unwrap();
+        assert_eq!(fs::read_to_string(folder.join(REPORT)).unwrap(), text);
+    }
+    for name in [RESULT, SERIES, RUNS] {
+        fs::write(folder.join(name), "theirs").unwrap();
+    }
+    let told = [
+        prepared.save(&"ours").unwrap_err().message().to_owned(),
+        prepared.table(SERIES).unwrap().finish().unwrap_err().message().to_owned(),
+        prepared.write_text(RUNS, "ours").unwrap_err(),
+    ];
+    for (name, told) in [RESULT, SERIES, RUNS].into_iter().zip(told) {
+        assert!(told.contains(&format!("{name}: a file of this name was made meanwhile")), "{told}");
+        assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "theirs");
+    }
+    // What nobody may be able to measure again is kept.
+    let kept = |name: &str| fs::read_to_string(folder.join(format!("{}-{name}", std::process::id()))).ok();
+    assert_eq!([RESULT, SERIES, RUNS].map(kept), [Some("\"ours\"\n".to_owned()), Some(String::new()), None]);
+    prepared.table(DELAYS).unwrap().finish().unwrap();
+    assert_eq!(fs::read_to_string(folder.join(DELAYS)).unwrap(), "");
+    drop(prepared);
+
+    let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
+    fs::write(folder.join(REPORT), "theirs").unwrap();
+    prepared.write_text(REPORT, "ours").unwrap();
+    assert_eq!(fs::read_to_string(folder.join(REPORT)).unwrap(), "ours");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// `convert` may have made a table of the same name of a capture, and a person a page or a note.
 #[test]
 fn only_tables_of_this_result_are_removed() {

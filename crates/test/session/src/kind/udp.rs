@@ -261,7 +261,7 @@ pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(
                 Some(Err(error)) => caveats.push(Caveat::new(
                     caveats::LOSSES_NOT_SAVED,
                     error,
-                    "free disk space, then run the test again",
+                    "free disk space or give another folder, then run the test again",
                 )),
                 None => caveats.push(Caveat::new(
                     caveats::LOSSES_NOT_LISTED,
@@ -316,7 +316,7 @@ pub fn save_packets(end: &TestEnd, results: &mut Directions<UdpResult>, save: &m
         }
         match save(ending(direction, backward), &packets) {
             Ok(name) => result.packets_file = Some(name),
-            Err(error) => not_saved(error, "free disk space, then run the test again"),
+            Err(error) => not_saved(error, "free disk space or give another folder, then run the test again"),
         }
         let left_out = packets.iter().fold(0_u64, |sum, (_, packets)| sum.saturating_add(packets.left_out()));
         if left_out > 0 {

@@ -159,7 +159,7 @@ impl Journal {
         let new = folder.create(RUNS)?;
         let mut journal = Self { file: new.file().try_clone()?, has_hosts: false };
         journal.append(&Line::Experiment(header))?;
-        folder.put(new)?;
+        folder.put(RUNS, new)?;
         Ok(journal)
     }
 
