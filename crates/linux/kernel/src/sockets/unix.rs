@@ -17,6 +17,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
+use longhaul_units::Nanos;
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustix::process::geteuid;
@@ -26,21 +27,24 @@ use crate::clock::monotonic;
 use crate::counters::attributes::{attribute, u32_at};
 use crate::counters::netlink::{NLM_F_DUMP, ask_for};
 use crate::sysctl;
+use crate::wait::sleep_until;
 
 /// `struct unix_diag_req`: family, protocol, 2 spare, states 4, inode 4, what to show 4, cookie 8.
 const REQUEST_BYTES: usize = 24;
 /// `struct unix_diag_msg`.
 const ANSWER_BYTES: usize = 16;
-/// States of a socket (`enum` in `include/net/tcp_states.h`): it listens.
+/// States of a socket (`enum` in `include/net/tcp_states.h`): it listens. A user can have a million sockets that do not, which hold no name; the kernel
+/// passes over them fast where it need not list them.
 const LISTENING: u32 = 1 << 10;
-/// It is bound or listens, and is not one end of a connection. A user can have a million of these, which hold no name; the kernel passes over them fast
-/// where it need not list them.
-const UNCONNECTED: u32 = 1 << 7 | LISTENING;
 /// `UDIAG_SHOW_NAME | UDIAG_SHOW_UID`.
 const NAME_AND_UID: u32 = 1 | 1 << 6;
 /// Attributes of answers.
 const UNIX_DIAG_NAME: u16 = 0;
 const UNIX_DIAG_UID: u16 = 7;
+/// How often it is asked who listens on a name that is bound, and how long after each other. A claim binds its name and listens at once, unless it loses its
+/// CPU in between.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Nanos = Nanos::from_millis(5);
 
 /// The other end of a connection, as it was when it connected (or listened).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,13 +124,12 @@ fn all_users_have_numbers() -> bool {
 /// a time. Where another user has taken it, the socket's name is `name` with an ending behind a slash, which [`own_names`] finds.
 ///
 /// # Errors
-/// `AddrInUse` where a process of root's or of the caller's user has it, `InvalidInput` where it is too long.
+/// `AddrInUse` where a process of root's or of the caller's user has it, or takes it at the same moment; `InvalidInput` where it is too long.
 pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
-    // Its owner may be about to listen.
-    let is_others = || own(name, UNCONNECTED).is_ok_and(|own| !own.iter().any(|own| is_name(own, name)));
+    let others = || is_others(name, || sleep_until(monotonic() + BETWEEN_LOOKS)).unwrap_or(false);
     let listener = match listen_abstract(name) {
         // Nobody can take it beforehand: it is the nanosecond.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_others() => {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && others() => {
             listen_abstract(&format!("{name}/{}", monotonic().0))
         }
         listener => listener,
@@ -136,6 +139,26 @@ pub fn listen_alone(name: &str) -> io::Result<UnixListener> {
         Ok(own) if own.len() > 1 => Err(io::ErrorKind::AddrInUse.into()),
         _ => Ok(listener),
     }
+}
+
+/// Whether another user has `name`, which somebody has bound. Between two looks it does `pause`.
+///
+/// Who has bound it and does not listen cannot be told without a list of all sockets that do not, and counts as another user. If it is root or the caller's
+/// user after all, it looks when it listens ([`listen_alone`]), and finds who has taken the name meanwhile.
+fn is_others(name: &str, mut pause: impl FnMut()) -> io::Result<bool> {
+    for look in 0..LOOKS {
+        if look > 0 {
+            pause();
+        }
+        let listening = listening(name)?;
+        if listening.iter().any(|(one, user)| is_name(one, name) && is_own(*user)) {
+            return Ok(false);
+        }
+        if listening.iter().any(|(one, _)| one == name) {
+            return Ok(true);
+        }
+    }
+    Ok(true)
 }
 
 /// The names of the sockets by which a process of root's or of the caller's user has `name` ([`listen_alone`]); mostly one or none.
@@ -159,18 +182,24 @@ fn is_name(own: &str, name: &str) -> bool {
 /// # Errors
 /// Where the kernel has no `CONFIG_UNIX_DIAG` and `/proc` is not mounted.
 pub fn list_own(prefix: &str) -> io::Result<Vec<String>> {
-    own(prefix, LISTENING)
-}
-
-/// As [`list_own`], of sockets in one of `states`; of those that listen alone where the kernel has no `CONFIG_UNIX_DIAG`.
-fn own(prefix: &str, states: u32) -> io::Result<Vec<String>> {
-    let is_own = |uid: u32| uid == 0 || uid == geteuid().as_raw();
-    let mut names: Vec<String> = match bound(prefix, states) {
-        Ok(bound) => bound.into_iter().filter(|(_, uid)| is_own(*uid)).map(|(name, _)| name).collect(),
-        Err(_) => listed(prefix)?.into_iter().filter(|(_, uid)| uid.is_none_or(is_own)).map(|(name, _)| name).collect(),
-    };
+    let own = listening(prefix)?.into_iter().filter(|(_, user)| is_own(*user));
+    let mut names: Vec<String> = own.map(|(name, _)| name).collect();
     names.sort();
     Ok(names)
+}
+
+/// Whether `user` is root or the caller's, or cannot be told.
+fn is_own(user: Option<u32>) -> bool {
+    user.is_none_or(|uid| uid == 0 || uid == geteuid().as_raw())
+}
+
+/// Abstract names that start with `prefix` and that somebody listens on, each with the user who does. Where the kernel has no `CONFIG_UNIX_DIAG`, as
+/// [`listed`].
+fn listening(prefix: &str) -> io::Result<Vec<(String, Option<u32>)>> {
+    match bound(prefix) {
+        Ok(bound) => Ok(bound.into_iter().map(|(name, uid)| (name, Some(uid))).collect()),
+        Err(_) => listed(prefix),
+    }
 }
 
 /// Abstract names that start with `prefix` and that somebody listens on, each with the user who does. That is asked by a connection. `None` where
@@ -184,11 +213,11 @@ fn listed(prefix: &str) -> io::Result<Vec<(String, Option<u32>)>> {
     Ok(names.into_iter().filter_map(|name| listener(&name).map(|uid| (name, uid))).collect())
 }
 
-/// Abstract names of sockets in one of `states` that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
-fn bound(prefix: &str, states: u32) -> io::Result<Vec<(String, u32)>> {
+/// Abstract names of sockets that listen and that start with `prefix`, each with the user who made its socket, as our user namespace numbers him.
+fn bound(prefix: &str) -> io::Result<Vec<(String, u32)>> {
     let mut request = [0; REQUEST_BYTES];
     request[0] = libc::AF_UNIX as u8;
-    request[4..8].copy_from_slice(&states.to_ne_bytes());
+    request[4..8].copy_from_slice(&LISTENING.to_ne_bytes());
     request[12..16].copy_from_slice(&NAME_AND_UID.to_ne_bytes());
     // Not kept are those of others, who may have a million.
     let is_wanted = |answer: &[u8]| parse_bound(answer).is_some_and(|(name, _)| name.starts_with(prefix));
@@ -233,6 +262,7 @@ fn parse_names(table: &str, prefix: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
     use std::time::Instant;
 
     use rustix::thread::{Uid, set_thread_res_uid};
@@ -315,21 +345,41 @@ mod tests {
         drop(ours);
     }
 
-    /// Sockets that only have a name are cheap to have and dear to list: the kernel passes over them.
-    #[test]
-    fn who_only_has_a_name_is_not_listed_but_may_be_about_to_listen() {
-        let name = format!("lhk-bound-{}", std::process::id());
+    /// A socket that has the name and does not listen.
+    fn only_bound(name: &str) -> OwnedFd {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        socket
+    }
+
+    /// Sockets that only have a name are cheap to have and dear to list: the kernel passes over them.
+    #[test]
+    fn who_only_has_a_name_keeps_nobody_from_it() {
+        let name = format!("lhk-bound-{}", std::process::id());
+        let bound = only_bound(&name);
         assert_eq!(list_own(&name).unwrap(), [""; 0]);
-        let Ok(bound) = bound(&name, UNCONNECTED) else {
-            println!("skipped: the kernel has no CONFIG_UNIX_DIAG");
-            return;
-        };
-        assert_eq!(bound.len(), 1, "{bound:?}");
+        let ours = listen_alone(&name).unwrap();
+        let names = own_names(&name).unwrap();
+        assert!(names.len() == 1 && names[0].starts_with(&format!("{name}/")), "{names:?}");
         assert_eq!(listen_alone(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        rustix::net::listen(&socket, 1).unwrap();
-        assert_eq!(own_names(&name).unwrap(), [name]);
+        // It sees ours when it listens.
+        rustix::net::listen(&bound, 8).unwrap();
+        assert_eq!(own_names(&name).unwrap(), [name, names[0].clone()]);
+        drop(ours);
+    }
+
+    #[test]
+    fn who_was_about_to_listen_has_the_name() {
+        let name = format!("lhk-about-{}", std::process::id());
+        let socket = only_bound(&name);
+        let mut looks = 1;
+        let listens = || {
+            looks += 1;
+            rustix::net::listen(&socket, 8).unwrap();
+        };
+        assert!(!is_others(&name, listens).unwrap());
+        assert_eq!((looks, own_names(&name).unwrap()), (2, vec![name.clone()]));
+        assert_eq!(listen_alone(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
