@@ -98,3 +98,26 @@ fn listens() -> bool {
     // The state of a socket that listens (TCP_LISTEN).
     text.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some("0A"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says, "Operation not permitted", helps nobody: its list does.
+    #[test]
+    fn who_may_not_use_a_control_is_told_how_to_allow_it() {
+        let error = "Operation not permitted";
+        let Ok(allowed) = sysctl::read(ALLOWED) else {
+            println!("skipped: there is no {ALLOWED} in this network namespace");
+            return;
+        };
+        let told = not_set("none", error);
+        assert!(told.starts_with("net.ipv4.tcp_allowed_congestion_control does not have it"), "{told}");
+        let command = format!("sysctl -w net.ipv4.tcp_allowed_congestion_control='{allowed} none'");
+        assert!(told.ends_with(&command), "{told}");
+        // A name in the list is a word of it, and what is wrong with it is something else.
+        let one = allowed.split_whitespace().next().unwrap();
+        assert_eq!(not_set(one, error), error);
+        assert!(not_set(&one[1..], error).ends_with(&format!(" {}'", &one[1..])), "{one}");
+    }
+}
