@@ -450,6 +450,7 @@ mod tests {
     use longhaul_channel::Role;
     use longhaul_kernel::tcp::goes_on_after;
     use longhaul_session::Message;
+    use nix::sys::signal::{Signal, raise};
 
     use super::*;
 
@@ -468,9 +469,7 @@ mod tests {
     fn a_peer_that_reads_slowly_does_not_hold_a_session() {
         let (mut control, _events, far) = pair();
         control.patience = Nanos::from_millis(500);
-        for _ in 0..100 {
-            control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
-        }
+        queue(&mut control);
         // Each write gets something done, and all of them would take for ever. It ends with the connection.
         let reader = far.try_clone().unwrap();
         thread::spawn(move || {
@@ -486,11 +485,36 @@ mod tests {
     }
 
     /// Queues more than the kernel takes for who does not read.
-    fn fill(control: &mut Control) {
-        control.patience = Nanos::from_millis(500);
+    fn queue(control: &mut Control) {
         for _ in 0..100 {
             control.channel.send(&Message::Report { text: "x".repeat(256 << 10), last: false }).unwrap();
         }
+    }
+
+    /// A signal while it waits, which another thread takes.
+    #[test]
+    fn who_is_to_stop_waits_a_second_for_a_peer_that_does_not_read() {
+        let (mut control, _events, far) = pair();
+        control.set_patience(Nanos::from_secs(3600));
+        control.obey(Some(Stop::install().unwrap()));
+        queue(&mut control);
+        let (sender, ended) = channel();
+        thread::spawn(move || sender.send(control.transmit().map_err(|error| error.kind())));
+        assert!(ended.recv_timeout(Duration::from_millis(300)).is_err(), "nobody asked it to stop");
+        let began = Instant::now();
+        raise(Signal::SIGINT).unwrap();
+        let transmitted = ended.recv_timeout(Duration::from_secs(60));
+        Stop::release();
+        assert_eq!(transmitted, Ok(Err(ErrorKind::TimedOut)));
+        let took = began.elapsed();
+        assert!((1.0..10.0).contains(&took.as_secs_f64()), "{took:?}");
+        drop(far);
+    }
+
+    /// Leaves no room in the kernel.
+    fn fill(control: &mut Control) {
+        control.patience = Nanos::from_millis(500);
+        queue(control);
         assert_eq!(control.transmit().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
