@@ -77,9 +77,7 @@ impl History {
     pub(super) fn push(&mut self, sample: Sample, of_fault: bool) {
         let hour = (sample.at.0 / HOUR.0).max(self.tests.back().map_or(0, |last| last.hour));
         let (usual, known) = self.usual(hour);
-        let sent = f64::from(sample.sent.max(1));
-        let scale = (PACKETS_MOST / sent).min(1.0);
-        let (sent, lost) = (sent * scale, f64::from(sample.lost) * scale);
+        let (sent, lost) = scaled(f64::from(sample.sent.max(1)), f64::from(sample.lost));
         // Three times what the fault loses in a test, rounded up.
         let bounded = lost.min((3.0 * FAULT_LOSS * sent).ceil());
         let likelihood = likelihood(sent, lost, usual);
@@ -136,11 +134,15 @@ impl History {
     }
 }
 
-/// How much more likely `lost` of `sent` packets are with the fault than with the usual loss alone: the logarithm of the ratio of two
-/// probabilities, bounded. Packets are lost in runs, so each is a negative binomial one, and a burst may be the cause in both.
-fn likelihood(sent: f64, lost: f64, usual: f64) -> f64 {
+/// Packets sent and lost as they count: of more than [`PACKETS_MOST`] as many as these, and losses in proportion.
+fn scaled(sent: f64, lost: f64) -> (f64, f64) {
     let scale = (PACKETS_MOST / sent).min(1.0);
-    let (sent, lost) = (sent * scale, lost * scale);
+    (sent * scale, lost * scale)
+}
+
+/// How much more likely `lost` of `sent` packets, both [`scaled`], are with the fault than with the usual loss alone: the logarithm of the ratio of
+/// two probabilities, bounded. Packets are lost in runs, so each is a negative binomial one, and a burst may be the cause in both.
+fn likelihood(sent: f64, lost: f64, usual: f64) -> f64 {
     let burst = BURSTS / (lost + 1.0);
     let of_fault = if lost > (usual + FAULT_LOSS) * sent { BURSTS_OF_FAULT } else { 1.0 };
     let runs = |share: f64| {
@@ -170,17 +172,31 @@ mod tests {
         let two = (fault + 0.002) / (usual + 0.002 / 3.0);
         assert!((likelihood(100.0, 2.0, 1e-3) - two.ln()).abs() < 1e-6);
         assert_eq!([likelihood(1000.0, 4.0, 1e-4), likelihood(5000.0, 0.0, 1e-4)], [4.0, -4.0]);
-        // More packets say no more, and fewer losses than usual are no sign of a fault.
-        assert!((likelihood(1e6, 100.0, 1e-4) - likelihood(5000.0, 0.5, 1e-4)).abs() < 1e-6);
-        assert!(likelihood(5000.0, 0.0, 3e-3) <= 0.0 && likelihood(1e6, 200.0, 1e-4) < -2.0);
+        // Fewer losses than usual are no sign of a fault.
+        assert!(likelihood(5000.0, 0.0, 3e-3) <= 0.0 && likelihood(5000.0, 1.0, 1e-4) < -2.0);
         // A burst says little.
         assert!((likelihood(100.0, 30.0, 1e-4) - 3f64.ln()).abs() < 0.01);
+    }
+
+    /// A test of twenty times as many packets counts once for 5,000 of them: it says what these say.
+    #[test]
+    fn more_packets_say_no_more() {
+        let last = |sent, lost| {
+            let mut history = History::default();
+            history.push(Sample { sent, lost, ..sample(0, 0) }, false);
+            history.tests[0]
+        };
+        let (many, same) = (last(100_000, 200), last(5_000, 10));
+        assert!((many.sent - 5_000.0).abs() < 1e-6 && (many.lost - 10.0).abs() < 1e-6, "{many:?}");
+        assert!(many.likelihood > 0.0 && many.likelihood < LIKELIHOOD_MOST, "{many:?}");
+        assert!((many.likelihood - same.likelihood).abs() < 1e-6, "{many:?} {same:?}");
     }
 
     #[test]
     fn likelihoods_of_all_counts_are_numbers() {
         let most = f64::from(u32::MAX);
         for (sent, lost) in [(1.0, 0.0), (1.0, most), (most, 0.0), (most, most), (most, 0.0044 * most)] {
+            let (sent, lost) = scaled(sent, lost);
             assert!([USUAL_LEAST, 1e-3, 1.0].iter().all(|usual| likelihood(sent, lost, *usual).is_finite()));
         }
     }
