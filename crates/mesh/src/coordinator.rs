@@ -286,7 +286,7 @@ impl Coordinator {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leases what a test takes of all shared links on its way, or of none.
+    /// Leases what a test takes of all shared links on its way, or of none. A site has a lease for one test at a time, as it is in one.
     fn lease(&self, site: &str, number: u64, test: &str, [sender, receiver]: [&str; 2]) -> Result<Message, Failure> {
         let view = self.views.now(&self.folder)?;
         let mesh = &view.mesh;
@@ -301,12 +301,22 @@ impl Coordinator {
         let lasts = |test: &TestPlan| Nanos(test.holds().0 + 2 * PATIENCE.0 + MARGIN.0);
         let longest = mesh.tests.iter().filter(|test| test.kind.is_throughput()).map(lasts).max().unwrap_or_default();
         let request = RequestId { initiator, number };
+        let crossed = mesh.crossed(pair.0, pair.1).map(|(_, direction, link)| ((link.name.clone(), direction), link));
+        let crossed: Vec<_> = crossed.collect();
         let mut all = self.leases();
+        let now = monotonic();
+        // Also one under the same number for another test: no honest site repeats a number.
+        let is_on_the_way = |key: &(String, usize)| crossed.iter().any(|(own, _)| own == key);
+        let has_another = all.iter().any(|(key, leases)| {
+            leases.number_of(now, initiator).is_some_and(|leased| leased != number || !is_on_the_way(key))
+        });
+        if has_another {
+            return Ok(Message::Busy { retry_after_ns: RETRY.0 });
+        }
         let mut given = Vec::new();
-        for (_, direction, link) in mesh.crossed(pair.0, pair.1) {
-            let key = (link.name.clone(), direction);
+        for (key, link) in crossed {
             let leases = all.entry(key.clone()).or_insert_with(|| Leases::new(link.leased(), self.started, longest));
-            if leases.ask(monotonic(), request, rate, lasts(test)).is_none() {
+            if leases.ask(now, request, rate, lasts(test)).is_none() {
                 let waits_since = leases.waits_since(request);
                 all.iter_mut()
                     .filter(|(key, _)| given.contains(*key))
@@ -387,18 +397,25 @@ impl Answering for Coordinator {
 mod tests {
     use super::*;
 
+    /// As if it had run for long: it may have forgotten no lease.
+    fn coordinator_of(mesh: &crate::stolen::Mesh) -> Coordinator {
+        let made = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
+        Coordinator { started: Nanos::ZERO, ..made }
+    }
+
+    fn is_busy(answer: Message) -> bool {
+        answer == Message::Busy { retry_after_ns: RETRY.0 }
+    }
+
     #[test]
     fn a_lease_that_is_given_back_is_that_of_who_waits() {
         let mesh = crate::stolen::Mesh::make("coordinator-leases");
-        // As if it had run for long: it may have forgotten no lease.
-        let made = Coordinator::new(&mesh.folder, Arc::default()).unwrap();
-        let coordinator = Coordinator { started: Nanos::ZERO, ..made };
+        let coordinator = coordinator_of(&mesh);
         let lease = |site: &str, number| coordinator.lease(site, number, "probes", [site, "chicago"]).unwrap();
         let give_back = |site: &str, number| {
             let key = mesh.key_of(site);
             assert_eq!(coordinator.member(key, Message::Release { number, unused: true }).unwrap(), Message::Released);
         };
-        let is_busy = |answer: Message| answer == Message::Busy { retry_after_ns: RETRY.0 };
         assert_eq!(lease("ithaca", 1), Message::Leased);
         assert_eq!(lease("ithaca", 1), Message::Leased, "the same once more");
         assert!(is_busy(lease("geneva", 1)));
@@ -409,5 +426,35 @@ mod tests {
         give_back("ithaca", 1);
         assert_eq!(lease("geneva", 1), Message::Leased);
         assert!(is_busy(lease("ithaca", 3)));
+    }
+
+    /// With the key of one site somebody asks for a part of each link. From ithaca to chicago a test crosses two of them, to geneva a third.
+    #[test]
+    fn a_site_has_leases_for_one_test_alone() {
+        let mesh = crate::stolen::Mesh::make("coordinator-one");
+        let link = |name: &str, ends: &str| {
+            format!("[[link]]\nname = '{name}'\nbetween = [{ends}]\nrate = '100Mbit'\nshare = '10%'\n")
+        };
+        let more = [link("second", "'@here', 'chicago'"), link("campus", "'ithaca', 'geneva'")].concat();
+        let text = mesh.folder.read("mesh.toml").unwrap();
+        mesh.folder.write("mesh.toml", &format!("{text}{more}")).unwrap();
+        let coordinator = coordinator_of(&mesh);
+        let lease = |number, to| coordinator.lease("ithaca", number, "probes", ["ithaca", to]).unwrap();
+        let release = |number| {
+            let done = Message::Release { number, unused: false };
+            assert_eq!(coordinator.member(mesh.key_of("ithaca"), done).unwrap(), Message::Released);
+        };
+        assert_eq!(lease(1, "chicago"), Message::Leased);
+        assert_eq!(lease(1, "chicago"), Message::Leased, "the same once more");
+        assert!(is_busy(lease(2, "geneva")), "of another test");
+        assert!(is_busy(lease(1, "geneva")), "of another test under the same number");
+        let other = coordinator.lease("geneva", 1, "probes", ["geneva", "ithaca"]).unwrap();
+        assert_eq!(other, Message::Leased, "another site has its own");
+        // Done with one test, a site has the next one's.
+        release(1);
+        assert_eq!(lease(2, "geneva"), Message::Leased);
+        assert!(is_busy(lease(3, "chicago")));
+        release(2);
+        assert_eq!(lease(3, "chicago"), Message::Leased);
     }
 }

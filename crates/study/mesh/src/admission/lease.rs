@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_units::{BitRate, Nanos};
 
 use super::{DRIFT, MARGIN, RequestId};
+use crate::sample::SiteId;
 
 /// A lease of a part of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +111,12 @@ impl Leases {
         }
     }
 
+    /// The number of the request for which a site has a lease here at `now`.
+    pub fn number_of(&self, now: Nanos, site: SiteId) -> Option<u64> {
+        let given = self.given.iter().find(|((of, _), (_, until, _))| *of == site.0 && *until > now);
+        given.map(|((_, number), _)| *number)
+    }
+
     /// What is leased at `now`.
     pub fn leased(&self, now: Nanos) -> BitRate {
         BitRate(self.given.values().filter(|(_, until, _)| *until > now).map(|(rate, ..)| rate).sum())
@@ -124,7 +131,6 @@ fn kept(lasts: Nanos) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::SiteId;
 
     const MBIT: u64 = 1_000_000;
 
@@ -205,6 +211,8 @@ mod tests {
         assert!(ask(10, 1, 1) && !ask(10, 1, 2) && ask(10, 1, 1));
         assert!(ask(10, 2, 1), "others have theirs");
         assert!(ask(80, 1, 2), "once the first is over");
+        let number = |at: u64, site| leases.number_of(secs(at), SiteId(site));
+        assert_eq!([number(80, 1), number(80, 2), number(200, 1)], [Some(2), None, None]);
     }
 
     /// A test that crosses two links and finds room on the first alone was not served there: it keeps its place before others.
