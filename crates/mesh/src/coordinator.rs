@@ -175,7 +175,14 @@ impl Coordinator {
             }
             Message::Deliver { results, measurements } => {
                 let _one = Delivery::begin(self, &site)?;
-                self.take(&site, results, measurements)
+                let (ids, not_kept) = self.take(&site, results, measurements)?;
+                if not_kept > 0 {
+                    stderr_line!(
+                        "{site}: {not_kept} results are not its own, make no sense, or are more than the mesh makes; not kept"
+                    );
+                }
+                // Also what is not kept is confirmed: it would come again for ever.
+                Ok(Message::Confirmed { ids })
             }
             Message::DeliverFile { file } => {
                 let _one = Delivery::begin(self, &site)?;
@@ -194,8 +201,14 @@ impl Coordinator {
         }
     }
 
-    /// Takes what a site delivers, as far as it makes sense, is its own, and is no more than the mesh's schedule can make.
-    fn take(&self, site: &str, results: Vec<TestResult>, measurements: Vec<Measurement>) -> Result<Message, Failure> {
+    /// Takes what a site delivers, as far as it makes sense, is its own, and is no more than the mesh's schedule can make. The ids of what is known, and
+    /// how many of these are not kept.
+    fn take(
+        &self,
+        site: &str,
+        results: Vec<TestResult>,
+        measurements: Vec<Measurement>,
+    ) -> Result<(Vec<String>, usize), Failure> {
         let view = self.views.now(&self.folder)?;
         let mesh = &view.mesh;
         // A site whose clock is far ahead must not make others look old.
@@ -218,8 +231,8 @@ impl Coordinator {
                         taken.push(one.clone());
                     }
                 }
-                kept += taken.len();
-                Ok(archive.take_within(now, &taken, most)?)
+                kept += taken.len() - archive.take_within((site, now), &taken, most)?.left_out;
+                Ok(())
             })?;
         }
         // What only a newer coordinator knows waits for that at its site.
@@ -233,18 +246,12 @@ impl Coordinator {
                         taken.push(one.clone());
                     }
                 }
-                kept += taken.len();
-                Ok(archive.take_measurements_within(now, &taken, most)?)
+                kept += taken.len() - archive.take_measurements_within((site, now), &taken, most)?.left_out;
+                Ok(())
             })?;
         }
-        if kept < ids.len() {
-            let refused = ids.len() - kept;
-            stderr_line!(
-                "{site}: {refused} results are not its own, make no sense, or are more than the mesh makes; not kept"
-            );
-        }
-        // Also what is not kept is confirmed: it would come again for ever.
-        Ok(Message::Confirmed { ids })
+        let not_kept = ids.len() - kept;
+        Ok((ids, not_kept))
     }
 
     /// Takes the file of a test, if the site was part of that and may write of it.
@@ -396,6 +403,7 @@ impl Answering for Coordinator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stolen::result;
 
     /// As if it had run for long: it may have forgotten no lease.
     fn coordinator_of(mesh: &crate::stolen::Mesh) -> Coordinator {
@@ -426,6 +434,24 @@ mod tests {
         give_back("ithaca", 1);
         assert_eq!(lease("geneva", 1), Message::Leased);
         assert!(is_busy(lease("ithaca", 3)));
+    }
+
+    /// Either site of a pair fills its hour. What the other one measured is kept, and what has no room is counted, what came before is not.
+    #[test]
+    fn each_site_of_a_pair_has_room_of_its_own() {
+        let mesh = crate::stolen::Mesh::make("coordinator-room");
+        let coordinator = coordinator_of(&mesh);
+        for (sender, receiver) in [("ithaca", "geneva"), ("geneva", "ithaca")] {
+            let results = |count| (0..count).map(|_| result(sender, receiver)).collect::<Vec<_>>();
+            let not_kept = |site, results| coordinator.take(site, results, Vec::new()).unwrap().1;
+            // 27 of an hour; then by what the store has.
+            assert_eq!([not_kept("geneva", results(40)), not_kept("geneva", results(5))], [13, 5]);
+            let own = results(3);
+            assert_eq!([not_kept("ithaca", own.clone()), not_kept("ithaca", own.clone())], [0, 0]);
+            let kept = coordinator.archive().since(0).unwrap();
+            assert!(own.iter().all(|one| kept.contains(one)));
+            assert_eq!([not_kept("ithaca", results(30)), not_kept("ithaca", own)], [3 + 3, 0]);
+        }
     }
 
     /// With the key of one site somebody asks for a part of each link. From ithaca to chicago a test crosses two of them, to geneva a third.

@@ -14,7 +14,7 @@ const LATE: i64 = 24;
 /// Results of an hour of a test that the mesh has no more, or that has no rounds.
 const UNPLANNED: i64 = 16;
 
-/// Results of one pair and direction in an hour that are kept at most.
+/// Results of one pair and direction in an hour that are kept at most of each of its two sites.
 pub(crate) fn most_of_hour(mesh: &Mesh, test: &str) -> i64 {
     let Some(plan) = mesh.tests.iter().find(|plan| plan.name == test) else { return UNPLANNED };
     let period = match plan.kind {

@@ -91,7 +91,7 @@ impl Drop for Mesh {
     }
 }
 
-fn result(sender: &str, receiver: &str) -> TestResult {
+pub(crate) fn result(sender: &str, receiver: &str) -> TestResult {
     TestResult {
         id: random::<16>().unwrap().iter().map(|byte| format!("{byte:02x}")).collect(),
         test: "probes".into(),
@@ -189,13 +189,15 @@ fn a_stolen_key_fills_no_hour_of_its_pair() {
     deliver([480_002, 480_002], "chicago");
     assert_eq!(kept(), 3 * 27);
     let trips = |_| Measurement { at_ns: 480_000 * 3_600_000_000_000, ..measurement("ithaca", "geneva") };
-    let mut delay = || {
-        let measurements = (0..300).map(trips).collect();
-        ask("ithaca", Message::Deliver { results: Vec::new(), measurements });
+    let mut delay = |site: &str, count| {
+        let measurements = (0..count).map(trips).collect();
+        ask(site, Message::Deliver { results: Vec::new(), measurements });
         archive.measurements(0).unwrap().len()
     };
-    let first = delay();
-    assert!((25..200).contains(&first) && delay() == first, "{first}");
+    let first = delay("ithaca", 300);
+    assert!((25..200).contains(&first) && delay("ithaca", 300) == first, "{first}");
+    // What its partner measured has room of its own.
+    assert_eq!(delay("geneva", 1), first + 1);
 }
 
 /// A long delivery rests between its parts, so that others have answers; and a site has one of them at a time.

@@ -9,13 +9,15 @@ use sqlx::{AnyConnection, Row};
 use super::address::Address;
 use super::database::{Access, Database, Open, transact};
 use super::error::{StoreError, readable};
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of, time};
+use super::flows::{Delivery, Flows, HOUR_NS, Head, Key, Named, Names, Outcome, digits, name_of, time};
 use super::{FORM, Measurement, Series, TestResult, Wanted, measurements, summary, wanted};
 
 /// Hours since 1970, and nanoseconds after the hour.
 pub(super) const RESULTS: &str = "CREATE TABLE IF NOT EXISTS results (hour BIGINT NOT NULL, flow BIGINT NOT NULL, after_ns BIGINT NOT NULL, id BLOB NOT NULL, \
      sent BIGINT NOT NULL, lost BIGINT NOT NULL, at_sender BIGINT, at_receiver BIGINT, received_rate_bps BIGINT NOT NULL, \
      PRIMARY KEY (hour, flow, after_ns, id)) WITHOUT ROWID";
+/// Who delivers what is of no real site.
+const NOBODY: &str = "";
 /// Hours that are read at once: of 40 sites they have 10,000 rows.
 const HOURS_AT_ONCE: i64 = 6;
 
@@ -36,6 +38,15 @@ pub struct Hour {
     pub sent: i64,
     /// Packets that they lost.
     pub lost: i64,
+}
+
+/// What came of a delivery.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Results that are new.
+    pub new: usize,
+    /// Results that are not kept: the hour of their pair has no room for more of the site that delivered them.
+    pub left_out: usize,
 }
 
 /// The results of the whole mesh.
@@ -72,36 +83,42 @@ impl Archive {
     /// All of `results` at any time, as [`Archive::take_within`]: for tests and fuzz targets, whose results are of no real site.
     #[doc(hidden)]
     pub fn take(&mut self, results: &[TestResult]) -> Result<usize, StoreError> {
-        self.take_within(i64::MAX, results, |_| i64::MAX)
+        self.take_within((NOBODY, i64::MAX), results, |_| i64::MAX).map(|taken| taken.new)
     }
 
-    /// Takes results, those that it has already once. All are on the disk when this returns the number of new ones; after an error none is.
+    /// Takes results that the site `by` delivers, those that it has already once. All are on the disk when this returns; after an error none is.
     /// `now_ns` is the time, in nanoseconds since 1970: a result that is later, by the clock of its site, counts as one of this time. Of a pair in an
-    /// hour it takes as many results of a test as `most` says, which is given the test's name.
+    /// hour it takes as many results of a test of each of the two sites as `most` says, which is given the test's name.
     ///
     /// # Errors
     /// Where the disk is full or fails, PostgreSQL does not answer, or an id is no 32 hexadecimal digits.
     pub fn take_within(
         &mut self,
-        now_ns: i64,
+        (by, now_ns): (&str, i64),
         results: &[TestResult],
         most: impl Fn(&str) -> i64,
-    ) -> Result<usize, StoreError> {
-        self.take_each(results, async |to, flows, one| take(to, flows, one, (now_ns, most(&one.test))).await)
+    ) -> Result<Taken, StoreError> {
+        self.take_each(results, async |to, flows, one| {
+            take(to, flows, one, Delivery { by, now_ns, most: most(&one.test) }).await
+        })
     }
 
-    /// Does `take` with each of `all` in one transaction; how many were new.
+    /// Does `take` with each of `all` in one transaction.
     fn take_each<T>(
         &mut self,
         all: &[T],
-        take: impl AsyncFn(&mut AnyConnection, &mut Flows, &T) -> Result<bool, sqlx::Error>,
-    ) -> Result<usize, StoreError> {
+        take: impl AsyncFn(&mut AnyConnection, &mut Flows, &T) -> Result<Outcome, sqlx::Error>,
+    ) -> Result<Taken, StoreError> {
         self.transact(async |transaction, flows| {
-            let mut new = 0;
+            let mut taken = Taken::default();
             for one in all {
-                new += usize::from(take(transaction, flows, one).await?);
+                match take(transaction, flows, one).await? {
+                    Outcome::New => taken.new += 1,
+                    Outcome::NotNew => {}
+                    Outcome::NoRoom => taken.left_out += 1,
+                }
             }
-            Ok(new)
+            Ok(taken)
         })
     }
 
@@ -165,21 +182,23 @@ impl Archive {
     /// All of `all` at any time, as [`Archive::take_measurements_within`]: for tests and fuzz targets, whose measurements are of no real site.
     #[doc(hidden)]
     pub fn take_measurements(&mut self, all: &[Measurement]) -> Result<usize, StoreError> {
-        self.take_measurements_within(i64::MAX, all, |_| i64::MAX)
+        self.take_measurements_within((NOBODY, i64::MAX), all, |_| i64::MAX).map(|taken| taken.new)
     }
 
-    /// Takes measurements, those that it has already once, at a time and up to a number, as [`Archive::take_within`]. All are on the disk when this
-    /// returns the number of new ones; after an error none is. What is of an unknown kind is left.
+    /// Takes measurements, those that it has already once, of a site, at a time and up to a number, as [`Archive::take_within`]. All are on the disk
+    /// when this returns; after an error none is. What is of an unknown kind is left.
     ///
     /// # Errors
     /// As [`Archive::take_within`].
     pub fn take_measurements_within(
         &mut self,
-        now_ns: i64,
+        (by, now_ns): (&str, i64),
         all: &[Measurement],
         most: impl Fn(&str) -> i64,
-    ) -> Result<usize, StoreError> {
-        self.take_each(all, async |to, flows, one| measurements::take(to, flows, one, (now_ns, most(&one.test))).await)
+    ) -> Result<Taken, StoreError> {
+        self.take_each(all, async |to, flows, one| {
+            measurements::take(to, flows, one, Delivery { by, now_ns, most: most(&one.test) }).await
+        })
     }
 
     /// Measurements of all kinds since `from_ns`: round trips, TCP, diagnoses, each in order of time.
@@ -240,15 +259,16 @@ pub(crate) struct Counted {
     pub(crate) at_receiver: Option<i64>,
 }
 
-/// Takes a result and counts it, where its pair has fewer than `most` of its hour; whether it is new.
+/// Takes a result and counts it, where its hour has room for it.
 async fn take(
     to: &mut AnyConnection,
     flows: &mut Flows,
     result: &TestResult,
-    (now_ns, most): (i64, i64),
-) -> Result<bool, sqlx::Error> {
+    delivery: Delivery<'_>,
+) -> Result<Outcome, sqlx::Error> {
     let head = Head { id: &result.id, names: [&result.test, &result.sender, &result.receiver], at_ns: result.at_ns };
-    let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
+    let Some(key) = flows.key(to, &head, delivery.now_ns).await? else { return Ok(Outcome::NotNew) };
+    let room = Flows::room(to, &key, &head, delivery).await?;
     let inserted = sqlx::query(
         "INSERT INTO results (hour, flow, after_ns, id, sent, lost, at_sender, at_receiver, received_rate_bps) \
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
@@ -264,15 +284,15 @@ async fn take(
     .bind(result.at_sender)
     .bind(result.at_receiver)
     .bind(result.received_rate_bps)
-    .bind(most)
+    .bind(room)
     .execute(&mut *to)
     .await?;
     if inserted.rows_affected() == 0 {
-        return Ok(false);
+        return Flows::not_taken(to, "results", &key).await;
     }
-    Flows::taken(to, &key).await?;
+    Flows::taken(to, &key, &head, delivery.by).await?;
     summary::count(to, result, &key).await?;
-    Ok(true)
+    Ok(Outcome::New)
 }
 
 async fn since(from: &mut AnyConnection, from_ns: i64) -> Result<Vec<TestResult>, sqlx::Error> {

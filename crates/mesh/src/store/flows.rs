@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Row};
+use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
 use super::error::readable;
 
@@ -17,6 +17,10 @@ pub(super) const FLOWS: &str = "CREATE TABLE IF NOT EXISTS flows (flow BIGINT PR
      receiver TEXT NOT NULL, UNIQUE (sender, receiver, test)) WITHOUT ROWID";
 /// Ids of results that came before their time, by a clock that was ahead. Their rows have another time each time they come.
 pub(super) const EARLY: &str = "CREATE TABLE IF NOT EXISTS early (id BLOB PRIMARY KEY) WITHOUT ROWID";
+
+/// How many results of a flow and hour, of any kind, the receiver delivered. Nearly all are the sender's: those are all others.
+pub(super) const BY_RECEIVER: &str = "CREATE TABLE IF NOT EXISTS by_receiver (hour BIGINT NOT NULL, flow BIGINT NOT NULL, tests BIGINT NOT NULL, \
+     PRIMARY KEY (hour, flow)) WITHOUT ROWID";
 
 /// Numbers that are remembered at most: those of 500 sites.
 const KNOWN_MOST: usize = 300_000;
@@ -34,6 +38,28 @@ pub(super) struct Head<'a> {
     /// Test, sender, receiver.
     pub(super) names: [&'a str; 3],
     pub(super) at_ns: i64,
+}
+
+/// A delivery of results.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delivery<'a> {
+    /// The site that delivers.
+    pub(super) by: &'a str,
+    /// The time, in nanoseconds since 1970: what is later counts as one of this time.
+    pub(super) now_ns: i64,
+    /// Results of a flow and hour that are kept of one site.
+    pub(super) most: i64,
+}
+
+/// What came of one result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is kept.
+    New,
+    /// It was there already, or is of an unknown kind.
+    NotNew,
+    /// Its hour has no room for more of this site.
+    NoRoom,
 }
 
 /// The key of a row.
@@ -86,14 +112,50 @@ impl Flows {
         Ok(Some(Key { is_early: head.at_ns > now_ns, ..Key::new(head.at_ns.min(now_ns), flow, id) }))
     }
 
-    /// A row with this key is new, within the same transaction: only of these an early one is remembered, which the limits of an hour bound.
-    pub(super) async fn taken(to: &mut AnyConnection, key: &Key) -> Result<(), sqlx::Error> {
+    /// A row with this key, which the site `by` delivered, is new, within the same transaction: only of these an early one is remembered, which the
+    /// limits of an hour bound.
+    pub(super) async fn taken(to: &mut AnyConnection, key: &Key, head: &Head<'_>, by: &str) -> Result<(), sqlx::Error> {
         if key.is_early {
             let early =
                 sqlx::query("INSERT INTO early (id) VALUES ($1) ON CONFLICT (id) DO NOTHING").bind(key.id.clone());
-            early.execute(to).await?;
+            early.execute(&mut *to).await?;
+        }
+        if by == head.names[2] {
+            let count = sqlx::query(
+                "INSERT INTO by_receiver (hour, flow, tests) VALUES ($1, $2, 1) \
+                 ON CONFLICT (hour, flow) DO UPDATE SET tests = by_receiver.tests + 1",
+            );
+            count.bind(key.hour).bind(key.flow).execute(to).await?;
         }
         Ok(())
+    }
+
+    /// How many rows of a table the flow and hour of `key` may have before one more of this delivery is taken, within the same transaction. Each of
+    /// its two sites has its own room: neither takes that of what the other one measured.
+    pub(super) async fn room(
+        from: &mut AnyConnection,
+        key: &Key,
+        head: &Head<'_>,
+        Delivery { by, most, .. }: Delivery<'_>,
+    ) -> Result<i64, sqlx::Error> {
+        let counted = sqlx::query_scalar("SELECT tests FROM by_receiver WHERE hour = $1 AND flow = $2");
+        let counted: Option<i64> = counted.bind(key.hour).bind(key.flow).fetch_optional(from).await?;
+        let of_receiver = counted.unwrap_or(0);
+        Ok(if by != head.names[2] {
+            most.saturating_add(of_receiver)
+        } else if of_receiver < most {
+            i64::MAX
+        } else {
+            0
+        })
+    }
+
+    /// Why no row with this key was added to a table.
+    pub(super) async fn not_taken(from: &mut AnyConnection, table: &str, key: &Key) -> Result<Outcome, sqlx::Error> {
+        let there = format!("SELECT count(*) FROM {table} WHERE hour = $1 AND flow = $2 AND after_ns = $3 AND id = $4");
+        let there = sqlx::query_scalar::<_, i64>(AssertSqlSafe(there));
+        let there = there.bind(key.hour).bind(key.flow).bind(key.after_ns).bind(key.id.clone());
+        Ok(if there.fetch_one(from).await? > 0 { Outcome::NotNew } else { Outcome::NoRoom })
     }
 
     /// Whether there is such a flow.

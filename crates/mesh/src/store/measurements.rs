@@ -7,7 +7,7 @@ use sqlx::{AnyConnection, Row};
 
 use super::error::readable;
 use super::figures::Metric;
-use super::flows::{Flows, HOUR_NS, Head, Key, Named, Names, digits, name_of};
+use super::flows::{Delivery, Flows, HOUR_NS, Head, Key, Named, Names, Outcome, digits, name_of};
 use super::series;
 use super::summary;
 use super::{Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TcpFlow, Wanted};
@@ -27,28 +27,29 @@ pub(super) const DIAGNOSES: &str = "CREATE TABLE IF NOT EXISTS diagnoses (hour B
 pub(super) const DIAGNOSES_OF_FLOW: &str =
     "CREATE INDEX IF NOT EXISTS diagnoses_of_flow ON diagnoses (flow, hour, after_ns, id)";
 
-/// Takes a measurement, where its pair has fewer than `most` of its hour; whether it is new.
+/// Takes a measurement, where its hour has room for it.
 pub(super) async fn take(
     to: &mut AnyConnection,
     flows: &mut Flows,
     one: &Measurement,
-    (now_ns, most): (i64, i64),
-) -> Result<bool, sqlx::Error> {
+    delivery: Delivery<'_>,
+) -> Result<Outcome, sqlx::Error> {
     if one.measured == Measured::Unknown {
-        return Ok(false);
+        return Ok(Outcome::NotNew);
     }
     let head = Head { id: &one.id, names: [&one.test, &one.sender, &one.receiver], at_ns: one.at_ns };
-    let Some(key) = flows.key(to, &head, now_ns).await? else { return Ok(false) };
-    let rows = match &one.measured {
-        Measured::Rtt(trips) => take_round_trips(to, (&key, most), trips).await?,
-        Measured::Tcp(flow) => take_tcp(to, (&key, most), flow).await?,
-        Measured::Diagnose(diagnosis) => take_diagnosis(to, (&key, most), one, diagnosis).await?,
-        Measured::Unknown => 0,
+    let Some(key) = flows.key(to, &head, delivery.now_ns).await? else { return Ok(Outcome::NotNew) };
+    let room = Flows::room(to, &key, &head, delivery).await?;
+    let (table, rows) = match &one.measured {
+        Measured::Rtt(trips) => ("round_trips", take_round_trips(to, (&key, room), trips).await?),
+        Measured::Tcp(flow) => ("tcp", take_tcp(to, (&key, room), flow).await?),
+        Measured::Diagnose(diagnosis) => ("diagnoses", take_diagnosis(to, (&key, room), one, diagnosis).await?),
+        Measured::Unknown => return Ok(Outcome::NotNew),
     };
     if rows == 0 {
-        return Ok(false);
+        return Flows::not_taken(to, table, &key).await;
     }
-    Flows::taken(to, &key).await?;
+    Flows::taken(to, &key, &head, delivery.by).await?;
     let metric = match &one.measured {
         Measured::Rtt(_) => Some(Metric::RoundTrip),
         Measured::Tcp(_) => Some(Metric::Goodput),
@@ -60,7 +61,7 @@ pub(super) async fn take(
     if has_run(&one.measured) {
         summary::saw(to, [&one.sender, &one.receiver], &key).await?;
     }
-    Ok(true)
+    Ok(Outcome::New)
 }
 
 /// Whether both sites took part: probes without any answer say nothing of the other, and a diagnosis that failed may never have begun.
@@ -214,7 +215,7 @@ impl Reading<'_> {
 
 type Taken = Result<u64, sqlx::Error>;
 
-async fn take_round_trips(to: &mut AnyConnection, (key, most): (&Key, i64), trips: &RoundTrips) -> Taken {
+async fn take_round_trips(to: &mut AnyConnection, (key, room): (&Key, i64), trips: &RoundTrips) -> Taken {
     let quantile = |of: fn(&Quantiles) -> i64| trips.quantiles.as_ref().map(of);
     let inserted = sqlx::query(
         "INSERT INTO round_trips (hour, flow, after_ns, id, duration_ns, sent, lost, min_ns, p50_ns, p90_ns, p99_ns, max_ns, \
@@ -237,13 +238,13 @@ async fn take_round_trips(to: &mut AnyConnection, (key, most): (&Key, i64), trip
     .bind(trips.outages)
     .bind(trips.longest_outage_ns)
     .bind(trips.gaps_ns)
-    .bind(most)
+    .bind(room)
     .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
 }
 
-async fn take_tcp(to: &mut AnyConnection, (key, most): (&Key, i64), flow: &TcpFlow) -> Taken {
+async fn take_tcp(to: &mut AnyConnection, (key, room): (&Key, i64), flow: &TcpFlow) -> Taken {
     let inserted = sqlx::query(
         "INSERT INTO tcp (hour, flow, after_ns, id, duration_ns, bytes, goodput_bps, paced_bps, retransmits, retransmitted_bytes, \
          min_rtt_ns, congestion_control, limited_by, limited_share) \
@@ -264,7 +265,7 @@ async fn take_tcp(to: &mut AnyConnection, (key, most): (&Key, i64), flow: &TcpFl
     .bind(&flow.congestion_control)
     .bind(&flow.limited_by)
     .bind(flow.limited_share)
-    .bind(most)
+    .bind(room)
     .execute(&mut *to)
     .await?;
     Ok(inserted.rows_affected())
@@ -273,7 +274,7 @@ async fn take_tcp(to: &mut AnyConnection, (key, most): (&Key, i64), flow: &TcpFl
 /// The site that was asked for it need not be asked again.
 async fn take_diagnosis(
     to: &mut AnyConnection,
-    (key, most): (&Key, i64),
+    (key, room): (&Key, i64),
     head: &Measurement,
     diagnosis: &Diagnosis,
 ) -> Taken {
@@ -289,7 +290,7 @@ async fn take_diagnosis(
     .bind(key.id.clone())
     .bind(&diagnosis.alarm)
     .bind(text)
-    .bind(most)
+    .bind(room)
     .execute(&mut *to)
     .await?;
     sqlx::query("DELETE FROM wanted WHERE alarm = $1 AND sender = $2 AND receiver = $3")

@@ -31,7 +31,7 @@ mod wanted;
 
 pub use address::{Address, AddressError};
 pub(crate) use archive::Counted;
-pub use archive::{Archive, Hour};
+pub use archive::{Archive, Hour, Taken};
 pub use error::StoreError;
 pub(crate) use error::rows_left_out;
 pub use figures::{Figures, Metric, OfPair};
@@ -48,13 +48,14 @@ pub use longhaul_mesh_model::result::{
 };
 
 /// The form of the coordinator's store. Form 1 had the names of sites in each row, form 2 no rows of 30 days of round trips and TCP, form 3 no
-/// index of diagnoses.
+/// index of diagnoses, form 4 no count of what receivers delivered.
 const FORM: database::Form = database::Form {
-    number: 4,
+    number: 5,
     oldest: 2,
     tables: &[
         flows::FLOWS,
         flows::EARLY,
+        flows::BY_RECEIVER,
         archive::RESULTS,
         measurements::ROUND_TRIPS,
         measurements::TCP,

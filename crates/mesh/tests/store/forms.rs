@@ -32,7 +32,7 @@ pub(super) fn a_store_of_another_form_is_refused(place: &Place) {
     drop(place.open());
     place.set_form(9);
     let error = Archive::open(place.address()).unwrap_err().to_string();
-    assert_eq!(error, "the store has form 9, this longhaul knows 4: use the newer longhaul");
+    assert_eq!(error, "the store has form 9, this longhaul knows 5: use the newer longhaul");
     place.set_form(1);
     let error = Archive::open(place.address()).unwrap_err().to_string();
     assert!(error.contains("move it away"), "{error}");

@@ -10,7 +10,7 @@ use std::{fs, thread};
 
 use longhaul_mesh::store::{
     Address, Archive, Cause, Diagnosis, FileKind, Kept, Measured, Measurement, Outbox, PairSum, Point, Quantiles,
-    Reader, RoundTrips, Span, TcpFlow, TestFile, TestResult, Tested, Wanted,
+    Reader, RoundTrips, Span, Taken, TcpFlow, TestFile, TestResult, Tested, Wanted,
 };
 use longhaul_testing::postgres::Postgres;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -48,6 +48,7 @@ use forms::{
 on_both! {
     a_killed_writer_loses_and_doubles_nothing,
     what_is_delivered_twice_is_there_once,
+    each_site_of_a_pair_has_room_of_its_own,
     what_is_kept_comes_back,
     sums_are_those_of_the_results,
     what_fails_in_the_middle_leaves_nothing,
@@ -250,14 +251,40 @@ fn what_is_delivered_twice_is_there_once(place: &Place) {
     let ahead = TestResult { at_ns: BEGIN_NS + HOUR_NS, ..result(10) };
     let now = BEGIN_NS + 20_000_000_000;
     for (later, new) in [(0, 1), (5, 0), (2 * HOUR_NS, 0)] {
-        assert_eq!(archive.take_within(now + later, std::slice::from_ref(&ahead), |_| i64::MAX).unwrap(), new);
+        let taken = archive.take_within(("ithaca", now + later), std::slice::from_ref(&ahead), |_| i64::MAX).unwrap();
+        assert_eq!(taken, Taken { new, left_out: 0 });
     }
     assert_eq!(archive.since(0).unwrap().last().unwrap(), &TestResult { at_ns: now, ..ahead });
     // One that the hour has no room for is not remembered: a site can send any number of them.
     let ahead = TestResult { at_ns: BEGIN_NS + HOUR_NS, ..result(11) };
     for (most, new) in [(0, 0), (i64::MAX, 1)] {
-        assert_eq!(archive.take_within(now, std::slice::from_ref(&ahead), |_| most).unwrap(), new);
+        let taken = archive.take_within(("ithaca", now), std::slice::from_ref(&ahead), |_| most).unwrap();
+        assert_eq!(taken, Taken { new, left_out: 1 - new });
     }
+}
+
+/// Of each of its two sites an hour has as many results, whoever comes first, and also in a store that did not count them. What comes twice takes no
+/// room.
+fn each_site_of_a_pair_has_room_of_its_own(place: &Place) {
+    let back = |number| TestResult { sender: "geneva".into(), receiver: "ithaca".into(), ..result(number) };
+    let there: [fn(u64) -> TestResult; 2] = [result, back];
+    for (first, of) in [(0, there[0]), (100, there[1])] {
+        let mut archive = place.open();
+        let mut deliver = |by: &str, from: u64, count: u64| {
+            let results: Vec<_> = (first + from..first + from + count).map(of).collect();
+            let Taken { new, left_out } = archive.take_within((by, i64::MAX), &results, |_| 3).unwrap();
+            (new, left_out)
+        };
+        assert_eq!([deliver("geneva", 0, 5), deliver("geneva", 5, 1)], [(3, 2), (0, 1)]);
+        assert_eq!([deliver("ithaca", 6, 2), deliver("ithaca", 6, 4)], [(2, 0), (1, 1)]);
+        assert_eq!([deliver("geneva", 0, 3), deliver("ithaca", 6, 3)], [(0, 0), (0, 0)]);
+        assert_eq!(archive.since(0).unwrap().len() as u64, 6 + first / 100 * 6);
+    }
+    // As an older longhaul left it.
+    place.change("DROP TABLE by_receiver");
+    place.set_form(4);
+    let taken = place.open().take_within(("geneva", i64::MAX), &[result(50), result(51)], |_| 1).unwrap();
+    assert_eq!(taken, Taken { new: 1, left_out: 1 });
 }
 
 /// One of each kind.
