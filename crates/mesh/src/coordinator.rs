@@ -81,17 +81,18 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     Ok(())
 }
 
-/// Removes files that are too old, for ever, in a thread.
+/// Removes files that are too old or above a site's share, for ever, in a thread.
 fn sweep(folder: &Folder, files: &Arc<KeptFiles>) -> Result<(), Failure> {
-    let (folder, files) = (folder.clone(), Arc::clone(files));
+    let (folder, swept) = (folder.clone(), Arc::clone(files));
     let sweep = move || {
-        while !files.kinds().is_empty() {
-            let done = mesh(&folder).and_then(|(_, mesh)| files.sweep(&site_names(&mesh), now()));
+        while !swept.kinds().is_empty() {
+            let done = mesh(&folder).and_then(|(_, mesh)| swept.sweep(&site_names(&mesh), now()));
             done.unwrap_or_else(|failure| stderr_line!("{failure}"));
-            thread::sleep(SWEEP);
+            thread::park_timeout(SWEEP);
         }
     };
-    thread::Builder::new().name("sweep".into()).spawn(sweep).map_err(Failure::new)?;
+    let sweeper = thread::Builder::new().name("sweep".into()).spawn(sweep).map_err(Failure::new)?;
+    files.swept_by(sweeper.thread().clone());
     Ok(())
 }
 

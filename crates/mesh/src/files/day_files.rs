@@ -7,10 +7,14 @@
 //!
 //! A test that lost nothing has no file of losses, and neither has one with more runs than its result lists (10,000). Days are those of the test's
 //! begin in UTC; the oldest make room for new ones. The files are beside the results: what cannot be kept changes no result.
+//!
+//! What the files of each day take is counted once, by the first who asks, and known from then on: there may be hundreds of thousands of them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_kernel::links::parent;
@@ -23,6 +27,10 @@ use crate::store::DAY_NS;
 
 /// What a file or a folder takes of a disk is a multiple of this.
 const BLOCK_BYTES: u64 = 4096;
+/// Where room is made, this part of all stays free: not each further file removes a day.
+const SPARE_PART: u64 = 10;
+/// No name of a day is after this.
+const AFTER_ALL: &str = "day=~";
 
 /// A folder of them, and how much it may take.
 #[derive(Debug)]
@@ -32,16 +40,15 @@ pub(crate) struct DayFiles {
     days: Option<u32>,
     /// What allows more.
     option: &'static str,
-    state: Mutex<State>,
+    /// Bytes that all may take.
+    most: AtomicU64,
+    /// `None`: not counted yet.
+    taken: Mutex<Option<Taken>>,
 }
 
-#[derive(Debug)]
-struct State {
-    /// Bytes that all may take.
-    most: u64,
-    /// Bytes that are taken; `None`: not counted yet.
-    taken: Option<u64>,
-}
+/// Bytes that the files of each day take, with its folder, by the name of that: the oldest is the first.
+#[derive(Debug, Default)]
+struct Taken(BTreeMap<String, u64>);
 
 /// Why a file is not kept, where nothing is broken.
 #[derive(Debug)]
@@ -55,12 +62,21 @@ pub(crate) fn day_of(at_ns: i64) -> String {
 
 impl DayFiles {
     pub(crate) fn new(folder: PathBuf, (most, days): (Bytes, Option<u32>), option: &'static str) -> Self {
-        Self { folder, days, option, state: Mutex::new(State { most: most.0, taken: None }) }
+        Self { folder, days, option, most: AtomicU64::new(most.0), taken: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
         // Each of its steps is whole, or counts again.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is taken of the open folder `all`, which is counted where it is not known.
+    fn counted<'a>(&self, taken: &'a mut Option<Taken>, all: &Path) -> Result<&'a mut Taken, Failure> {
+        let known = match taken.take() {
+            Some(known) => known,
+            None => Taken::count(all).map_err(|error| self.failed(&error))?,
+        };
+        Ok(taken.insert(known))
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> Failure {
@@ -94,11 +110,12 @@ impl DayFiles {
         if self.oldest(now_ns).is_some_and(|oldest| day < oldest) {
             return Ok(Err(NoRoom(self.failed(&format_args!("{id} is older than what is kept")))));
         }
-        let mut state = self.state();
+        let mut state = self.taken();
         let all = self.opened(OpenFolder::make).map_err(|error| self.failed(&error))?;
+        let taken = self.counted(&mut state, &all.path())?;
         let folder = all.path().join(&day);
-        let new_day = if folder.is_dir() { 0 } else { BLOCK_BYTES };
         let of_day = OpenFolder::make(&folder).map_err(|error| self.failed(&error))?;
+        taken.add(&day, 0);
         let path = of_day.path().join(format!("{id}.parquet"));
         if path.exists() {
             return Ok(Ok(()));
@@ -106,83 +123,95 @@ impl DayFiles {
         let file = NewFile::create(&path, PRIVATE).map_err(|error| self.failed(&error))?;
         write(file.file()).map_err(|error| self.failed(&error))?;
         let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
-        if state.taken.is_none_or(|taken| taken + new_day + bytes > state.most) {
-            // This counts the folder of this day, too.
-            let taken = make_room(&all.path(), bytes, state.most, &day).map_err(|error| self.failed(&error))?;
-            state.taken = Some(taken);
-        } else {
-            state.taken = state.taken.map(|taken| taken + new_day);
+        let most = self.most.load(Ordering::Relaxed);
+        if taken.bytes() + bytes > most
+            && let Err(error) = taken.free(&all.path(), (most - most / SPARE_PART).saturating_sub(bytes), &day)
+        {
+            *state = None;
+            return Err(self.failed(&error));
         }
-        let after = state.taken.unwrap_or(0) + bytes;
-        if after > state.most {
+        if taken.bytes() + bytes > most {
             // It goes if nothing is in it.
             if fs::remove_dir(&folder).is_ok() {
-                state.taken = state.taken.map(|taken| taken.saturating_sub(BLOCK_BYTES));
+                taken.0.remove(&day);
             }
-            let full =
-                self.failed(&format_args!("the files of {} and later days take {}", &day[4..], Bytes(state.most)));
+            let full = self.failed(&format_args!("the files of {} and later days take {}", &day[4..], Bytes(most)));
             return Ok(Err(NoRoom(full.remedy(format_args!("allow more by {}", self.option)))));
         }
         file.finish().map_err(|error| self.failed(&error))?;
-        state.taken = Some(after);
+        taken.add(&day, bytes);
         Ok(Ok(()))
     }
 
-    /// Sets how much all files may take. Removes days that are too old at `now_ns`, and the oldest ones while the rest takes more.
+    /// Says how much all files may take from now on. Those that take more do so until [`DayFiles::trim`], or until the next one comes.
+    pub(crate) fn allow(&self, most: Bytes) {
+        self.most.store(most.0, Ordering::Relaxed);
+    }
+
+    /// Removes days that are too old at `now_ns`, and the oldest ones while the rest takes more than it may.
     ///
     /// # Errors
     /// Where the folder cannot be read, or a file cannot be removed.
-    pub(crate) fn trim(&self, most: Bytes, now_ns: i64) -> Result<(), Failure> {
+    pub(crate) fn trim(&self, now_ns: i64) -> Result<(), Failure> {
         let oldest = self.oldest(now_ns).unwrap_or_default();
-        let mut state = self.state();
-        state.most = most.0;
-        state.taken = None;
+        let mut state = self.taken();
         let all = match self.opened(OpenFolder::open) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                state.taken = Some(0);
+                *state = Some(Taken::default());
                 return Ok(());
             }
             opened => opened.map_err(|error| self.failed(&error))?,
         };
         let folder = all.path();
-        let days = days(&folder).map_err(|error| self.failed(&error))?;
-        let mut aged = days.iter().filter(|(name, _)| *name < oldest);
-        aged.try_for_each(|(name, _)| fs::remove_dir_all(folder.join(name))).map_err(|error| self.failed(&error))?;
-        // No day is after this one: also the last may go.
-        state.taken = Some(make_room(&folder, 0, most.0, "day=~").map_err(|error| self.failed(&error))?);
+        let taken = self.counted(&mut state, &folder)?;
+        let most = self.most.load(Ordering::Relaxed);
+        // Also the last day may go.
+        let freed = taken.free(&folder, 0, &oldest).and_then(|()| taken.free(&folder, most, AFTER_ALL));
+        freed.map_err(|error| {
+            *state = None;
+            self.failed(&error)
+        })
+    }
+}
+
+impl Taken {
+    /// Counts what is there.
+    fn count(folder: &Path) -> io::Result<Self> {
+        let mut days = BTreeMap::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("day=") {
+                days.insert(name, bytes_in(&entry.path())? + BLOCK_BYTES);
+            }
+        }
+        Ok(Self(days))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Adds bytes to a day, whose folder is there.
+    fn add(&mut self, day: &str, bytes: u64) {
+        *self.0.entry(day.to_owned()).or_insert(BLOCK_BYTES) += bytes;
+    }
+
+    /// Removes the oldest days before `today` until the others take no more than `left`. After an error it has to be counted again.
+    fn free(&mut self, folder: &Path, left: u64, today: &str) -> io::Result<()> {
+        let mut bytes = self.bytes();
+        while bytes > left
+            && let Some(oldest) = self.0.first_entry().filter(|oldest| oldest.key().as_str() < today)
+        {
+            match fs::remove_dir_all(folder.join(oldest.key())) {
+                // Somebody removed it by hand.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+            bytes -= oldest.remove();
+        }
         Ok(())
     }
-}
-
-/// Removes the oldest days of a folder before `today` until `bytes` more have room; what is taken then.
-fn make_room(folder: &Path, bytes: u64, most: u64, today: &str) -> io::Result<u64> {
-    let days = days(folder)?;
-    let mut taken: u64 = days.iter().map(|(_, bytes)| bytes).sum();
-    for (name, freed) in days {
-        if taken + bytes > most && name.as_str() < today {
-            fs::remove_dir_all(folder.join(name))?;
-            taken -= freed;
-        }
-    }
-    Ok(taken)
-}
-
-/// The days of a folder, the oldest first, and what each takes.
-pub(super) fn days(folder: &Path) -> io::Result<Vec<(String, u64)>> {
-    let mut days = Vec::new();
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(days),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("day=") {
-            days.push((name, bytes_in(&entry.path())? + BLOCK_BYTES));
-        }
-    }
-    days.sort();
-    Ok(days)
 }
 
 fn on_disk(bytes: u64) -> u64 {
@@ -248,7 +277,7 @@ mod tests {
             assert!(refused.contains("symbolic link of another user"), "{path}: {refused}");
         }
         // All days are too old.
-        assert!(files("losses").trim(Bytes(0), 99 * DAY_NS).is_err());
+        assert!(files("losses").trim(99 * DAY_NS).is_err());
         assert_eq!(kept(&aim), [(name("01"), 0)]);
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -279,9 +308,48 @@ mod tests {
         assert!(full.contains("--keep-losses") && full.contains("1970-01-04"), "{full}");
         assert!(keep(&files, 15, 1).is_err());
         assert_eq!(kept(&folder), [(name("04"), 8)]);
-        // Who may take less removes what is above that at once.
-        files.trim(Bytes(8 * BLOCK_BYTES), 9 * DAY_NS).unwrap();
+        // Who may take less removes what is above that.
+        files.allow(Bytes(8 * BLOCK_BYTES));
+        files.trim(9 * DAY_NS).unwrap();
         assert_eq!(kept(&folder), []);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Whose share is full, with a file in each old day, and brings one after the other: files are not counted for each, nor days removed.
+    #[test]
+    fn a_full_folder_is_neither_read_nor_emptied_for_each_file() {
+        let folder = folder("spare");
+        // Room for ten days of a file.
+        let files = DayFiles::new(folder.clone(), (Bytes(20 * BLOCK_BYTES), None), "--keep-losses");
+        for day in 10..20 {
+            keep(&files, day, day).unwrap();
+        }
+        // A file and its folder need two blocks. Two more are free then, of twenty.
+        keep(&files, 20, 20).unwrap();
+        assert_eq!(kept(&folder).first(), Some(&(name("13"), 1)));
+        // Nobody but this program writes there: what somebody else does is seen after the next start.
+        for number in 0..30 {
+            fs::write(folder.join(name("13")).join(number.to_string()), "x").unwrap();
+        }
+        keep(&files, 21, 20).unwrap();
+        assert_eq!((kept(&folder).first(), kept(&folder).len()), (Some(&(name("13"), 31)), 9));
+        let files = DayFiles::new(folder.clone(), (Bytes(20 * BLOCK_BYTES), None), "--keep-losses");
+        keep(&files, 22, 20).unwrap();
+        assert_eq!(kept(&folder).first(), Some(&(name("14"), 1)));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Somebody removes files by hand: the room of a day is there again when that day is the oldest.
+    #[test]
+    fn a_day_that_somebody_removed_makes_room() {
+        let folder = folder("by-hand");
+        let files = DayFiles::new(folder.clone(), (Bytes(4 * BLOCK_BYTES), None), "--keep-losses");
+        keep(&files, 1, 1).unwrap();
+        keep(&files, 2, 2).unwrap();
+        fs::remove_dir_all(folder.join(name("02"))).unwrap();
+        keep(&files, 3, 3).unwrap();
+        files.trim(9 * DAY_NS).unwrap();
+        assert_eq!(kept(&folder), [(name("04"), 1)]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -293,7 +361,7 @@ mod tests {
             keep(&files, day, day).unwrap();
         }
         assert!(keep(&files, 5, 5).is_err());
-        files.trim(Bytes(1 << 20), 11 * DAY_NS).unwrap();
+        files.trim(11 * DAY_NS).unwrap();
         assert_eq!(kept(&folder), [(name("09"), 1), (name("10"), 1)]);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each site may take the same share of what all may take. What a site delivers is read and written again (`longhaul_report::parquet::rewrite`), so
-//! that all files have longhaul's columns, and gets its name when it is on the disk as a whole.
+//! that all files have longhaul's columns, and gets its name when it is on the disk as a whole. Nobody waits for the folder of another site, which may
+//! have very many files.
 
 mod day_files;
 #[cfg(test)]
@@ -18,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -68,13 +70,27 @@ struct OfKind {
     days: Option<u32>,
     option: &'static str,
     folder: PathBuf,
-    /// By site, those of former sites, too; and what each may take.
-    sites: Mutex<(BTreeMap<String, DayFiles>, u64)>,
+    /// Locked for a moment: each has a lock of its own for its folder.
+    sites: Mutex<Sites>,
+}
+
+/// The files of one kind by site, those of former sites, too.
+#[derive(Debug, Default)]
+struct Sites {
+    own: BTreeMap<String, Arc<DayFiles>>,
+    /// Bytes that each may take.
+    share: u64,
 }
 
 /// The coordinator's files.
 #[derive(Debug, Default)]
-pub(crate) struct KeptFiles(BTreeMap<FileKind, OfKind>);
+pub(crate) struct KeptFiles {
+    kinds: BTreeMap<FileKind, OfKind>,
+    /// Who reads what others wrote: that takes memory.
+    reading: Mutex<()>,
+    /// Who calls [`KeptFiles::sweep`].
+    sweeper: OnceLock<Thread>,
+}
 
 impl KeptFiles {
     pub(crate) fn new(folder: &Folder, options: &KeepOptions) -> Self {
@@ -84,20 +100,26 @@ impl KeptFiles {
             let of = |most| OfKind { most, days: options.keep_days, option, folder, sites: Mutex::default() };
             Some((kind, most.map(of)?))
         };
-        Self(FileKind::ALL.into_iter().filter_map(of).collect())
+        Self { kinds: FileKind::ALL.into_iter().filter_map(of).collect(), ..Self::default() }
     }
 
     /// What sites should deliver.
     pub(crate) fn kinds(&self) -> Vec<FileKind> {
-        self.0.keys().copied().collect()
+        self.kinds.keys().copied().collect()
     }
 
-    /// Removes what is too old at `now_ns`: also of sites that deliver nothing any more.
+    /// A thread that calls [`KeptFiles::sweep`] now and then: it is woken where sites have more than they may.
+    pub(crate) fn swept_by(&self, thread: Thread) {
+        // There is one.
+        let _ = self.sweeper.set(thread);
+    }
+
+    /// Removes what is too old at `now_ns`, also of sites that deliver nothing any more, and what is above a site's share.
     ///
     /// # Errors
     /// Where a folder cannot be read, or a file cannot be removed.
     pub(crate) fn sweep(&self, sites: &BTreeSet<String>, now_ns: i64) -> Result<(), Failure> {
-        self.0.values().try_for_each(|of| of.sweep(sites, now_ns))
+        self.kinds.values().try_for_each(|of| of.sweep(sites, now_ns))
     }
 
     /// Keeps the file that `site` delivers, which is one of `sites`. It is on the disk as a whole when this returns.
@@ -111,66 +133,73 @@ impl KeptFiles {
         now_ns: i64,
     ) -> Result<Result<(), NoRoom>, Failure> {
         let never = |why: &dyn std::fmt::Display| Ok(Err(NoRoom(Failure::new(shown(&why.to_string())))));
-        let Some(of) = self.0.get(&file.of) else {
+        let Some(of) = self.kinds.get(&file.of) else {
             return Err(Failure::new(format_args!("this coordinator keeps no {}", file.of.name())));
         };
         if file.at_ns > now_ns.saturating_add(AHEAD_NS) {
             return never(&"it is of a day to come");
         }
-        let table = if file.of == FileKind::Losses { Table::Losses } else { Table::Samples };
-        // One at a time: reading what others wrote takes memory.
-        let mut all = of.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = match STANDARD.decode(&file.content) {
-            Ok(content) => rewrite(table, content.into()),
-            Err(error) => return never(&error),
+        let (all, is_another_share) = of.shared(sites);
+        let own = all.own.get(site).cloned();
+        drop(all);
+        if is_another_share {
+            self.sweeper.get().into_iter().for_each(Thread::unpark);
+        }
+        let Some(own) = own else { return never(&"the mesh has no such site") };
+        let content = match self.rewritten(file) {
+            Ok(content) => content,
+            Err(why) => return never(&why),
         };
-        let content = match written {
-            Ok(content) if content.len() <= 2 * FILE_BYTES_MOST => content,
-            Ok(_) => return never(&"it is too long"),
-            Err(error) => return never(&error),
-        };
-        of.share(&mut all, sites, now_ns)?;
-        let Some(own) = all.0.get(site) else { return never(&"the mesh has no such site") };
         own.keep((&file.id, file.at_ns), now_ns, |mut to: &File| to.write_all(&content))
+    }
+
+    /// The content of a file as longhaul writes it, or why it cannot be read. One at a time.
+    fn rewritten(&self, file: &TestFile) -> Result<Vec<u8>, String> {
+        let table = if file.of == FileKind::Losses { Table::Losses } else { Table::Samples };
+        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = STANDARD.decode(&file.content).map_err(|error| error.to_string())?;
+        let content = rewrite(table, content.into()).map_err(|error| error.to_string())?;
+        if content.len() > 2 * FILE_BYTES_MOST { Err("it is too long".to_owned()) } else { Ok(content) }
     }
 }
 
 impl OfKind {
-    fn of_site(&self, site: &str, most: u64) -> DayFiles {
-        DayFiles::new(self.folder.join(format!("site={site}")), (Bytes(most), self.days), self.option)
+    fn of_site(&self, site: &str) -> Arc<DayFiles> {
+        Arc::new(DayFiles::new(self.folder.join(format!("site={site}")), (Bytes(0), self.days), self.option))
     }
 
-    /// Gives each site its share: all that have files, and all of the mesh.
-    fn share(
-        &self,
-        (all, share): &mut (BTreeMap<String, DayFiles>, u64),
-        sites: &BTreeSet<String>,
-        now_ns: i64,
-    ) -> Result<(), Failure> {
-        if all.is_empty() {
-            former(&self.folder).into_iter().for_each(|site| {
-                all.insert(site.clone(), self.of_site(&site, 0));
-            });
+    fn sites(&self) -> MutexGuard<'_, Sites> {
+        // Each of its steps is whole.
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that have files, and all of the mesh, each with its share; and whether that is another one than before. Who has more keeps it until the next
+    /// sweep, or until it brings a file.
+    fn shared(&self, sites: &BTreeSet<String>) -> (MutexGuard<'_, Sites>, bool) {
+        let mut all = self.sites();
+        let Sites { own, share } = &mut *all;
+        if own.is_empty() {
+            own.extend(former(&self.folder).into_iter().map(|site| (site.clone(), self.of_site(&site))));
         }
         for site in sites {
-            all.entry(site.clone()).or_insert_with(|| self.of_site(site, 0));
+            own.entry(site.clone()).or_insert_with(|| self.of_site(site));
         }
-        let each = self.most.0 / u64::try_from(all.len().max(1)).unwrap_or(u64::MAX);
-        if *share != each {
-            all.values().try_for_each(|files| files.trim(Bytes(each), now_ns))?;
-            *share = each;
-        }
-        Ok(())
+        let each = self.most.0 / u64::try_from(own.len().max(1)).unwrap_or(u64::MAX);
+        own.values().for_each(|files| files.allow(Bytes(each)));
+        let is_another = *share != each;
+        *share = each;
+        (all, is_another)
     }
 
     fn sweep(&self, sites: &BTreeSet<String>, now_ns: i64) -> Result<(), Failure> {
-        let mut all = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        self.share(&mut all, sites, now_ns)?;
-        let share = Bytes(all.1);
-        all.0.values().try_for_each(|files| files.trim(share, now_ns))?;
-        // Of who is gone, and has no files any more, no room is kept.
-        all.0.retain(|site, _| sites.contains(site) || !is_empty(&self.folder, site));
-        Ok(())
+        let all: Vec<_> = self.shared(sites).0.own.values().cloned().collect();
+        // Also those after one that fails.
+        let trimmed = all.iter().map(|files| files.trim(now_ns)).fold(Ok(()), Result::and);
+        drop(all);
+        // Of who is gone, and has no files any more, no room is kept. Who brings one just now has another count of it.
+        let is_used = |files: &Arc<DayFiles>| Arc::strong_count(files) > 1;
+        self.sites().own.retain(|site, files| sites.contains(site) || is_used(files) || !is_empty(&self.folder, site));
+        trimmed
     }
 }
 

@@ -1,9 +1,11 @@
 //! What somebody can do to the coordinator's disk with the key of one site: write files of its own tests, within its share.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -164,6 +166,77 @@ fn a_coordinator_that_keeps_none_asks_for_none() {
     assert!(!mesh.folder.file("losses").exists());
 }
 
+/// Whether a thread of this process sleeps, by its name.
+fn sleeps(name: &str) -> bool {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stats.any(|stat| stat.contains(&format!("({name}) S ")))
+}
+
+/// A site brings a file while its folder is in use, as where very many files are counted or removed. Another site's file is kept meanwhile.
+#[test]
+fn nobody_waits_for_the_folder_of_another_site() {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let mesh = Mesh::make("stolen-waits");
+    let options = KeepOptions { keep_losses: Some(Bytes(1 << 20)), keep_samples: None, keep_days: None };
+    let files = KeptFiles::new(&mesh.folder, &options);
+    let sites = BTreeSet::from(["ithaca", "geneva"].map(str::to_owned));
+    let take = |site: &str, file: &TestFile| files.take((site, &sites), file, now()).unwrap().unwrap();
+    take("ithaca", &file("ithaca", "geneva"));
+    let ithaca = Arc::clone(&files.kinds[&FileKind::Losses].sites().own["ithaca"]);
+    let (done, is_done) = mpsc::channel();
+    let kept = thread::scope(|scope| {
+        let mut kept = None;
+        let in_use = |_: &File| {
+            let second = thread::Builder::new().name("waits".into());
+            second.spawn_scoped(scope, || take("ithaca", &file("ithaca", "geneva"))).unwrap();
+            let begun = Instant::now();
+            while !sleeps("waits") && begun.elapsed() < LONGEST {
+                thread::sleep(Duration::from_millis(1));
+            }
+            scope.spawn(|| {
+                take("geneva", &file("geneva", "ithaca"));
+                done.send(()).unwrap();
+            });
+            kept = Some(is_done.recv_timeout(LONGEST));
+            Ok::<(), String>(())
+        };
+        ithaca.keep((&"0".repeat(32), now()), now(), in_use).unwrap().unwrap();
+        kept
+    });
+    assert_eq!(kept, Some(Ok(())));
+}
+
+/// A site that joins takes from the share of others. Who has more than that loses its oldest days, and who brings files does not wait for it.
+#[test]
+fn a_smaller_share_is_swept() {
+    let mesh = Mesh::make("stolen-joins");
+    let options = KeepOptions { keep_losses: Some(Bytes(600_000)), keep_samples: None, keep_days: None };
+    let files = KeptFiles::new(&mesh.folder, &options);
+    files.swept_by(thread::current());
+    let woken = || {
+        let begun = Instant::now();
+        thread::park_timeout(Duration::from_secs(60));
+        begun.elapsed() < Duration::from_secs(60)
+    };
+    let mut sites = BTreeSet::from(["ithaca".to_owned(), "geneva".to_owned()]);
+    for day in 0..20 {
+        let long = TestFile { content: content(1_500), at_ns: now() - (20 - day) * DAY_NS, ..file("ithaca", "geneva") };
+        files.take(("ithaca", &sites), &long, now()).unwrap().unwrap();
+    }
+    assert!(woken(), "the first share");
+    let taken = || -> u64 {
+        let all = below(&mesh.folder.file("losses/site=ithaca"));
+        all.values().map(|bytes| bytes.div_ceil(4096) * 4096).sum()
+    };
+    assert!((200_000..=300_000).contains(&taken()), "{}", taken());
+    sites.insert("chicago".to_owned());
+    files.take(("chicago", &sites), &file("chicago", "ithaca"), now()).unwrap().unwrap();
+    assert!(woken(), "another share");
+    files.sweep(&sites, now()).unwrap();
+    assert!((100_000..=200_000).contains(&taken()), "{}", taken());
+}
+
 /// A site that left the mesh keeps its files until they are too old; then its share goes to the others.
 #[test]
 fn the_files_of_a_former_site_go_by_age() {
@@ -174,11 +247,11 @@ fn the_files_of_a_former_site_go_by_age() {
     files.take(("ithaca", &sites(&["ithaca", "geneva"])), &file("ithaca", "geneva"), now()).unwrap().unwrap();
     // After a start without ithaca.
     let files = KeptFiles::new(&mesh.folder, &options);
-    let of = &files.0[&FileKind::Losses];
+    let of = &files.kinds[&FileKind::Losses];
     of.sweep(&sites(&["geneva"]), now()).unwrap();
-    assert_eq!((below(&of.folder).len(), of.sites.lock().unwrap().1), (1, 1 << 19));
+    assert_eq!((below(&of.folder).len(), of.sites().share), (1, 1 << 19));
     for _ in 0..2 {
         of.sweep(&sites(&["geneva"]), now() + 27 * DAY_NS).unwrap();
     }
-    assert_eq!((below(&of.folder).len(), of.sites.lock().unwrap().1), (0, 1 << 20));
+    assert_eq!((below(&of.folder).len(), of.sites().share), (0, 1 << 20));
 }
