@@ -106,8 +106,8 @@ impl DayFiles {
         now_ns: i64,
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<Result<(), NoRoom>, Failure> {
-        let day = day_of(at_ns);
-        if self.oldest(now_ns).is_some_and(|oldest| day < oldest) {
+        let (day, oldest) = (day_of(at_ns), self.oldest(now_ns).unwrap_or_default());
+        if day < oldest {
             return Ok(Err(NoRoom(self.failed(&format_args!("{id} is older than what is kept")))));
         }
         let mut state = self.taken();
@@ -124,9 +124,12 @@ impl DayFiles {
         write(file.file()).map_err(|error| self.failed(&error))?;
         let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
         let most = self.most.load(Ordering::Relaxed);
-        if taken.bytes() + bytes > most
-            && let Err(error) = taken.free(&all.path(), (most - most / SPARE_PART).saturating_sub(bytes), &day)
-        {
+        // A site has nobody else who removes what is too old.
+        let freed = taken.free(&all.path(), 0, &oldest).and_then(|()| match taken.bytes() + bytes > most {
+            true => taken.free(&all.path(), (most - most / SPARE_PART).saturating_sub(bytes), &day),
+            false => Ok(()),
+        });
+        if let Err(error) = freed {
             *state = None;
             return Err(self.failed(&error));
         }
@@ -363,6 +366,10 @@ mod tests {
         assert!(keep(&files, 5, 5).is_err());
         files.trim(11 * DAY_NS).unwrap();
         assert_eq!(kept(&folder), [(name("09"), 1), (name("10"), 1)]);
+        // Also where nobody trims, with the next file.
+        let write = |mut file: &File| io::Write::write_all(&mut file, &[7; 100]);
+        files.keep((&format!("{:032x}", 12), 12 * DAY_NS), 12 * DAY_NS, write).unwrap().unwrap();
+        assert_eq!(kept(&folder), [(name("10"), 1), (name("13"), 1)]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
