@@ -41,7 +41,7 @@ const BURSTS_OF_FAULT: f64 = 3.0;
 /// More packets in a test say no more: what a path usually loses is not known better than that, and no site's report outweighs those of all others.
 const PACKETS_MOST: f64 = 5_000.0;
 /// What one test can say at most for or against a fault, natural logarithm: a burst is one test and must not be an alarm.
-const LIKELIHOOD_MOST: f64 = 4.0;
+pub(super) const LIKELIHOOD_MOST: f64 = 4.0;
 
 /// One test as it is judged.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_units::Nanos;
 
 use super::alarm::{Alarm, Place, Suspect};
-use super::history::{FAULT_LOSS, HOUR, History, Judged};
+use super::history::{FAULT_LOSS, HOUR, History, Judged, LIKELIHOOD_MOST};
 use crate::sample::{Sample, SiteId};
 
 /// Hours over which a site is judged.
@@ -150,16 +150,11 @@ impl Locator {
     /// What is lost above the usual since the alarm began, up to the last hour that shows it: the mean of all hours but the best and the worst, which
     /// an outage or a burst may have made.
     fn loss(&self, suspect: Suspect, open: &Open) -> Option<f64> {
-        let mut by_hour: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
-        for test in self.tests_of(suspect, open.first).iter().flatten() {
-            let sent = test.sent;
-            let usual = if open.alarm.since.is_some() { test.usual * sent } else { 0.0 };
-            let (above, all, likelihood) = by_hour.entry(test.hour).or_default();
-            *above += test.lost - usual;
-            (*all, *likelihood) = (*all + sent, *likelihood + test.likelihood);
-        }
-        let last = by_hour.iter().rev().find(|(_, (_, _, likelihood))| *likelihood > 0.0).map(|(hour, _)| *hour)?;
-        let mut rates: Vec<f64> = by_hour.range(..=last).map(|(_, (above, sent, _))| above / sent).collect();
+        let is_new = open.alarm.since.is_some();
+        let above = |test: &Judged| test.lost - if is_new { test.usual * test.sent } else { 0.0 };
+        let by_hour = by_hour(&self.tests_of(suspect, open.first), |_| true, above);
+        let last = by_hour.iter().rev().find(|(_, paths)| likelihood(paths) > 0.0).map(|(hour, _)| *hour)?;
+        let mut rates: Vec<f64> = by_hour.range(..=last).map(|(_, paths)| share(paths)).collect();
         rates.sort_by(f64::total_cmp);
         let counted = &rates[rates.len() / TRIMMED..rates.len() - rates.len() / TRIMMED];
         Some(counted.iter().sum::<f64>() / counted.len() as f64)
@@ -217,14 +212,11 @@ impl Locator {
     /// The hour in which the loss began: where the likelihood of all hours since is greatest.
     fn onset(&self, suspect: Suspect, hour: u64) -> u64 {
         let first = (hour + 1).saturating_sub(ONSET_HOURS);
-        let mut by_hour: BTreeMap<u64, f64> = BTreeMap::new();
-        for test in self.tests_of(suspect, first).iter().flatten() {
-            *by_hour.entry(test.hour).or_default() += test.likelihood;
-        }
+        let by_hour = by_hour(&self.tests_of(suspect, first), |test| test.hour <= hour, |_| 0.0);
         let mut sum = 0.0;
         let mut best = (f64::NEG_INFINITY, hour);
-        for (at, likelihood) in by_hour.into_iter().rev().filter(|(at, _)| *at <= hour) {
-            sum += likelihood;
+        for (at, paths) in by_hour.into_iter().rev() {
+            sum += likelihood(&paths);
             if sum > best.0 {
                 best = (sum, at);
             }
@@ -267,16 +259,16 @@ impl Locator {
     fn close(&mut self, hour: u64, steps: &mut Vec<Step>) {
         let first = (hour + 1).saturating_sub(QUIET_HOURS);
         let is_over = |suspect: &Suspect, Open { alarm, found, .. }: &Open| {
-            let tests: Vec<Judged> = self.tests_of(*suspect, first).into_iter().flatten().collect();
-            // A site that was away has not recovered.
+            let tests = self.tests_of(*suspect, first);
+            // A site that was away has not recovered, however often one of its partners was there.
             let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
-            let sent: f64 = tests.iter().map(|test| test.sent).sum();
-            let usual: f64 =
-                if alarm.since.is_some() { tests.iter().map(|test| test.usual * test.sent).sum() } else { 0.0 };
-            let above: f64 = tests.iter().map(|test| test.bounded).sum::<f64>() - usual;
+            let hours: usize = tests.iter().map(|path| hours_of(path)).sum();
+            let above = |test: &Judged| test.bounded - if alarm.since.is_some() { test.usual * test.sent } else { 0.0 };
+            let paths: Vec<Tested> =
+                tests.iter().filter(|path| !path.is_empty()).map(|path| Tested::of(path, above)).collect();
             alarm.raised.0 / HOUR.0 + QUIET_HOURS <= hour
-                && tests.len() as f64 >= tested.max(1.0)
-                && above / sent < found.min(FAULT_LOSS) / 4.0
+                && hours as f64 >= tested.max(1.0)
+                && share(&paths) < found.min(FAULT_LOSS) / 4.0
         };
         let over: Vec<Suspect> =
             self.open.iter().filter(|(suspect, open)| is_over(suspect, open)).map(|(suspect, _)| *suspect).collect();
@@ -287,17 +279,76 @@ impl Locator {
     }
 }
 
+/// What tests of one path say together.
+#[derive(Debug, Clone, Copy)]
+struct Tested {
+    /// Packets that were lost above the usual.
+    above: f64,
+    /// Packets that were sent.
+    sent: f64,
+    likelihood: f64,
+}
+
+impl Tested {
+    /// `above`: packets of a test that were lost above the usual.
+    fn of<'a>(tests: impl IntoIterator<Item = &'a Judged>, above: impl Fn(&Judged) -> f64) -> Self {
+        let mut all = Self { above: 0.0, sent: 0.0, likelihood: 0.0 };
+        for test in tests {
+            all.above += above(test);
+            all.sent += test.sent;
+            all.likelihood += test.likelihood;
+        }
+        all
+    }
+}
+
+/// Hours in which a path was tested.
+fn hours_of(tests: &[Judged]) -> usize {
+    tests.iter().map(|test| test.hour).collect::<BTreeSet<_>>().len()
+}
+
+/// The tests that count, by hour: each path once, however many tests it had.
+fn by_hour(
+    paths: &[Vec<Judged>],
+    counts: impl Fn(&Judged) -> bool,
+    above: impl Fn(&Judged) -> f64,
+) -> BTreeMap<u64, Vec<Tested>> {
+    let mut by_hour = BTreeMap::<u64, Vec<Tested>>::new();
+    for path in paths {
+        let mut own = BTreeMap::<u64, Vec<&Judged>>::new();
+        for test in path.iter().filter(|test| counts(test)) {
+            own.entry(test.hour).or_default().push(test);
+        }
+        for (hour, tests) in own {
+            by_hour.entry(hour).or_default().push(Tested::of(tests, &above));
+        }
+    }
+    by_hour
+}
+
+/// The share that paths lose above the usual. Each counts with its packets, but with no more than the middle one has: what a site says of its own
+/// paths, in however many tests, must not outweigh what the other paths show.
+fn share(paths: &[Tested]) -> f64 {
+    let mut sent: Vec<f64> = paths.iter().map(|path| path.sent).collect();
+    sent.sort_by(f64::total_cmp);
+    let most = sent.get(sent.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let weighed = paths.iter().map(|path| (path, (most / path.sent).min(1.0)));
+    let (above, all) = weighed
+        .fold((0.0, 0.0), |(above, all), (path, weight)| (above + path.above * weight, all + path.sent * weight));
+    above / all
+}
+
+/// How much more likely a fault is than none by an hour of these paths, of which each says no more than one test can: natural logarithm.
+fn likelihood(paths: &[Tested]) -> f64 {
+    paths.iter().map(|path| path.likelihood.clamp(-LIKELIHOOD_MOST, LIKELIHOOD_MOST)).sum()
+}
+
 /// Loss above the usual over the paths of a group in the six hours that end with `hour`, if it is more than chance and bursts make.
 fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
     let least = PARTNERS_LEAST.max((paths.len() as f64 * TESTED_SHARE).ceil() as usize);
-    let mut by_hour: BTreeMap<u64, (f64, f64, usize)> = BTreeMap::new();
-    for test in paths.iter().flatten().filter(|test| test.hour <= hour && test.known) {
-        let sent = test.sent;
-        let (above, all, tests) = by_hour.entry(test.hour).or_default();
-        (*above, *all, *tests) = (*above + test.bounded - test.usual * sent, *all + sent, *tests + 1);
-    }
+    let by_hour = by_hour(paths, |test| test.hour <= hour && test.known, |test| test.bounded - test.usual * test.sent);
     let mut rates: Vec<f64> =
-        by_hour.values().filter(|(_, _, tests)| *tests >= least).map(|(above, sent, _)| above / sent).collect();
+        by_hour.values().filter(|tested| tested.len() >= least).map(|tested| share(tested)).collect();
     rates.sort_by(|one, other| other.total_cmp(one));
     let counted = rates.get(BURST_HOURS..).filter(|rates| rates.len() >= SITE_HOURS_LEAST)?;
     let loss = counted.iter().sum::<f64>() / counted.len() as f64;
@@ -396,6 +447,44 @@ mod tests {
         }
         let open: Vec<&Alarm> = locator.open().collect();
         assert_eq!((open.len(), &open[0].suspects), (1, &vec![Suspect::Sender(SiteId(4))]));
+    }
+
+    /// The same by many long tests an hour, beside a short one of each other site. Nor do they end the alarm when no other site was tested any more.
+    #[test]
+    fn one_site_hides_nothing_by_many_tests() {
+        let mut locator = Locator::default();
+        for hour in 0..240 {
+            for to in 0..5 {
+                let (sent, lost, tests) = match hour {
+                    ..200 => (100, 0, 1),
+                    _ if to == 4 => (5000, 0, 27),
+                    220.. => continue,
+                    _ => (100, 2, 1),
+                };
+                for _ in 0..tests {
+                    let at = Nanos(hour * HOUR.0);
+                    locator.push(Sample { at, from: SiteId(5), to: SiteId(to), sent, lost, placed: None });
+                }
+            }
+            locator.advance(Nanos((hour + 1) * HOUR.0));
+        }
+        let open: Vec<&Alarm> = locator.open().collect();
+        assert_eq!((open.len(), &open[0].suspects), (1, &vec![Suspect::Sender(SiteId(5))]));
+        // 1.6 % with the path that says to lose nothing, 2 % of the others.
+        assert!((0.015..0.021).contains(&open[0].loss), "{}", open[0].loss);
+        assert_eq!(open[0].since, Some(Nanos(200 * HOUR.0)));
+    }
+
+    /// A share is that of all packets where paths have alike many, and one path alone has its own.
+    #[test]
+    fn paths_weigh_no_more_than_the_middle_one() {
+        let path = |sent: f64, above: f64| Tested { above, sent, likelihood: 0.0 };
+        let is = |paths: &[Tested], expected: f64| (share(paths) - expected).abs() < 1e-12;
+        assert!(is(&[path(100.0, 1.0), path(100.0, 2.0), path(100.0, 6.0)], 9.0 / 300.0));
+        assert!(is(&[path(5000.0, 100.0)], 0.02));
+        // Of 5000 packets as many count as of the middle one; a path with few has few.
+        assert!(is(&[path(5000.0, 0.0), path(100.0, 2.0), path(10.0, 1.0)], 3.0 / 210.0));
+        assert!(share(&[]).is_nan());
     }
 
     #[test]
