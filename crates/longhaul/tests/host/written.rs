@@ -184,7 +184,7 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
     }
 
     let (code, result, said) =
-        watch(&["-o", &kept, "--html", &page, "--force"], &[&of_result[..], &[page.clone()]].concat());
+        watch(&["-o", &kept, "--html", &page, "--force"], &[&of_result[..], std::slice::from_ref(&page)].concat());
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(object(&fs::read(&of_result[0]).unwrap()), result);
     assert!(fs::read(&of_result[1]).unwrap().starts_with(b"PAR1"));
