@@ -57,6 +57,24 @@ fn packets_in_trains_show_over_what_time_the_delay_changes() {
     }
 }
 
+/// Trains of three: a third of the neighbours are of two trains, so that all together are less alike than 1/e, while those of a train are more alike.
+#[test]
+fn what_trains_show_is_not_called_faster_than_they_see() {
+    let text = "[[forward]]\ndelay = '30ms'\njitter = { law = 'normal', stddev = '10us', correlation = '225us' }\n\
+        [[backward]]\ndelay = '20ms'\njitter = { law = 'normal', stddev = '10us', correlation = '100us', order = 'free' }\n";
+    let mut measured = probes(text, 500_000, 0.2, 7);
+    let mut nth = 0;
+    measured.rows.retain(|_| {
+        nth += 1;
+        nth % 100 < 3
+    });
+    let copy = profile(&measured, true);
+    let [forward, backward] = [&copy.forward, &copy.backward].map(|way| way.as_ref().unwrap().correlation.unwrap());
+    assert!(forward.of_neighbours < 0.35 && !forward.below_interval, "{forward:?}");
+    assert!((forward.time_ns as f64 / 225e3 - 1.0).abs() < 0.1, "{forward:?}");
+    assert!(backward.below_interval && backward.time_ns <= 200_000, "{backward:?}");
+}
+
 /// Clocks 3 s apart that drift by 50 ppm: a change of 5 ms is given to the direction that it was in, and quantile ranges hold within 2 %.
 #[test]
 fn a_change_is_given_to_its_way() {
