@@ -197,8 +197,10 @@ impl Folder {
 
     /// Gives `new` the name `name` by `finish`. The result of before goes when it is on the disk.
     fn give_name(&self, name: &str, new: NewFile, finish: fn(Overwrite, NewFile) -> io::Result<()>) -> io::Result<()> {
-        new.file().sync_all()?;
-        self.make_way()?;
+        if self.replaces() {
+            new.file().sync_all()?;
+            self.make_way()?;
+        }
         let mut contents = self.contents.lock();
         finish(Overwrite::by(contents.replaces_all || contents.known.contains(name)), new)?;
         contents.known.insert(name.to_owned());
@@ -226,7 +228,9 @@ impl Folder {
         let write = |text: String| {
             let new = self.create(RESULT)?;
             new.file().write_all((text + "\n").as_bytes())?;
-            new.file().sync_all()?;
+            if self.replaces() {
+                new.file().sync_all()?;
+            }
             // A result without its tables would be taken for a whole one: it comes after them.
             let waiting = std::mem::take(&mut self.contents.lock().waiting);
             for (name, table) in waiting {
