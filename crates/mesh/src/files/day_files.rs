@@ -125,9 +125,12 @@ impl DayFiles {
         let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
         let most = self.most.load(Ordering::Relaxed);
         // A site has nobody else who removes what is too old.
-        let freed = taken.free(&all.path(), 0, &oldest).and_then(|()| match taken.bytes() + bytes > most {
-            true => taken.free(&all.path(), (most - most / SPARE_PART).saturating_sub(bytes), &day),
-            false => Ok(()),
+        let freed = taken.free(&all.path(), 0, &oldest).and_then(|()| {
+            // Where this day and later ones leave no room, older ones would go for nothing.
+            if taken.bytes() + bytes <= most || taken.bytes_since(&day) + bytes > most {
+                return Ok(());
+            }
+            taken.free(&all.path(), (most - most / SPARE_PART).saturating_sub(bytes), &day)
         });
         if let Err(error) = freed {
             *state = None;
@@ -193,6 +196,11 @@ impl Taken {
 
     fn bytes(&self) -> u64 {
         self.0.values().sum()
+    }
+
+    /// Those of `day` and of later ones.
+    fn bytes_since(&self, day: &str) -> u64 {
+        self.0.range(day.to_owned()..).map(|(_, bytes)| bytes).sum()
     }
 
     /// Adds bytes to a day, whose folder is there.
@@ -339,6 +347,25 @@ mod tests {
         let files = DayFiles::new(folder.clone(), (Bytes(20 * BLOCK_BYTES), None), "--keep-losses");
         keep(&files, 22, 20).unwrap();
         assert_eq!(kept(&folder).first(), Some(&(name("14"), 1)));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A site that was away for long brings what it measured on days that have passed.
+    #[test]
+    fn what_has_no_room_removes_nothing() {
+        let folder = folder("no-room");
+        let files = DayFiles::new(folder.clone(), (Bytes(9 * BLOCK_BYTES), None), "--keep-losses");
+        for (number, day) in [(1, 1), (2, 5), (3, 5), (4, 5), (5, 5), (6, 5)] {
+            keep(&files, number, day).unwrap();
+        }
+        let before = kept(&folder);
+        assert_eq!(before, [(name("02"), 1), (name("06"), 5)]);
+        let long = |mut file: &File| io::Write::write_all(&mut file, &[7; 3 * BLOCK_BYTES as usize]);
+        let refused = files.keep((&format!("{:032x}", 7), 3 * DAY_NS), 9 * DAY_NS, long).unwrap();
+        assert!(refused.is_err() && kept(&folder) == before, "{:?}", kept(&folder));
+        // A short one has room where the older day was.
+        keep(&files, 8, 3).unwrap();
+        assert_eq!(kept(&folder), [(name("04"), 1), (name("06"), 5)]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
