@@ -203,6 +203,9 @@ fn text(profile: &Profile) -> String {
         let cells: String = values.iter().map(|ns| format!(" {:>8.3}", ns / 1e6)).collect();
         let over = match way.correlation {
             Some(found) if found.below_interval => "  changes faster than the probes see".to_owned(),
+            Some(found) if found.time_ns < 100_000_000 => {
+                format!("  changes over {:.3} ms", found.time_ns as f64 / 1e6)
+            }
             Some(found) => format!("  changes over {:.3} s", found.time_ns as f64 / 1e9),
             None => String::new(),
         };
