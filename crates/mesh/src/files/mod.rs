@@ -119,7 +119,8 @@ impl KeptFiles {
     /// # Errors
     /// Where a folder cannot be read, or a file cannot be removed.
     pub(crate) fn sweep(&self, sites: &BTreeSet<String>, now_ns: i64) -> Result<(), Failure> {
-        self.kinds.values().try_for_each(|of| of.sweep(sites, now_ns))
+        // Also those of a kind after one that fails.
+        self.kinds.values().map(|of| of.sweep(sites, now_ns)).fold(Ok(()), Result::and)
     }
 
     /// Keeps the file that `site` delivers, which is one of `sites`. It is on the disk as a whole when this returns.

@@ -255,3 +255,17 @@ fn the_files_of_a_former_site_go_by_age() {
     }
     assert_eq!((below(&of.folder).len(), of.sites().share), (0, 1 << 20));
 }
+
+/// Also where something is wrong with the folder of the other kind.
+#[test]
+fn files_of_each_kind_go_by_age() {
+    let mesh = Mesh::make("stolen-kinds");
+    let most = Some(Bytes(1 << 20));
+    let files =
+        KeptFiles::new(&mesh.folder, &KeepOptions { keep_losses: most, keep_samples: most, keep_days: Some(30) });
+    fs::write(mesh.folder.file("losses"), "not a folder").unwrap();
+    let old = mesh.folder.file("samples/site=ithaca/day=1970-01-02");
+    fs::create_dir_all(&old).unwrap();
+    let swept = files.sweep(&BTreeSet::from(["ithaca".to_owned()]), now());
+    assert!(swept.is_err() && !old.exists());
+}
