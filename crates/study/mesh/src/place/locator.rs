@@ -199,7 +199,7 @@ impl Locator {
     fn standing(&self, suspect: Suspect, hour: u64) -> Option<f64> {
         let first = (hour + 1).checked_sub(STANDING_HOURS)?;
         let tests = self.tests_of(suspect, first);
-        let by_path = tests.iter().filter(|tests| tests.len() as u64 >= STANDING_HOURS / 4).map(|tests| {
+        let by_path = tests.iter().filter(|tests| hours_of(tests) as u64 >= STANDING_HOURS / 4).map(|tests| {
             let sent: f64 = tests.iter().map(|test| test.sent).sum();
             tests.iter().map(|test| test.bounded).sum::<f64>() / sent
         });
@@ -226,8 +226,9 @@ impl Locator {
 
     fn raise(&mut self, suspect: Suspect, loss: f64, since: Option<u64>, hour: u64, steps: &mut Vec<Step>) {
         let first = since.unwrap_or((hour + 1).saturating_sub(STANDING_HOURS));
-        let tests: Vec<Judged> = self.tests_of(suspect, first).into_iter().flatten().collect();
-        let likelihood: f64 = tests.iter().map(|test| test.likelihood).sum();
+        let tests = self.tests_of(suspect, first);
+        let likelihood: f64 = by_hour(&tests, |_| true, |_| 0.0).values().map(|paths| likelihood(paths)).sum();
+        let tests: Vec<Judged> = tests.into_iter().flatten().collect();
         // Only what carries exactly the same tested paths cannot be told apart.
         let own = self.paths_of(suspect);
         let mut suspects = vec![suspect];
@@ -473,6 +474,8 @@ mod tests {
         // 1.6 % with the path that says to lose nothing, 2 % of the others.
         assert!((0.015..0.021).contains(&open[0].loss), "{}", open[0].loss);
         assert_eq!(open[0].since, Some(Nanos(200 * HOUR.0)));
+        // 27 tests an hour of one path say no more against it than one does.
+        assert!(open[0].log10_odds > 0.0, "{}", open[0].log10_odds);
     }
 
     /// A share is that of all packets where paths have alike many, and one path alone has its own.
