@@ -175,7 +175,7 @@ fn a_capture_that_is_silent_is_left() {
     let log = hosts.log("log", &["-1"]);
     let capture = hosts.capture(&["server"], &[]);
     hosts.send(1_000);
-    sleep(SENT);
+    sleep(CONFIRMED);
     capture.signal(Signal::STOP);
     let began = Instant::now();
     let log = log.wait();
