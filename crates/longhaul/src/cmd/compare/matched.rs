@@ -38,7 +38,7 @@ pub(crate) fn matched(
             .remedy("for two different runs, test with compare --behaviour whether they are alike"),
         CompareError::AllAlike => Failure::new("all_alike", error).remedy(LONGER_SNIPPETS),
         CompareError::TooManyWirePackets(_) => Failure::new("too_many_wire_packets", error).remedy(
-            "capture without super-packets (ethtool -K IF gro off tso off), or compare a part (--flow, --port)",
+            "capture without super-packets (ethtool -K IF gro off tso off), or give shorter captures; compare also takes a part (--flow, --port)",
         ),
     })?;
     let mut matching = Matching::new(plan, &known, gaps, each);

@@ -9,7 +9,7 @@ const PATH_BYTES: u64 = 1 << 10;
 /// One direction more for so many bytes of both captures: compressed, a packet takes as many at both points, if only for its addresses, ports,
 /// number and time.
 const BYTES_OF_A_PATH: u64 = 16;
-/// Wire packets that a capture of any length may stand for. Each takes some 0.9 µs where none passes the other point.
+/// Wire packets that a capture of any length may stand for. Each takes some 0.8 µs where none passes the other point.
 const WIRE_PACKETS_SURE: u64 = 1 << 21;
 /// Five more for each two of a capture's first bytes: two captures of 1 MB take some eight seconds, whatever they say. The longest super-packet
 /// (BIG TCP) stands for 363 segments of 1,448 bytes, and takes 112 bytes of a pcap file with 96 of each packet: there is room for 1 MB of them.
