@@ -6,7 +6,7 @@ use longhaul_units::Nanos;
 
 use super::alarm::{Alarm, Place, Suspect};
 use super::history::{FAULT_LOSS, HOUR, History, Judged, LIKELIHOOD_MOST};
-use crate::sample::{Sample, SiteId};
+use crate::sample::{Evidence, Sample, SiteId};
 
 /// Hours over which a site is judged.
 const SITE_HOURS: u64 = 6;
@@ -228,7 +228,6 @@ impl Locator {
         let first = since.unwrap_or((hour + 1).saturating_sub(STANDING_HOURS));
         let tests = self.tests_of(suspect, first);
         let likelihood: f64 = by_hour(&tests, |_| true, |_| 0.0).values().map(|paths| likelihood(paths)).sum();
-        let tests: Vec<Judged> = tests.into_iter().flatten().collect();
         // Only what carries exactly the same tested paths cannot be told apart.
         let own = self.paths_of(suspect);
         let mut suspects = vec![suspect];
@@ -373,24 +372,33 @@ fn path_loss(history: &History, hour: u64) -> Option<f64> {
     (hours.iter().sum::<f64>() - worst >= PATH_LIKELIHOOD).then(|| above / sent)
 }
 
-/// Where at a site, by what its host saw of its own drops.
-fn place(suspect: Suspect, tests: &[Judged]) -> Place {
+/// Where at a site, by what its host saw of its own drops: the tests of each path in turn, and no path outweighs the others (see [`share`]).
+fn place(suspect: Suspect, paths: &[Vec<Judged>]) -> Place {
     let at_receiver = match suspect {
         Suspect::Receiver(_) => true,
         Suspect::Sender(_) => false,
         Suspect::Path(..) | Suspect::LinkForward(_) | Suspect::LinkBackward(_) => return Place::Network,
     };
-    let seen = tests.iter().filter_map(|test| Some((test.sample.lost, test.sample.placed?)));
-    let (mut lost, mut placed) = (0, 0);
-    let mut tests_seen = 0;
-    for (of_test, evidence) in seen {
-        tests_seen += 1;
-        lost += u64::from(of_test);
-        placed += u64::from(if at_receiver { evidence.at_receiver } else { evidence.at_sender });
+    let tested = || paths.iter().filter(|path| !path.is_empty());
+    // Lost packets, and those of them that the host dropped.
+    let mut dropped = Vec::new();
+    let mut seen = 0;
+    for path in tested() {
+        let with_evidence = || path.iter().filter_map(|test| Some((test.sample.lost, test.sample.placed?)));
+        if with_evidence().count() * 2 < path.len() {
+            continue;
+        }
+        seen += 1;
+        let lost: f64 = with_evidence().map(|(lost, _)| f64::from(lost)).sum();
+        let here = |evidence: Evidence| if at_receiver { evidence.at_receiver } else { evidence.at_sender };
+        let by_host = with_evidence().map(|(lost, evidence)| f64::from(here(evidence).min(lost))).sum();
+        if lost > 0.0 {
+            dropped.push(Tested { above: by_host, sent: lost, likelihood: 0.0 });
+        }
     }
-    if tests_seen * 2 < tests.len() {
+    if seen * 2 < tested().count() || dropped.is_empty() {
         Place::HostOrAccessLink
-    } else if placed * 2 >= lost {
+    } else if share(&dropped) >= 0.5 {
         Place::Host
     } else {
         Place::AccessLink
@@ -488,6 +496,28 @@ mod tests {
         // Of 5000 packets as many count as of the middle one; a path with few has few.
         assert!(is(&[path(5000.0, 0.0), path(100.0, 2.0), path(10.0, 1.0)], 3.0 / 210.0));
         assert!(share(&[]).is_nan());
+    }
+
+    /// A site says of its own path that four thousand million packets were lost, all of them elsewhere.
+    #[test]
+    fn one_site_changes_no_place() {
+        let path = |lost: u32, at_receiver: Option<u32>| {
+            let mut history = History::default();
+            for hour in 0..30 {
+                let placed = at_receiver.map(|at_receiver| Evidence { at_sender: 0, at_receiver });
+                let at = Nanos(hour * HOUR.0);
+                history.push(Sample { at, from: SiteId(0), to: SiteId(1), sent: u32::MAX, lost, placed }, false);
+            }
+            history.since(0).copied().collect::<Vec<Judged>>()
+        };
+        let receiver = Suspect::Receiver(SiteId(1));
+        let in_host = || path(20, Some(20));
+        assert_eq!(place(receiver, &[in_host(), in_host(), path(u32::MAX, Some(0)), vec![]]), Place::Host);
+        let elsewhere = || path(20, Some(1));
+        assert_eq!(place(receiver, &[elsewhere(), elsewhere(), path(u32::MAX, Some(u32::MAX))]), Place::AccessLink);
+        assert_eq!(place(receiver, &[elsewhere(), elsewhere(), path(1, Some(u32::MAX))]), Place::AccessLink);
+        assert_eq!(place(receiver, &[in_host(), path(20, None), path(20, None)]), Place::HostOrAccessLink);
+        assert_eq!(place(Suspect::LinkForward(0), &[in_host()]), Place::Network);
     }
 
     #[test]
