@@ -59,6 +59,8 @@ pub(crate) struct Folder {
 struct Contents {
     /// Those of a result of before, which go when the new one is on the disk, the last one first.
     replaced: Vec<String>,
+    /// One of them is removed.
+    has_removed: bool,
     /// Those of the new result that are complete and get these names with it.
     waiting: Vec<(String, NewFile)>,
     /// Any file may be replaced.
@@ -150,7 +152,7 @@ impl Folder {
         }
         let (replaces_all, path) = (overwrite.allowed(), folder.path());
         let known = if replaces_all { HashSet::new() } else { names_of_results(&path).map_err(unusable)? };
-        *folder.contents.lock() = Contents { replaced, waiting: Vec::new(), replaces_all, known };
+        *folder.contents.lock() = Contents { replaced, replaces_all, known, ..Contents::default() };
         Ok(folder)
     }
 
@@ -173,10 +175,24 @@ impl Folder {
         while let Some(name) = contents.replaced.last() {
             match fs::remove_file(self.path().join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => contents.replaced.pop(),
-            };
+                _ => {
+                    contents.replaced.pop();
+                    contents.has_removed = true;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// What to say of the result of before where the new one is not saved.
+    fn of_before(&self) -> &'static str {
+        let contents = self.contents.lock();
+        match (contents.replaced.is_empty(), contents.has_removed) {
+            (false, false) => ", and that of before stays",
+            (false, true) => ", and a part of that of before is removed",
+            (true, true) => ", and that of before is removed",
+            (true, false) => "",
+        }
     }
 
     /// Begins the file `name`, for [`Self::put`].
@@ -242,10 +258,7 @@ impl Folder {
             let name = self.name.display();
             let why = match error.kind() {
                 io::ErrorKind::AlreadyExists => format!("-o {name}: {RESULT}: {error}"),
-                _ if self.replaces() => {
-                    format!("-o {name}: {error}; the result is not saved, and that of before stays")
-                }
-                _ => format!("-o {name}: {error}; the result is not saved"),
+                _ => format!("-o {name}: {error}; the result is not saved{}", self.of_before()),
             };
             Failure::new("not_written", why)
         })

@@ -158,6 +158,19 @@ fn only_tables_of_this_result_are_removed() {
     }
 }
 
+/// Its result goes first: without that, what stays is no result.
+#[test]
+fn what_is_left_of_a_result_is_told_where_a_file_of_it_cannot_be_removed() {
+    let folder = std::env::temp_dir().join(format!("longhaul-partly-{}", std::process::id()));
+    fs::create_dir_all(folder.join("samples.parquet")).unwrap();
+    fs::write(folder.join(RESULT), r#"{"samples_file":"samples.parquet"}"#).unwrap();
+    let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
+    let told = prepared.save(&"new").unwrap_err().message().to_owned();
+    assert!(told.ends_with("the result is not saved, and a part of that of before is removed"), "{told}");
+    assert!(!folder.join(RESULT).exists());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn only_tables_of_results_are_removed() {
     for name in [
