@@ -31,7 +31,7 @@ use crate::cmd::serve::PORT;
 use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
-use crate::output::saved::Folder;
+use crate::output::saved::{Folder, is_of_test};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, say, with_flags};
 
 /// How long round trips are measured without load.
@@ -199,7 +199,8 @@ impl TestArgs {
             unit.use_for_all();
         }
         let metrics = self.prometheus.open(self.overwrite)?;
-        let folder = output.map(|folder| Folder::prepare(folder, self.overwrite)).transpose()?;
+        let prepare = |folder| Folder::prepare_beside(folder, self.overwrite, &[], is_of_test);
+        let folder = output.map(prepare).transpose()?;
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         let mut lines = Lines::with_metrics(self.show(), metrics);

@@ -45,7 +45,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// A result of before (`--force`) stays whole until all of the new one is on the disk: where that is full, the old one is what is left. Commands that
 /// write while they measure replace it with their first file that is on the disk: an experiment, the catalogue of faults, a log of probes.
 ///
-/// Without `--force` no file is replaced that was made since the start.
+/// Without `--force` no file is replaced, neither one of before nor one that was made since the start. Links of before are.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     name: PathBuf,
@@ -65,7 +65,7 @@ struct Contents {
     waiting: Vec<(String, NewFile)>,
     /// Any file may be replaced.
     replaces_all: bool,
-    /// Names whose file may be replaced all the same: it was there at the start, or is this command's.
+    /// Names whose file may be replaced all the same: a link was there at the start, or it is this command's.
     known: HashSet<String>,
 }
 
@@ -118,15 +118,16 @@ impl Folder {
     /// Makes the folder if it is missing, before the test: no result is lost because it cannot be saved. A result that is there is refused, or
     /// goes with all its files when the new one is on the disk: a test that fails before leaves it.
     pub(crate) fn prepare(path: PathBuf, overwrite: Overwrite) -> Result<Self, Failure> {
-        Self::prepare_beside(path, overwrite, &[], &[])
+        Self::prepare_beside(path, overwrite, &[], |_| false)
     }
 
-    /// The same for a result with these `tables` that is made of `inputs`: none of them is removed, or written over.
+    /// The same for a result that has more files, whose names `writes` tells, and is made of `inputs`: none of these is removed, or written over.
+    /// Files of the user's own with such names are refused, too.
     pub(crate) fn prepare_beside(
         path: PathBuf,
         overwrite: Overwrite,
         inputs: &[PathBuf],
-        tables: &[&str],
+        writes: fn(&str) -> bool,
     ) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new("not_written", format!("-o {}: {why}", path.display()));
         let unusable = |error: io::Error| failed(error.to_string()).remedy("give a folder that you can write to");
@@ -142,16 +143,21 @@ impl Folder {
             replaced = files_of_result(&folder.path()).map_err(unusable)?;
         }
         let inputs = files_of(inputs);
-        let written = tables.iter().copied().chain([RESULT]);
-        for name in replaced.iter().map(String::as_str).chain(written) {
+        let there = names_of_results(&folder.path()).map_err(unusable)?;
+        let written = || there.iter().map(String::as_str).filter(move |name| *name == RESULT || writes(name));
+        for name in replaced.iter().map(String::as_str).chain(written()) {
             let there = identity(&folder.path().join(name));
             if let Some((_, input)) = inputs.iter().find(|(file, _)| Some(*file) == there) {
                 let why = format!("the result would take the place of {}", input.display());
                 return Err(failed(why).remedy("give another folder"));
             }
         }
-        let (replaces_all, path) = (overwrite.allowed(), folder.path());
-        let known = if replaces_all { HashSet::new() } else { names_of_results(&path).map_err(unusable)? };
+        let replaces_all = overwrite.allowed();
+        let is_file = |name: &&str| folder.path().join(name).symlink_metadata().is_ok_and(|there| there.is_file());
+        if !replaces_all && let Some(own) = written().filter(is_file).min() {
+            return Err(there_already(&path.join(own), "the file is there already"));
+        }
+        let known = if replaces_all { HashSet::new() } else { there };
         *folder.contents.lock() = Contents { replaced, replaces_all, known, ..Contents::default() };
         Ok(folder)
     }
@@ -372,8 +378,18 @@ fn is_table(name: &str) -> bool {
     }
 }
 
+/// Whether it is a table of `udp`, `tcp` or `watch`.
+pub(crate) fn is_of_test(name: &str) -> bool {
+    is_table(name) && ["losses", "packets", "samples"].iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether it is a file of an experiment.
+pub(crate) fn is_of_experiment(name: &str) -> bool {
+    name == REPORT || is_table(name) && name.starts_with("losses-")
+}
+
 /// Whether the name is that of a diagnosis of the catalogue of faults: `receive-buffer-80ms-1.json`.
-fn is_diagnosis(name: &str) -> bool {
+pub(crate) fn is_diagnosis(name: &str) -> bool {
     of_evidence_name(name).is_some_and(|(fault, ..)| find(fault).is_ok())
 }
 

@@ -160,7 +160,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut trace = Trace::open(&args.paths, filter)?;
     args.overwrite.file(args.html.as_deref())?;
-    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, &[SERIES]);
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, |name| name == SERIES);
     let folder = args.output.clone().map(beside).transpose()?;
     let table = folder.as_ref().map(|folder| folder.table(SERIES)).transpose()?;
     let series = match &table {

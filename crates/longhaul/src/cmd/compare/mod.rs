@@ -118,7 +118,7 @@ pub(crate) struct CompareParameters {
 pub(crate) fn run(args: Args) -> Outcome {
     if udp::is_result(&args.a) && udp::is_result(&args.b) {
         let inputs = [args.a.clone(), args.b.clone()];
-        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, &[]);
+        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, |_| false);
         let folder = args.output.clone().map(beside).transpose()?;
         return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
     }
@@ -137,7 +137,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     args.overwrite.file(args.html.as_deref())?;
     let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.second_run).cloned().collect();
-    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, &[DELAYS]);
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, |name| name == DELAYS);
     let folder = args.output.clone().map(beside).transpose()?;
     let filter = Filter { ends: args.flow.clone(), port: args.port, ..Filter::default() };
     let open = |path: &PathBuf| Trace::open(std::slice::from_ref(path), filter.clone());

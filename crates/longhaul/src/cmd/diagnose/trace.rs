@@ -79,7 +79,7 @@ impl Sink for Kept {
 pub(super) fn run(args: &Args) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let mut trace = Trace::open(&args.paths, args.selected.filter())?;
-    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, &[]);
+    let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &args.paths, |_| false);
     let folder = args.output.clone().map(beside).transpose()?;
     let kept = Kept { connections: 0, can_be_diagnosed: 0, largest: Largest::new(args.top, ROOM, trace.length()) };
     let mut flows = Flows::with_gaps(trace.flow_options(), kept, trace.gaps());

@@ -29,7 +29,7 @@ use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_wat
 use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
-use crate::output::saved::Folder;
+use crate::output::saved::{Folder, is_of_test};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, plain, print_caveats, print_json, print_text};
 
 /// The shortest time between samples: one takes some 0.1 ms.
@@ -226,7 +226,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage(format!("--sample {}: give {LEAST_SAMPLE} or more", args.sample)));
     }
     args.overwrite.file(args.html.as_deref())?;
-    let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
+    let prepare = |folder| Folder::prepare_beside(folder, args.overwrite, &[], is_of_test);
+    let folder = args.output.clone().map(prepare).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     let options = WatchOptions {

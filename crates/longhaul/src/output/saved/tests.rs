@@ -58,7 +58,8 @@ fn no_input_is_removed_through_a_link() {
     }
     fs::write(result.join(RESULT), r#"{"schema":"longhaul.udp/1","packets_file":"packets.parquet"}"#).unwrap();
     let refused = |input: &Path| {
-        let prepared = Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()], &[SERIES]);
+        let prepared =
+            Folder::prepare_beside(result.clone(), Overwrite::by(true), &[input.to_owned()], |name| name == SERIES);
         prepared.map(drop).err().map(|failure| failure.message().to_owned())
     };
     let link = captures.join("monday.parquet");
@@ -83,7 +84,7 @@ fn no_input_is_removed_through_a_link() {
 fn a_file_that_was_made_meanwhile_stays() {
     let folder = std::env::temp_dir().join(format!("longhaul-meanwhile-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join(DELAYS), "there at the start").unwrap();
+    symlink("nowhere", folder.join(DELAYS)).unwrap();
     let prepared = Folder::prepare(folder.clone(), Overwrite::by(false)).unwrap();
     for text in ["one", "two"] {
         prepared.write_text(REPORT, text).unwrap();
@@ -112,6 +113,27 @@ fn a_file_that_was_made_meanwhile_stays() {
     fs::write(folder.join(REPORT), "theirs").unwrap();
     prepared.write_text(REPORT, "ours").unwrap();
     assert_eq!(fs::read_to_string(folder.join(REPORT)).unwrap(), "ours");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A folder without a result may have one, such as what somebody copied out of another result.
+#[test]
+fn a_file_of_the_users_own_is_replaced_by_force_alone() {
+    let folder = std::env::temp_dir().join(format!("longhaul-own-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let own = folder.join(SERIES);
+    fs::write(&own, "mine").unwrap();
+    let prepared = |force: bool, writes: fn(&str) -> bool| {
+        Folder::prepare_beside(folder.clone(), Overwrite::by(force), &[], writes)
+    };
+    let refused = prepared(false, |name| name == SERIES).unwrap_err();
+    assert!(refused.message().ends_with("/series.parquet: the file is there already"), "{refused:?}");
+    // It is in nobody's way.
+    prepared(false, |name| name == DELAYS).unwrap();
+    assert_eq!(fs::read_to_string(&own).unwrap(), "mine");
+    let forced = prepared(true, |name| name == SERIES).unwrap();
+    forced.table(SERIES).unwrap().finish().unwrap();
+    assert_eq!(fs::read_to_string(&own).unwrap(), "");
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -18,7 +18,7 @@ use longhaul_kernel::user_namespace;
 use longhaul_units::{Nanos, read_text};
 use serde::Serialize;
 
-use crate::output::saved::{FAULTS_SCHEMA, Folder};
+use crate::output::saved::{FAULTS_SCHEMA, Folder, is_diagnosis};
 use crate::output::{Envelope, Failure, INTERRUPTED, Outcome, plain, print_json, print_text};
 
 /// The name that stands for the catalogue.
@@ -129,7 +129,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
     let open = |inputs: &[PathBuf]| {
-        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, inputs, &[]);
+        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, inputs, is_diagnosis);
         args.output.clone().map(beside).transpose()
     };
     let folder = if let Some(folder) = &asked.replay {

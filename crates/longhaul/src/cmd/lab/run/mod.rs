@@ -41,7 +41,7 @@ use self::journal::{Header, Journal};
 use self::planned::{PlanParameters, PlannedRuns};
 use self::progress::Progress;
 use crate::args::engine::EngineArgs;
-use crate::output::saved::{Folder, REPORT, RUNS};
+use crate::output::saved::{Folder, REPORT, RUNS, is_of_experiment};
 use crate::output::{
     Envelope, Failure, INTERRUPTED, Outcome, plain, print_caveats, print_json, print_text, with_flags,
 };
@@ -301,7 +301,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             header = there;
             (Some(kept), Some(folder))
         }
-        Some(output) => (None, Some(Folder::prepare(output.clone(), args.overwrite)?)),
+        Some(output) => (None, Some(Folder::prepare_beside(output.clone(), args.overwrite, &[], is_of_experiment)?)),
         None => (None, None),
     };
     // A run that was killed left its file.
