@@ -247,6 +247,19 @@ impl Folder {
 
     /// Saves `envelope` as it is printed, with the tables that wait for it. A reader never sees a partial file.
     pub(crate) fn save(&self, envelope: &impl Serialize) -> Result<(), Failure> {
+        self.save_by(envelope, Overwrite::finish_or_keep)
+    }
+
+    /// Saves what there is of a result that will be saved again. Where it cannot get its name it is not kept under another one: the last one is.
+    pub(crate) fn save_meanwhile(&self, envelope: &impl Serialize) -> Result<(), Failure> {
+        self.save_by(envelope, Overwrite::finish)
+    }
+
+    fn save_by(
+        &self,
+        envelope: &impl Serialize,
+        finish: fn(Overwrite, NewFile) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         let write = |text: String| {
             let new = self.create(RESULT)?;
             new.file().write_all((text + "\n").as_bytes())?;
@@ -258,7 +271,7 @@ impl Folder {
             for (name, table) in waiting {
                 self.give_name(&name, table, Overwrite::finish_or_keep)?;
             }
-            self.give_name(RESULT, new, Overwrite::finish_or_keep)
+            self.give_name(RESULT, new, finish)
         };
         serde_json::to_string(envelope).map_err(io::Error::from).and_then(write).map_err(|error| {
             let name = self.name.display();

@@ -93,6 +93,8 @@ fn a_file_that_was_made_meanwhile_stays() {
     for name in [RESULT, SERIES, RUNS] {
         fs::write(folder.join(name), "theirs").unwrap();
     }
+    // Only the last one is kept.
+    prepared.save_meanwhile(&"early").unwrap_err();
     let told = [
         prepared.save(&"ours").unwrap_err().message().to_owned(),
         prepared.table(SERIES).unwrap().finish().unwrap_err().message().to_owned(),

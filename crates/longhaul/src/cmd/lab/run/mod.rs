@@ -381,7 +381,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
             let ((last, took), now) = (saved.get(), monotonic());
             let since = now - last;
             if since >= SAVE_EACH || since.0 >= took.0.saturating_mul(SAVE_PART) {
-                measured.save(ran, true)?;
+                measured.save(ran, true, true)?;
                 let ended = monotonic();
                 saved.set((ended, ended - now));
             }
@@ -426,7 +426,7 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         let new = folder.as_ref().filter(|_| is_kept.get() && journal.borrow().is_none());
         // A run began and was not finished: --resume finds its experiment.
         let begun = new.map_or(Ok(()), |folder| Journal::begin(folder, header.clone()).map(drop));
-        begun.map_err(unwritable).and_then(|()| measured.save(&ran, interrupted))
+        begun.map_err(unwritable).and_then(|()| measured.save(&ran, interrupted, false))
     };
     let envelope = measured.envelope(&ran, interrupted);
     if args.json {
@@ -504,8 +504,8 @@ impl Measured<'_> {
         missing.unwrap_or_default() + note
     }
 
-    /// Writes result and page into the folder, if there is one.
-    fn save(&self, ran: &Ran, interrupted: bool) -> Result<(), Failure> {
+    /// Writes result and page into the folder, if there is one. Where the experiment goes on, they are written again.
+    fn save(&self, ran: &Ran, interrupted: bool, goes_on: bool) -> Result<(), Failure> {
         let Some(folder) = self.folder else { return Ok(()) };
         let experiment = self.experiment;
         let about = About {
@@ -527,7 +527,7 @@ impl Measured<'_> {
         } else {
             Report { about, series: ran.tcp.clone(), findings }.to_html()
         };
-        save_both(folder, &self.envelope(ran, interrupted), &html)
+        save_both(folder, &self.envelope(ran, interrupted), &html, goes_on)
     }
 }
 
@@ -555,7 +555,7 @@ fn first_of_each_kind(caveats: &[Caveat]) -> Vec<Caveat> {
 }
 
 /// Writes result and page into `folder`.
-fn save_both(folder: &Folder, envelope: &impl Serialize, page: &str) -> Result<(), Failure> {
-    folder.save(envelope)?;
+fn save_both(folder: &Folder, envelope: &impl Serialize, page: &str, goes_on: bool) -> Result<(), Failure> {
+    if goes_on { folder.save_meanwhile(envelope) } else { folder.save(envelope) }?;
     folder.write_text(REPORT, &with_flags(page)).map_err(|error| Failure::new("not_written", error))
 }
