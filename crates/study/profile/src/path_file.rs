@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longhaul_flows::compare::clocks::{self, ClockFit};
 use longhaul_path::law::{Law, Table};
 use longhaul_path::spec::{
-    CoalesceSpec, DELAY_MAX, DelayStep, DelaySteps, HopSpec, JitterSpec, Order, PathSpec, Probability, QueueLimit,
-    SpecError,
+    CORRELATION_MAX, CoalesceSpec, DELAY_MAX, DelayStep, DelaySteps, HopSpec, JitterSpec, Order, PathSpec, Probability,
+    QueueLimit, SpecError,
 };
 use longhaul_units::{BitRate, Bytes, Nanos};
 use serde::Serialize;
@@ -264,7 +264,9 @@ impl Profile {
                 law: Law::Table(Arc::new(table)),
                 stddev: Nanos(way.stddev_ns.round() as u64),
                 order,
-                correlation: way.correlation.map(|correlation| Nanos(correlation.time_ns.max(1))),
+                correlation: way
+                    .correlation
+                    .map(|correlation| Nanos(correlation.time_ns).clamp(Nanos(1), CORRELATION_MAX)),
             });
             // Rounding of the table must not ask for a packet that leaves before it came.
             let reach = jitter.as_ref().map_or(0.0, |jitter| jitter.law.reach_below() * jitter.stddev.0 as f64);
@@ -362,6 +364,12 @@ impl Profile {
         if let Some(correlation) = self.rtt.correlation.filter(|correlation| correlation.below_interval) {
             let apart = Nanos(correlation.neighbours_ns);
             said.push(format!("how alike delays are that are less than {apart} apart: probe more often"));
+        }
+        let hops = self.path.forward.iter().chain(&self.path.backward);
+        if hops.filter_map(|hop| hop.jitter.as_ref()).any(|jitter| jitter.correlation == Some(CORRELATION_MAX)) {
+            said.push(format!(
+                "over what time delays change: more than {CORRELATION_MAX}, the longest that a path has, which is written"
+            ));
         }
         if let [Err(why), Err(other)] = queues
             && why == other

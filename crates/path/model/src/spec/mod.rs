@@ -24,7 +24,7 @@ pub(crate) use error::shown;
 pub use file::ReadFile;
 pub use load::no_files;
 pub use packets::PacketList;
-pub use validate::{DELAY_MAX, HOPS_MAX, HOSTS_MAX, LIST_MAX};
+pub use validate::{CORRELATION_MAX, DELAY_MAX, HOPS_MAX, HOSTS_MAX, LIST_MAX};
 pub use value::{Key, Setting};
 
 /// One of the two ways along a path.

@@ -28,8 +28,8 @@ const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
 const QUEUE_PACKETS_MAX: u64 = 1_000_000_000;
 const OUTAGES_MAX: usize = 1_000;
 const OUTAGE_TIME_MAX: Nanos = Nanos::from_secs(30 * 86_400);
-/// A day's rhythm is the slowest that a path has by itself.
-const CORRELATION_MAX: Nanos = Nanos::from_secs(86_400);
+/// Longest time over which a jitter changes: a day's rhythm is the slowest that a path has by itself.
+pub const CORRELATION_MAX: Nanos = Nanos::from_secs(86_400);
 const DELAY_STEPS_MAX: usize = 1_000;
 /// Outages and delay steps of all hops of a path. They are 480 kB; an experiment has a path for each of its 64 series, twice or three times.
 const TIMES_MAX: usize = 10_000;

@@ -124,6 +124,18 @@ fn round_trips_alone_say_that_the_split_is_a_guess() {
     }
 }
 
+/// A probe each 20 hours, and delays that change over two days.
+#[test]
+fn what_changes_more_slowly_than_a_path_can_is_told() {
+    let text = "[[forward]]\ndelay = '30ms'\njitter = { law = 'normal', stddev = '1ms', correlation = '20ms' }\n";
+    let mut measured = probes(text, 2_000, 10.0, 8);
+    measured.rows.iter_mut().for_each(|row| row.sent_ns *= 2 * 3_600_000);
+    let copy = profile(&measured, true);
+    reads_back(&copy);
+    assert_eq!(copy.path.forward[0].jitter.as_ref().unwrap().correlation.unwrap().0, 24 * 3_600_000_000_000);
+    assert!(copy.not_known.iter().any(|said| said.contains("more than 24h")), "{:?}", copy.not_known);
+}
+
 #[test]
 fn a_wire_has_no_jitter_and_too_few_answers_no_path() {
     let measured = probes("[[both]]\ndelay = '10ms'\n", 100, 10.0, 1);
