@@ -177,12 +177,16 @@ async fn connect(address: &Address, form: &Form, access: Access) -> Result<Open,
 
 /// Refuses a file that has a table, index, view or trigger of somebody else: whoever may write to a folder can have put it there for root to open.
 /// Views, triggers, virtual tables, computed columns, checks and indexes of expressions all compute, so that a small file has rows without end or of
-/// any size.
+/// any size. What a newer longhaul made is refused as such, by its number: this one does not know its tables.
 async fn refuse_foreign(connection: &mut AnyConnection, form: &Form) -> Result<(), StoreError> {
     if is_postgres(connection) {
         return Ok(());
     }
     set(connection, SQLITE_DISTRUST).await?;
+    let found = form_of(connection).await?;
+    if found > form.number {
+        return Err(StoreError::Newer(found, form.number));
+    }
     // As SQLite keeps a statement.
     let own = form.tables.iter().chain(form.beside).map(|table| table.replacen("IF NOT EXISTS ", "", 1));
     let own: Vec<String> = own.chain(SQLITE_STATISTICS.iter().map(ToString::to_string)).collect();
