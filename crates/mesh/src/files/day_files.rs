@@ -120,9 +120,18 @@ impl DayFiles {
         if path.exists() {
             return Ok(Ok(()));
         }
-        let file = NewFile::create(&path, PRIVATE).map_err(|error| self.failed(&error))?;
-        write(file.file()).map_err(|error| self.failed(&error))?;
-        let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
+        let written = NewFile::create(&path, PRIVATE).map_err(|error| self.failed(&error)).and_then(|file| {
+            write(file.file()).map_err(|error| self.failed(&error))?;
+            let bytes = on_disk(file.file().metadata().map_err(|error| self.failed(&error))?.len());
+            Ok((file, bytes))
+        });
+        let (file, bytes) = match written {
+            Ok(written) => written,
+            Err(failure) => {
+                taken.leave(&folder, &day);
+                return Err(failure);
+            }
+        };
         let most = self.most.load(Ordering::Relaxed);
         // A site has nobody else who removes what is too old.
         let freed = taken.free(&all.path(), 0, &oldest).and_then(|()| {
@@ -137,14 +146,14 @@ impl DayFiles {
             return Err(self.failed(&error));
         }
         if taken.bytes() + bytes > most {
-            // It goes if nothing is in it.
-            if fs::remove_dir(&folder).is_ok() {
-                taken.0.remove(&day);
-            }
+            taken.leave(&folder, &day);
             let full = self.failed(&format_args!("the files of {} and later days take {}", &day[4..], Bytes(most)));
             return Ok(Err(NoRoom(full.remedy(format_args!("allow more by {}", self.option)))));
         }
-        file.finish().map_err(|error| self.failed(&error))?;
+        if let Err(error) = file.finish() {
+            taken.leave(&folder, &day);
+            return Err(self.failed(&error));
+        }
         taken.add(&day, bytes);
         Ok(Ok(()))
     }
@@ -206,6 +215,13 @@ impl Taken {
     /// Adds bytes to a day, whose folder is there.
     fn add(&mut self, day: &str, bytes: u64) {
         *self.0.entry(day.to_owned()).or_insert(BLOCK_BYTES) += bytes;
+    }
+
+    /// Removes the folder of a day if nothing is in it.
+    fn leave(&mut self, folder: &Path, day: &str) {
+        if fs::remove_dir(folder).is_ok() {
+            self.0.remove(day);
+        }
     }
 
     /// Removes the oldest days before `today` until the others take no more than `left`. After an error it has to be counted again.
@@ -380,6 +396,23 @@ mod tests {
         keep(&files, 3, 3).unwrap();
         files.trim(9 * DAY_NS).unwrap();
         assert_eq!(kept(&folder), [(name("04"), 1)]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As on a full disk, where each file that comes is of another day.
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_no_day() {
+        let folder = folder("unwritten");
+        let files = DayFiles::new(folder.clone(), (Bytes(4 * BLOCK_BYTES), None), "--keep-losses");
+        keep(&files, 1, 1).unwrap();
+        for day in [1, 3] {
+            let failed = files.keep(("0", day * DAY_NS), 9 * DAY_NS, |_| Err::<(), _>("the disk is full"));
+            assert!(failed.unwrap_err().to_string().contains("the disk is full"));
+        }
+        assert_eq!(kept(&folder), [(name("02"), 1)]);
+        // Nor does it take room.
+        keep(&files, 2, 2).unwrap();
+        assert_eq!(kept(&folder), [(name("02"), 1), (name("03"), 1)]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
