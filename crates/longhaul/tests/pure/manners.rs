@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::common::captures::Folder;
-use crate::common::{longhaul, printed, root};
+use crate::common::{longhaul, object, printed, root};
 
 /// The binary in a terminal of this width, or none, with this in its environment.
 fn with(environment: &[(&str, &str)], arguments: &[&str]) -> String {
@@ -167,6 +167,24 @@ fn a_result_that_is_replaced_has_a_table_again() {
         printed(&[words, &["-o", &kept, "--force"]].concat());
         assert!(fs::metadata(&packets).is_ok() && fs::metadata(format!("{kept}/{table}")).is_ok(), "{words:?}");
     }
+}
+
+/// A folder in the place of a table of before cannot be removed.
+#[test]
+fn a_comparison_that_cannot_be_saved_is_printed_alone() {
+    let folder = Folder::new("unsaved");
+    let (kept, watched) = (folder.file("kept"), folder.file("watched.json"));
+    fs::create_dir_all(format!("{kept}/samples.parquet")).unwrap();
+    fs::write(format!("{kept}/result.json"), r#"{"samples_file":"samples.parquet"}"#).unwrap();
+    let result = r#"{"duration_ns":1,"location_method":"counters","sockets":[],"sockets_not_followed":0,
+        "uncounted_packets":0,"counters":{}}"#;
+    let of_watch = format!(r#"{{"schema":"longhaul.watch.udp/1","parameters":{{}},"result":{result},"caveats":[]}}"#);
+    fs::write(&watched, of_watch).unwrap();
+    let output = longhaul(&["compare", &watched, &watched, "-J", "-o", &kept, "--force"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(object(&output.stdout)["schema"], "longhaul.compare.udp/1", "{said}");
+    assert!(said.contains("the result is not saved"), "{said}");
 }
 
 /// Each way to keep packets is told, not one of them; and the key that was meant.

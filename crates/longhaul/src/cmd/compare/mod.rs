@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let inputs = [args.a.clone(), args.b.clone()];
         let beside = |folder| Folder::prepare_beside(folder, args.overwrite, &inputs, |_| false);
         let folder = args.output.clone().map(beside).transpose()?;
-        return udp::run(&args.a, &args.b, folder, args.json).map(|()| ExitCode::SUCCESS);
+        return udp::run(&args.a, &args.b, folder, args.json);
     }
     let started_at = jiff::Timestamp::now().to_string();
     let of_two_points = !args.behaviour || !args.second_run.is_empty();

@@ -1,6 +1,7 @@
 //! `longhaul compare` of two results of `longhaul watch --udp`: what became of each datagram between two hosts' programs.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use longhaul_report::saved::{COMPARE_UDP_SCHEMA, Content, Saved};
 use longhaul_report::text::watch_udp::accounts;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::caveats;
 use crate::output::print_result;
 use crate::output::saved::{Folder, no_result, read_result};
-use crate::output::{Envelope, Failure};
+use crate::output::{Envelope, Failure, Outcome};
 
 /// What was asked.
 #[derive(Debug, Serialize)]
@@ -29,7 +30,7 @@ pub(super) fn is_result(path: &Path) -> bool {
 }
 
 /// Compares the results at `a` and `b`.
-pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Result<(), Failure> {
+pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Outcome {
     let started_at = jiff::Timestamp::now().to_string();
     let mut caveats = Vec::new();
     let [near, far] = [watched(a, &mut caveats)?, watched(b, &mut caveats)?];
@@ -39,7 +40,11 @@ pub(super) fn run(a: &Path, b: &Path, folder: Option<Folder>, json: bool) -> Res
     let envelope = Envelope::new(COMPARE_UDP_SCHEMA, started_at, parameters, result, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     print_result(&envelope, json, accounts);
-    saved
+    if let Err(failure) = saved {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The accounts of both hosts' datagrams, and what is doubtful about them.
