@@ -32,7 +32,9 @@ use crate::output::live::{Lines, Show};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::{Folder, is_of_test};
-use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, say, with_flags};
+use crate::output::{
+    Envelope, Failure, Outcome, OutputFile, exit_code, print_result, report_unwritten, say, with_flags,
+};
 
 /// How long round trips are measured without load.
 const IDLE_TIME: Nanos = Nanos::from_secs(1);
@@ -280,9 +282,8 @@ impl Tested {
             file.write(&page(&self.end, &envelope.result, tested), self.overwrite)
         });
         print_result(&envelope, self.json, |result| text(&envelope.parameters, result));
-        if let Err(failure) = saved.and(drawn) {
-            // The result is printed already; with --json it is the only object.
-            return Ok(failure.report_beside());
+        if let Some(failed) = report_unwritten([saved, drawn]) {
+            return Ok(failed);
         }
         let failed = cut.is_some() || envelope.caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED));
         let otherwise = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };

@@ -236,6 +236,13 @@ pub(crate) fn print_result<P: Serialize, R: Serialize, H: Serialize>(
     print_caveats(&envelope.caveats);
 }
 
+/// Says which files could not be written, on stderr: the result is printed already, and with `--json` it is the only object. Returns the exit code
+/// then.
+pub(crate) fn report_unwritten(written: [Result<(), Failure>; 2]) -> Option<ExitCode> {
+    let failures = written.into_iter().filter_map(Result::err);
+    failures.map(|failure| failure.report_beside()).reduce(|first, _| first)
+}
+
 /// The exit code of a command that ends by itself or by a signal: only Ctrl-C interrupts its result.
 pub(crate) fn ended_by(signal: Option<StopSignal>) -> ExitCode {
     if signal == Some(StopSignal::Interrupt) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }

@@ -182,6 +182,10 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
     for name in of_result.iter().chain([&page]) {
         assert_eq!(fs::read_to_string(name).unwrap(), "theirs\n", "{name}");
     }
+    // Each of two is told.
+    let (both, drawn) = (folder.path("both"), folder.path("both.html"));
+    let (code, _, said) = watch(&["-o", &both, "--html", &drawn], &[format!("{both}/result.json"), drawn.clone()]);
+    assert_eq!((code, said.matches("a file of this name was made meanwhile").count()), (Some(1), 2), "{said}");
 
     let (code, result, said) =
         watch(&["-o", &kept, "--html", &page, "--force"], &[&of_result[..], std::slice::from_ref(&page)].concat());

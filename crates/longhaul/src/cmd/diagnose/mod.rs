@@ -31,7 +31,7 @@ use crate::caveats;
 use crate::cmd::test::Reach;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, say};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, report_unwritten, say};
 
 /// More tests than any plan has.
 const MOST_STEPS: usize = 32;
@@ -191,8 +191,8 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     let html = args.html.as_ref();
     let drawn = html.map_or(Ok(()), |file| file.write(&page(args, reach, &envelope), args.overwrite));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
-    if let Err(failure) = saved.and(drawn) {
-        return Ok(failure.report_beside());
+    if let Some(failed) = report_unwritten([saved, drawn]) {
+        return Ok(failed);
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }

@@ -30,7 +30,7 @@ use crate::output::live::{Lines, Show, Stamp};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
 use crate::output::saved::Folder;
-use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, print_text};
+use crate::output::{Envelope, Failure, Outcome, OutputFile, exit_code, print_result, print_text, report_unwritten};
 
 /// What a test takes beside its own time: connecting, waiting for the last packet, the report.
 const AROUND_A_TEST: Nanos = Nanos::from_millis(1_300);
@@ -221,9 +221,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     let drawn = args.html.as_ref().map_or(Ok(()), |file| file.write(&page(&envelope), args.overwrite));
     print_result(&envelope, args.json, text::sweep::report);
-    if let Err(failure) = saved.and(drawn) {
-        // The result is printed already; with --json it is the only object.
-        return Ok(failure.report_beside());
+    if let Some(failed) = report_unwritten([saved, drawn]) {
+        return Ok(failed);
     }
     Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
 }

@@ -30,7 +30,9 @@ use crate::cmd::watch::live::{Live, Watching};
 use crate::output::exit_code;
 use crate::output::live::Show;
 use crate::output::saved::{Folder, is_of_test};
-use crate::output::{Envelope, Failure, Outcome, OutputFile, plain, print_caveats, print_json, print_text};
+use crate::output::{
+    Envelope, Failure, Outcome, OutputFile, plain, print_caveats, print_json, print_text, report_unwritten,
+};
 
 /// The shortest time between samples: one takes some 0.1 ms.
 const LEAST_SAMPLE: Nanos = Nanos::from_millis(1);
@@ -210,8 +212,8 @@ impl Asked {
             print_text(&text(&envelope.result));
         }
         print_caveats(&envelope.caveats);
-        if let Err(failure) = saved.and(drawn) {
-            return Ok(failure.report_beside());
+        if let Some(failed) = report_unwritten([saved, drawn]) {
+            return Ok(failed);
         }
         Ok(match (self.stop.requested(), exit) {
             (Some(signal), _) => ExitCode::from(exit_code(signal)),
