@@ -221,7 +221,7 @@ pub fn listen<E: HasControl>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
 
     use longhaul_kernel::sock_diag::{InetFilter, InetMemory, InetSocket, InetSockets};
@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// The memory of the connections of `address` that the kernel has, also those that no program has any more.
-    fn kept(address: SocketAddr) -> Vec<Option<InetMemory>> {
+    pub(crate) fn kept(address: SocketAddr) -> Vec<Option<InetMemory>> {
         let mut kept = Vec::new();
         let each = |socket: &InetSocket<'_>| {
             if socket.local == address {
