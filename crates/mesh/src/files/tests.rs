@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -13,6 +14,7 @@ use longhaul_mesh_model::message::Message;
 use longhaul_mesh_model::result::{FileKind, TestFile};
 use longhaul_report::parquet::write_losses;
 use longhaul_result::Location;
+use longhaul_testing::waiting::until;
 use longhaul_udp::locate::Loss;
 use longhaul_units::Bytes;
 
@@ -166,11 +168,14 @@ fn a_coordinator_that_keeps_none_asks_for_none() {
     assert!(!mesh.folder.file("losses").exists());
 }
 
-/// Whether a thread of this process sleeps, by its name.
-fn sleeps(name: &str) -> bool {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
-    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-    stats.any(|stat| stat.contains(&format!("({name}) S ")))
+/// Whether a thread of this process, by its name, waits for a lock that is at one of these addresses: proc_pid_syscall(5) has what futex(2) waits at.
+fn waits_at(name: &str, addresses: &Range<usize>) -> bool {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
+    let of = |task: &Path, file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+    let mut calls = tasks.filter(|task| of(task, "comm").trim_end() == name).map(|task| of(&task, "syscall"));
+    // The call's number, and its arguments in hexadecimal.
+    let first = |call: &str| usize::from_str_radix(call.split(' ').nth(1)?.strip_prefix("0x")?, 16).ok();
+    calls.any(|call| first(&call).is_some_and(|address| addresses.contains(&address)))
 }
 
 /// A site brings a file while its folder is in use, as where very many files are counted or removed. Another site's file is kept meanwhile.
@@ -184,16 +189,16 @@ fn nobody_waits_for_the_folder_of_another_site() {
     let take = |site: &str, file: &TestFile| files.take((site, &sites), file, now()).unwrap().unwrap();
     take("ithaca", &file("ithaca", "geneva"));
     let ithaca = Arc::clone(&files.kinds[&FileKind::Losses].sites().own["ithaca"]);
+    // It has one lock.
+    let begin = Arc::as_ptr(&ithaca) as usize;
+    let addresses = begin..begin + size_of_val(&*ithaca);
     let (done, is_done) = mpsc::channel();
     let kept = thread::scope(|scope| {
         let mut kept = None;
         let in_use = |_: &File| {
             let second = thread::Builder::new().name("waits".into());
             second.spawn_scoped(scope, || take("ithaca", &file("ithaca", "geneva"))).unwrap();
-            let begun = Instant::now();
-            while !sleeps("waits") && begun.elapsed() < LONGEST {
-                thread::sleep(Duration::from_millis(1));
-            }
+            until("the file to wait for its folder", || waits_at("waits", &addresses));
             scope.spawn(|| {
                 take("geneva", &file("geneva", "ithaca"));
                 done.send(()).unwrap();
