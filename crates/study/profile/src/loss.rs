@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use longhaul_path::spec::{BurstLoss, LossSpec, Outage, Probability};
 use longhaul_units::Nanos;
 use serde::Serialize;
-use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::hill::{climb, covariance};
 use crate::partial::Fates;
@@ -74,7 +73,7 @@ pub enum LossLaw {
     Random {
         /// Their chance.
         chance: f64,
-        /// Its interval (Clopper and Pearson, 1934).
+        /// Its interval (Wilson, 1927).
         interval: [f64; 2],
     },
     /// Bursts in time.
@@ -252,7 +251,7 @@ fn law_of(steps: &Steps, fates: &Fates, sent: u64, lost: u64) -> (LossLaw, f64) 
         return (bursts(found.top, found.covariance, true), 2.0 * found.over_random);
     }
     let chance = lost as f64 / sent as f64;
-    let random = LossLaw::Random { chance, interval: clopper_pearson(lost, sent) };
+    let random = LossLaw::Random { chance, interval: score_interval(lost, sent) };
     let (good_bad, time_a) = steps.sums(false, true);
     let (good_good, time_b) = steps.sums(false, false);
     let (bad_good, time_c) = steps.sums(true, false);
@@ -298,11 +297,28 @@ fn bursts([to_bad, to_good, part]: [f64; 3], covariance: [[f64; 3]; 3], partial:
     }
 }
 
-/// The 95 % interval of a probability, after `hits` of `trials`.
-fn clopper_pearson(hits: u64, trials: u64) -> [f64; 2] {
+/// The 95 % interval of a probability, after `hits` of `trials` (the score interval of Wilson, 1927).
+fn score_interval(hits: u64, trials: u64) -> [f64; 2] {
     let (hits, trials) = (hits as f64, trials as f64);
-    let bound = |a: f64, b: f64, level: f64| Beta::new(a, b).map(|beta| beta.inverse_cdf(level)).ok();
-    let least = if hits > 0.0 { bound(hits, trials - hits + 1.0, 0.025) } else { None };
-    let most = if hits < trials { bound(hits + 1.0, trials - hits, 0.975) } else { None };
-    [least.unwrap_or(0.0), most.unwrap_or(1.0)]
+    let square = TWO_SIDED_95 * TWO_SIDED_95;
+    let middle = hits + square / 2.0;
+    let reach = TWO_SIDED_95 * (hits * (trials - hits) / trials + square / 4.0).sqrt();
+    [middle - reach, middle + reach].map(|bound| (bound / (trials + square)).clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From Brown, Cai and DasGupta (2001), equation 4, by hand.
+    #[test]
+    fn an_interval_is_told_of_however_many_packets() {
+        let near = |[least, most]: [f64; 2], expected: [f64; 2]| {
+            (least / expected[0] - 1.0).abs() < 1e-3 && (most / expected[1] - 1.0).abs() < 1e-3
+        };
+        assert!(near(score_interval(10, 100), [0.05523, 0.17437]));
+        assert!(near(score_interval(1, 10_000_000), [1.7652e-8, 5.6649e-7]));
+        assert!(near(score_interval(1, 1_000_000_000_000), [1.7652e-13, 5.6649e-12]));
+        assert_eq!(score_interval(100, 100)[1], 1.0);
+    }
 }

@@ -11,6 +11,8 @@ use crate::html::over_time::runs::Detail;
 
 /// The share of repeated experiments whose interval holds the true mean.
 const CONFIDENCE: f64 = 0.95;
+/// More degrees of freedom change an interval by less than a thousandth, and the search for the quantile might not end.
+const FREEDOM_MOST: f64 = 10_000.0;
 
 /// The columns of what the source has, beside ours; a table leaves them out where it has no number.
 pub(crate) const PAPER_COLUMNS: [&str; 2] = ["paper", "here - paper"];
@@ -169,15 +171,14 @@ impl Mean {
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
-        let half_width = || {
+        let half = || {
             let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            let student = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
-            Some(student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * (variance / count).sqrt())
+            half_width(count - 1.0, variance / count)
         };
         match values.len() {
             0 => None,
             1 => Some(Self { mean, half_width: None }),
-            _ => Some(Self { mean, half_width: half_width() }),
+            _ => Some(Self { mean, half_width: half() }),
         }
     }
 
@@ -196,8 +197,10 @@ impl Mean {
                 if a + b == 0.0 {
                     return Some(0.0);
                 }
-                let free = (a + b).powi(2) / (a.powi(2) / a_free + b.powi(2) / b_free);
-                Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * (a + b).sqrt())
+                // No less than the fewer values have, no more than both; by shares, as squares of large numbers have no room.
+                let share = a / (a + b);
+                let free = 1.0 / (share.powi(2) / a_free + (1.0 - share).powi(2) / b_free);
+                half_width(free, a + b)
             });
         Some(Self { mean, half_width })
     }
@@ -207,6 +210,12 @@ impl Mean {
         let half = self.half_width.map_or_else(String::new, |half| format!(" ± {half:.decimals$}"));
         format!("{:.decimals$}{half}", self.mean)
     }
+}
+
+/// Half of the interval of a mean of this variance, with so many degrees of freedom.
+fn half_width(free: f64, variance: f64) -> Option<f64> {
+    let student = StudentsT::new(0.0, 1.0, free.min(FREEDOM_MOST)).ok()?;
+    Some(student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * variance.sqrt())
 }
 
 impl<R: Run> Point<R> {
@@ -356,6 +365,11 @@ pub(crate) mod tests {
         let difference = Mean::of_difference(&[1.0, 2.0, 3.0, 4.0], &[11.0, 12.0, 13.0, 14.0]).unwrap();
         assert!((difference.half_width.unwrap() - 2.4469 * (10.0_f64 / 12.0).sqrt()).abs() < 1e-3, "{difference:?}");
         assert_eq!(difference.mean, -10.0);
+        // Squares of these have no room in a number.
+        let large = Mean::of_difference(&[1e90, 2e90, 3e90], &[4e90, 5e90, 6e90]).unwrap();
+        assert!((large.half_width.unwrap() - 2.7764e90 * (2.0_f64 / 3.0).sqrt()).abs() < 1e87, "{large:?}");
+        assert!(half_width(1e300, 1.0).unwrap() - 1.96 < 1e-3);
+        assert_eq!(half_width(f64::NAN, 1.0), None);
     }
 
     /// Of 2,000 points with as many normal runs as `--quick` makes, and as many as are usual, the 95 % intervals hold the true mean of 93 to 97 %.
