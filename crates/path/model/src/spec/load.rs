@@ -1,5 +1,6 @@
 //! Path files on disk.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Component, Path};
 
@@ -9,7 +10,7 @@ use super::{PathSpec, SpecError};
 
 /// A path file that is longer is none: its tables fit in a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Ten million packet numbers of up to eleven digits, a line each.
+/// Ten million packet numbers of up to eleven digits, a line each: in all files that a path names.
 const LIST_BYTES_MAX: u64 = 128 << 20;
 
 impl PathSpec {
@@ -24,7 +25,12 @@ impl PathSpec {
             SpecError { message, ..SpecError::default() }.in_file(&shown)
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let read = |name: &str| read_beside(folder, name);
+        let left = Cell::new(LIST_BYTES_MAX);
+        let read = |name: &str| {
+            let text = read_beside(folder, name, left.get())?;
+            left.set(left.get() - text.len() as u64);
+            Ok(text)
+        };
         let mut spec = Self::parse(&text, &read).map_err(|error| error.in_file(&shown))?;
         if spec.name.is_empty() {
             spec.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -43,7 +49,7 @@ pub fn no_files(_: &str) -> io::Result<String> {
 }
 
 /// A path file from elsewhere must not make root read (and show parts of) any file of the machine.
-fn read_beside(folder: &Path, name: &str) -> io::Result<String> {
+fn read_beside(folder: &Path, name: &str, most_bytes: u64) -> io::Result<String> {
     let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if name.is_empty() || !inside {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, OUTSIDE));
@@ -54,7 +60,12 @@ fn read_beside(folder: &Path, name: &str) -> io::Result<String> {
     if !file.starts_with(&folder) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, OUTSIDE));
     }
-    read_text(&file, LIST_BYTES_MAX)
+    read_text(&file, most_bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData if most_bytes < LIST_BYTES_MAX => {
+            io::Error::new(error.kind(), format!("the lists of a path are longer than {LIST_BYTES_MAX} bytes together"))
+        }
+        _ => error,
+    })
 }
 
 const OUTSIDE: &str = "name a file in the folder of the path file or below it";

@@ -437,6 +437,13 @@ fn files_are_read_beside_the_path_file_only() {
     }
     assert!(refusal("[[both]]\nloss = { list = \"lists\" }").ends_with("`lists`: not a regular file"));
     assert_eq!(refusal(&"#".repeat((1 << 20) + 1)), format!("{shown}: longer than 1048576 bytes"));
+    // A comment of holes, so large that a path can have it once.
+    std::fs::write(folder.join("large"), "#").unwrap();
+    std::fs::OpenOptions::new().append(true).open(folder.join("large")).unwrap().set_len(70 << 20).unwrap();
+    let large = "[[forward]]\nloss = { list = \"large\" }\n";
+    assert!(load(large).is_ok());
+    let want = "`large`: the lists of a path are longer than 134217728 bytes together";
+    assert_eq!(refusal(&large.repeat(2)), format!("{shown}:4:17: forward[1].loss.list: {want}"));
     assert!(PathSpec::load(&folder).unwrap_err().to_string().ends_with(": not a regular file"));
     std::fs::remove_dir_all(&folder).unwrap();
 }
