@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use longhaul_kernel::holes::stores;
+use longhaul_rtt::probe_log::{ProbeLogError, ProbeLogReader, segments};
 
 use crate::output::Failure;
 
@@ -20,6 +21,15 @@ pub(crate) fn refuse_holes(files: &[PathBuf]) -> Result<(), Failure> {
     let remedy =
         "if it is whole, copy it without holes (cp --sparse=never); if a copy was broken off, get it once more";
     Err(Failure::new("not_read", message).remedy(remedy))
+}
+
+/// Opens the log of probes at `path`, one segment or a folder of them. What rows it may have follows from the lengths of these.
+pub(crate) fn open_probe_log(
+    path: &Path,
+    unreadable: impl Fn(ProbeLogError) -> Failure,
+) -> Result<ProbeLogReader, Failure> {
+    refuse_holes(&segments(path).map_err(&unreadable)?)?;
+    ProbeLogReader::open(path).map_err(unreadable)
 }
 
 fn is_nearly_all_holes(path: &Path) -> io::Result<bool> {

@@ -8,7 +8,7 @@ use longhaul_profile::{Probe, Probes, probes_most, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
 use longhaul_units::{Nanos, read_text};
 
-use crate::captures::holes::refuse_holes;
+use crate::captures::holes::{open_probe_log, refuse_holes};
 use crate::cmd::profile::measured::{Measured, SAMPLES, bytes_of, files_of, name_of, plain};
 use crate::cmd::profile::{captures, of_tcp};
 use crate::output::Failure;
@@ -62,7 +62,7 @@ impl Measured {
 
     fn of_log(path: &Path) -> Result<Self, Failure> {
         let failed = |error: longhaul_rtt::probe_log::ProbeLogError| Failure::new("unreadable", error);
-        let mut reader = ProbeLogReader::open(path).map_err(failed)?;
+        let mut reader = open_probe_log(path, failed)?;
         let about = reader.about().clone();
         if !about.sizes.is_empty() {
             let failure = Failure::new("several_sizes", format!("{}: probes of several sizes", path.display()));

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use longhaul_kernel::clock::realtime;
 use longhaul_kernel::signals::StopSignal;
-use longhaul_rtt::probe_log::{About, ProbeLogError, ProbeLogReader, next_segment};
+use longhaul_rtt::probe_log::{About, ProbeLogError, next_segment};
 use longhaul_rtt::{Gap, GapReason, RttParameters};
 use longhaul_terms::Amount;
 
+use crate::captures::holes::open_probe_log;
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
 use crate::cmd::rtt::measured::Measured;
@@ -16,7 +17,7 @@ use crate::output::saved::Folder;
 
 /// What a log says of its measurement, to go on with.
 pub(crate) fn about(folder: &Path, host: &str) -> Result<About, Failure> {
-    let reader = ProbeLogReader::open(folder).map_err(|error| unreadable(&error))?;
+    let reader = open_probe_log(folder, |error| unreadable(&error))?;
     let about = reader.about().clone();
     if about.host != host {
         let message = format!("--resume {}: it measured {}, not {host}", folder.display(), about.host.escape_debug());
@@ -62,7 +63,7 @@ pub(crate) fn measured(
 
 fn read(name: &Path, measured: &mut Measured, stopped: impl Fn() -> Option<StopSignal>) -> Result<(), Failure> {
     let unreadable = |error: ProbeLogError| unreadable(&error);
-    let mut reader = ProbeLogReader::open(name).map_err(unreadable)?;
+    let mut reader = open_probe_log(name, unreadable)?;
     while let Some(row) = reader.next().transpose().map_err(unreadable)? {
         if let Some(signal) = stopped() {
             return Err(Failure::interrupted_reading(name, signal));
@@ -107,6 +108,18 @@ mod tests {
         assert!(failure.is_some_and(|why| why.contains("interrupted while it was read")));
         assert_eq!(next, 0);
         assert_eq!(read(None), (None, 2));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What rows a log may have follows from the lengths of its segments, whatever else is in the folder.
+    #[test]
+    fn a_log_of_holes_is_refused() {
+        let folder = std::env::temp_dir().join(format!("longhaul-rtt-holes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        File::create(folder.join("a.spool")).unwrap();
+        File::create(folder.join(segment_name(0))).unwrap().set_len(1 << 40).unwrap();
+        let refused = super::about(&folder, "far").unwrap_err();
+        assert!(refused.message().contains("probes-00000.parquet: it is mostly holes"), "{refused:?}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

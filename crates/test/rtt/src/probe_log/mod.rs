@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::clocks::Gap;
 use crate::path_change::PathChange;
 
-pub use read::{ProbeLogReader, next_segment, rows_of};
+pub use read::{ProbeLogReader, next_segment, rows_of, segments};
 pub use write::write_segment;
 
 /// The key of [`About`] in a file's metadata.

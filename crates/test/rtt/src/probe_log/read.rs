@@ -52,19 +52,7 @@ impl ProbeLogReader {
     /// # Errors
     /// It cannot be opened, or is no log of probes.
     pub fn open(path: &Path) -> Result<Self, ProbeLogError> {
-        let failed = |error| ProbeLogError::File(path.display().to_string(), error);
-        let mut waiting = VecDeque::from([path.to_owned()]);
-        if fs::metadata(path).map_err(failed)?.is_dir() {
-            let mut segments = Vec::new();
-            for entry in fs::read_dir(path).map_err(failed)? {
-                let entry = entry.map_err(failed)?;
-                if let Some(number) = entry.file_name().to_str().and_then(segment_number) {
-                    segments.push((number, entry.path()));
-                }
-            }
-            segments.sort_unstable();
-            waiting = segments.into_iter().map(|(_, path)| path).collect();
-        }
+        let mut waiting = VecDeque::from(segments(path)?);
         let first = waiting.pop_front().ok_or_else(|| ProbeLogError::Empty(path.display().to_string()))?;
         let budget = Budget::of_rows(ROWS_OF_A_BYTE);
         let segment = open(&first, &budget)?;
@@ -143,6 +131,26 @@ impl Iterator for ProbeLogReader {
         }
         next.transpose()
     }
+}
+
+/// The segments of the log at `path`, in order: the file itself, or those of the folder.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn segments(path: &Path) -> Result<Vec<PathBuf>, ProbeLogError> {
+    let failed = |error| ProbeLogError::File(path.display().to_string(), error);
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if let Some(number) = entry.file_name().to_str().and_then(segment_number) {
+            segments.push((number, entry.path()));
+        }
+    }
+    segments.sort_unstable();
+    Ok(segments.into_iter().map(|(_, path)| path).collect())
 }
 
 /// The number that the next segment of this folder has.
