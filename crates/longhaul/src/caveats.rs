@@ -53,7 +53,7 @@ caveat_codes! {
     DATAGRAMS_ALIKE = "datagrams_alike";
     /// Too many packets were between the two points at once; some lost packets may be called unseen.
     TOO_MANY_IN_FLIGHT = "too_many_in_flight";
-    /// There are more flows than a result for captures of this size lists, or than `cc table --measured` takes.
+    /// There are more flows than a result for captures of this size lists, or than `cc table --measured` takes, or computes windows for.
     FLOWS_LEFT_OUT = "flows_left_out";
     /// Packets arrive before they were sent: the clocks of the captures differ.
     CLOCKS_DIFFER = "clocks_differ";

@@ -16,15 +16,44 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::caveats;
-use crate::cmd::cc::packets;
+use crate::cmd::cc::{packets, significant};
 
 /// Bound on the size of a file that is read.
 const FILE_BYTES_MOST: u64 = 256 << 20;
-/// Bound on flows of all files together: a test has at most 128, and a response function takes some milliseconds.
+/// Bound on flows of all files together: a test has at most 128.
 const FLOWS_MOST: usize = 1_000;
+/// Bound on windows that are computed: that of HighSpeed takes 14 ms.
+const WINDOWS_MOST: usize = 128;
+/// Significant digits of rates of loss and round trips for which they are: windows are then off by a percent at most, and flows that are alike
+/// share them.
+const DIGITS: i32 = 3;
 
-/// Windows by response functions that were computed, by control, rate of loss (its bits) and round trip (nanoseconds).
-type Windows = HashMap<(&'static str, u64, u64), f64>;
+/// Windows by response functions.
+#[derive(Debug, Default)]
+struct Windows {
+    /// At most [`WINDOWS_MOST`], by control, rate of loss (its bits) and round trip (nanoseconds).
+    computed: HashMap<(&'static str, u64, u64), f64>,
+    /// Flows whose windows would be more than these.
+    left_out: usize,
+}
+
+impl Windows {
+    fn of(&mut self, model: &Model, loss: f64, rtt: Nanos) -> Option<f64> {
+        let loss = significant(loss, DIGITS);
+        let rtt = Nanos(significant(rtt.0 as f64, DIGITS).round() as u64);
+        let input = (model.name(), loss.to_bits(), rtt.0);
+        if let Some(window) = self.computed.get(&input) {
+            return Some(*window);
+        }
+        if self.computed.len() == WINDOWS_MOST {
+            self.left_out += 1;
+            return None;
+        }
+        let window = model.window_at(loss, rtt);
+        self.computed.insert(input, window);
+        Some(window)
+    }
+}
 
 /// One flow that lost packets, and the windows that response functions give for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,7 +72,7 @@ pub(crate) struct Point {
     window_packets: f64,
     /// Goodput.
     rate_bps: u64,
-    /// Mean window by the response function of the control; `None` where there is none.
+    /// Mean window by the response function of the control; `None` where there is none, or it is not computed, as a caveat says.
     #[cfg_attr(test, schemars(extend("exclusiveMinimum" = 0)))]
     expected_packets: Option<f64>,
     /// By Mathis et al.
@@ -69,10 +98,6 @@ impl Point {
             return None;
         }
         let control = flow.congestion_control.strip_prefix("lh_").unwrap_or(&flow.congestion_control);
-        let expected = |model: Model| {
-            let input = (model.name(), loss.to_bits(), rtt.0);
-            *windows.entry(input).or_insert_with(|| model.window_at(loss, rtt))
-        };
         let [(_, mathis_packets), (_, padhye_packets), (_, rfc3649_packets)] = formulas(loss, rtt);
         Some(Self {
             algorithm: flow.congestion_control.clone(),
@@ -80,7 +105,7 @@ impl Point {
             rtt_ns: rtt.0,
             window_packets: flow.mean_cwnd_bytes? as f64 / mss,
             rate_bps: flow.goodput_bps,
-            expected_packets: Model::named(control).ok().map(expected),
+            expected_packets: Model::named(control).ok().and_then(|model| windows.of(&model, loss, rtt)),
             mathis_packets,
             padhye_packets,
             rfc3649_packets,
@@ -130,12 +155,20 @@ impl Measured {
         Ok(())
     }
 
-    /// That flows are left out, if some are.
+    /// That flows are left out, or windows of flows, if some are.
     pub(crate) fn caveats(&self) -> Vec<Caveat> {
-        let message =
-            format!("{} flows are left out, those after the first {FLOWS_MOST} that lost packets", self.left_out);
-        let caveat = Caveat::new(caveats::FLOWS_LEFT_OUT, message, "give fewer results with --measured");
-        if self.left_out > 0 { vec![caveat] } else { Vec::new() }
+        let caveat = |message| Caveat::new(caveats::FLOWS_LEFT_OUT, message, "give fewer results with --measured");
+        let (flows, windows) = (self.left_out, self.windows.left_out);
+        let mut told = Vec::new();
+        if flows > 0 {
+            let message = format!("{flows} flows are left out, those after the first {FLOWS_MOST} that lost packets");
+            told.push(caveat(message));
+        }
+        if windows > 0 {
+            let message = format!("{windows} flows have no window by their own control: {WINDOWS_MOST} are computed");
+            told.push(caveat(message));
+        }
+        told
     }
 }
 
@@ -208,12 +241,27 @@ mod tests {
     fn flows_are_bounded_and_equal_ones_are_computed_once() {
         let mut measured = Measured::default();
         measured.add(&result(&vec![flow(9_999, "reno"); FLOWS_MOST])).unwrap();
-        assert_eq!((measured.points.len(), measured.windows.len()), (FLOWS_MOST, 1));
+        assert_eq!((measured.points.len(), measured.windows.computed.len()), (FLOWS_MOST, 1));
         assert!(measured.caveats().is_empty());
         measured.add(&result(&[flow(9_999, "reno"), flow(9_999, "bic")])).unwrap();
-        assert_eq!((measured.points.len(), measured.windows.len()), (FLOWS_MOST, 1));
+        assert_eq!((measured.points.len(), measured.windows.computed.len()), (FLOWS_MOST, 1));
         let told = measured.caveats();
         assert!(told.len() == 1 && told[0].message.starts_with("2 flows are left out"), "{told:?}");
+    }
+
+    /// Each takes some milliseconds.
+    #[test]
+    fn windows_are_bounded_and_flows_that_are_nearly_alike_share_one() {
+        let mut measured = Measured::default();
+        let most = WINDOWS_MOST as u64;
+        let mut flows: Vec<Value> = (0..most + 2).map(|at| flow((110 + at) * 1_000, "cubic")).collect();
+        flows.push(flow(110_020, "cubic"));
+        measured.add(&result(&flows)).unwrap();
+        let own: Vec<_> = measured.points.iter().map(|point| point.expected_packets).collect();
+        assert!(own[..WINDOWS_MOST].iter().all(Option::is_some), "{own:?}");
+        assert_eq!(own[WINDOWS_MOST..], [None, None, own[0]]);
+        let told = measured.caveats();
+        assert!(told.len() == 1 && told[0].message.starts_with("2 flows have no window"), "{told:?}");
     }
 
     #[test]
@@ -221,7 +269,7 @@ mod tests {
         let mut measured = Measured::default();
         measured.add(&result(&[flow(9_999, "reno"), flow(9_999, "lh_scalable"), flow(99_999, "reno")])).unwrap();
         let own: Vec<_> = measured.points.iter().map(|point| point.expected_packets.unwrap()).collect();
-        assert!(own[0] < own[1] && own[0] < own[2] && measured.windows.len() == 3, "{own:?}");
+        assert!(own[0] < own[1] && own[0] < own[2] && measured.windows.computed.len() == 3, "{own:?}");
     }
 
     #[test]

@@ -94,6 +94,12 @@ pub(crate) fn exit_code(command: &[String], status: io::Result<ExitStatus>) -> O
     Ok(ExitCode::from(status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
+/// `value`, above zero, to so many significant digits.
+pub(crate) fn significant(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powf(value.log10().floor() - f64::from(digits - 1));
+    (value / scale).round() * scale
+}
+
 /// Whole packets, with commas; one decimal below ten.
 pub(crate) fn packets(window: f64) -> String {
     if window < 10.0 {

@@ -10,7 +10,7 @@ use longhaul_units::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::cmd::cc::measured::{self, Measured, Point};
-use crate::cmd::cc::packets;
+use crate::cmd::cc::{packets, significant};
 use crate::output::{Envelope, Failure, Outcome, print_caveats, print_json, print_text};
 
 /// Print the AIMD table: for each rate the window, the time to recover from a loss, and the highest loss rate that allows it
@@ -153,8 +153,7 @@ fn text(args: &Args, models: &[Model]) -> String {
 
 /// DataTAG's table has windows to two digits, and times that follow them.
 fn two_digits(value: f64) -> f64 {
-    let scale = 10_f64.powf(value.log10().floor() - 1.0);
-    (value / scale).round() * scale
+    significant(value, 2)
 }
 
 /// `17 s`, `2 min 50 s`, `28 min`, `4 h 43 min`, as DataTAG has them.
