@@ -405,14 +405,22 @@ impl SideBySide {
 }
 
 /// `text` as Markdown shows it to the letter (CommonMark 0.31, section 2.4): names come from files of others, and an issue or a wiki must load
-/// nothing and show no element for them.
+/// nothing and show no element for them. GitHub makes links of addresses, too. Those of mail, and names of users and issues, it finds in what is
+/// shown: only a word joiner, which nobody sees, keeps them apart.
 fn in_markdown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut before = ' ';
     for letter in text.chars() {
-        if "\\`*_{}[]<>()#!|&~$@".contains(letter) {
+        // Behind a digit it is that of a number, and of no address that becomes a link without more.
+        let is_stop = letter == '.' && !before.is_ascii_digit();
+        if is_stop || "\\`*_{}[]<>()#!|&~$@:".contains(letter) {
             shown.push('\\');
         }
         shown.push(if is_obeyed(letter) { ' ' } else { letter });
+        if "@#".contains(letter) {
+            shown.push_str("&#8288;");
+        }
+        before = letter;
     }
     shown
 }
@@ -585,6 +593,19 @@ mod tests {
         let results: Vec<_> = (0..4).map(|number| of(number * POINTS_MOST)).collect();
         let beside = SideBySide::of(&results).unwrap();
         assert!(beside.points[POINTS_MOST - 1].differences.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn names_are_no_links_in_markdown() {
+        for (name, wanted) in [
+            ("see https://far.example/x", "see https\\://far\\.example/x"),
+            ("www.far.example", "www\\.far\\.example"),
+            ("a@far.example", "a\\@&#8288;far\\.example"),
+            ("as in #12", "as in \\#&#8288;12"),
+            ("1.000 ± 0.248", "1.000 ± 0.248"),
+        ] {
+            assert_eq!(in_markdown(name), wanted);
+        }
     }
 
     #[test]
