@@ -128,7 +128,7 @@ pub struct Watch {
     over_at: HashMap<u64, usize>,
     /// Connections that were not chosen: when first seen, when last checked.
     others: HashMap<u64, (Nanos, Nanos)>,
-    /// Cookies of the connections that existed at the start.
+    /// Cookies of the connections that existed at the start, and of those since that were not followed, until their end is seen.
     at_start: HashSet<u64>,
     /// These are all.
     knows_start: bool,
@@ -420,6 +420,7 @@ impl Watch {
                 }
             }
             self.others.remove(&cookie);
+            self.at_start.remove(&cookie);
             self.chooser.forget(cookie);
         }
     }
