@@ -100,7 +100,7 @@ pub(crate) fn probe(
                 }
                 lost
             }
-            Err(error) if error.code == TOO_LONG && longest > SESSION_LEAST => {
+            Err(error) if error.code == TOO_LONG && can_be_shorter(asked_ns, longest) => {
                 longest = shorter(asked_ns);
                 None
             }
@@ -137,6 +137,12 @@ fn pause_after(lasted: Nanos, asked: Nanos, before: Nanos) -> Nanos {
         return Nanos::ZERO;
     }
     Nanos(before.0 * 2).clamp(RETRY, PAUSE_MOST)
+}
+
+/// Whether another question follows where `asked` is too long and none was to be longer than `longest`. A number of probes has no time:
+/// the next question would be the same one.
+fn can_be_shorter(asked: Nanos, longest: Nanos) -> bool {
+    asked < Nanos::MAX && longest > SESSION_LEAST
 }
 
 /// What to ask for where `asked` is too long.
@@ -193,6 +199,9 @@ mod tests {
         let asks: Vec<u64> = asks.take(5).map(|asked| asked.0 / 1_000_000_000).collect();
         assert_eq!(asks, [604_800, 3_600, 1_800, 900, 450]);
         assert_eq!(shorter(Nanos::from_secs(14)), SESSION_LEAST);
+        assert!(can_be_shorter(Nanos::from_secs(100), Nanos::MAX));
+        assert!(!can_be_shorter(SESSION_LEAST, SESSION_LEAST), "a server that allows not even this");
+        assert!(!can_be_shorter(Nanos::MAX, Nanos::MAX), "a number of probes is as long as before");
         let asked = RttParameters { amount: Amount::DurationNs(100_000_000_000), ..RttParameters::default() };
         assert_eq!(no_longer(asked, Nanos::from_secs(10)).amount, Amount::DurationNs(10_000_000_000));
     }
