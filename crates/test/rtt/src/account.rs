@@ -1,6 +1,6 @@
 //! What became of each probe: a window of those that may still be answered, and a row of each that left it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::exchange::ResponderStamps;
 use crate::path_change::{CHANGES_MOST, HopsWatch, PathChange};
@@ -8,6 +8,9 @@ use crate::probe_log::{EndStamps, ProbeRow, StampedBy};
 
 /// A stamp of the kernel may be so much later than the program's before it was sent, nanoseconds: a packet may wait in a queue.
 const STAMP_LATE_MOST: i64 = 10_000_000_000;
+/// Answers are counted in blocks of so many numbers. A responder that answers in reverse would have each answer walk the whole window, of
+/// 40,000 probes, while the sending thread waits.
+const BLOCK: u64 = 256;
 
 /// An answer as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +140,8 @@ pub struct Account {
     /// The number of the first that was sent after the last gap.
     gap_before: u64,
     window: VecDeque<Waiting>,
+    /// How many first answers came to probes of each block. In the block of `first` those that left the window count, too.
+    answered_in: BTreeMap<u64, u32>,
     /// The greatest number that was answered.
     answered_most: Option<u64>,
     counts: Counts,
@@ -153,6 +158,7 @@ impl Account {
             first,
             gap_before: first,
             window: VecDeque::new(),
+            answered_in: BTreeMap::new(),
             answered_most: None,
             counts: Counts::default(),
             recent: Recent::default(),
@@ -259,16 +265,25 @@ impl Account {
         recent.answered += 1;
         match self.answered_most {
             Some(most) if most > answer.sequence => {
-                let behind = usize::try_from(answer.sequence - self.first).unwrap_or(usize::MAX);
-                let later = self.window.iter().skip(behind.saturating_add(1)).filter(|later| later.answer.is_some());
-                let late_by = u32::try_from(later.count()).unwrap_or(u32::MAX);
+                let late_by = self.answered_after(answer.sequence);
                 if let Some(waiting) = self.at(answer.sequence) {
                     waiting.late_by = late_by;
                 }
             }
             _ => self.answered_most = Some(answer.sequence),
         }
+        *self.answered_in.entry(answer.sequence / BLOCK).or_default() += 1;
         Arrival::First
+    }
+
+    /// How many probes after `sequence`, which is in the window, are answered.
+    fn answered_after(&self, sequence: u64) -> u32 {
+        let block = sequence / BLOCK;
+        let from = (sequence - self.first) as usize + 1;
+        let to = self.window.len().min(from + (BLOCK - 1 - sequence % BLOCK) as usize);
+        let in_block = self.window.range(from..to).filter(|later| later.answer.is_some()).count();
+        let beyond = self.answered_in.range(block + 1..).map(|(_, answered)| *answered);
+        beyond.fold(in_block as u32, u32::saturating_add)
     }
 
     /// Hands out the rows of probes whose time is over at `now_ns`, in order. A row stays until then, as a copy may come.
@@ -290,10 +305,19 @@ impl Account {
         }
     }
 
-    fn pop(&mut self, row: &mut impl FnMut(ProbeRow)) {
-        let Some(waiting) = self.window.pop_front() else { return };
-        let sequence = self.first;
+    /// Takes the first one out of the window.
+    fn leave(&mut self) -> Option<Waiting> {
+        let waiting = self.window.pop_front()?;
         self.first += 1;
+        if self.first.is_multiple_of(BLOCK) {
+            self.answered_in.remove(&(self.first / BLOCK - 1));
+        }
+        Some(waiting)
+    }
+
+    fn pop(&mut self, row: &mut impl FnMut(ProbeRow)) {
+        let sequence = self.first;
+        let Some(waiting) = self.leave() else { return };
         let rtt_ns = waiting.rtt();
         if let Some(answer) = &waiting.answer {
             let counts = &mut self.counts;
@@ -337,8 +361,7 @@ impl Account {
             if waiting.sound {
                 self.pop(&mut row);
             } else {
-                self.window.pop_front();
-                self.first += 1;
+                self.leave();
                 left_out += 1;
             }
         }
@@ -511,6 +534,37 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.copies).collect::<Vec<_>>(), [0, 0, 0, 2, 0, 0]);
         assert_eq!(rows.iter().map(|row| row.late_by).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0]);
         assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
+    }
+
+    /// The count by blocks against one that looks at each probe, also where the window does not begin with a block.
+    #[test]
+    fn an_answer_is_late_by_those_that_overtook_it() {
+        let (probes, first) = (3 * BLOCK + 50, 100);
+        let mut account = Account::new(3_000_000_000, first);
+        (first..first + probes).for_each(|at| _ = account.send(at_ms(at as i64), 64));
+        // Every seventh is lost; the others come in an order of no pattern, and from a third of them on the first 300 have left the window.
+        let mut order: Vec<u64> = (first..first + probes).filter(|number| number % 7 != 0).collect();
+        order.sort_by_key(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let third = order.len() / 3;
+        let (mut rows, mut answered) = (Vec::new(), Vec::<u64>::new());
+        let mut expected = BTreeMap::new();
+        for (at, number) in order.into_iter().enumerate() {
+            if at == third {
+                account.retire(at_ms(first as i64 + 299) + 3_001 * MS, |row| rows.push(row));
+                assert_eq!(rows.len(), 300);
+            }
+            let is_awaited = at < third || number >= first + 300;
+            assert_eq!(account.answer(answer(number)) == Arrival::First, is_awaited, "{number}");
+            if is_awaited {
+                expected.insert(number, answered.iter().filter(|other| **other > number).count() as u32);
+                answered.push(number);
+            }
+        }
+        account.finish(|row| rows.push(row));
+        assert_eq!(rows.len() as u64, probes);
+        for row in rows {
+            assert_eq!(row.late_by, expected.get(&row.sequence).copied().unwrap_or(0), "{}", row.sequence);
+        }
     }
 
     #[test]
