@@ -12,6 +12,8 @@ use crate::ledger::{DroppedAt, Gap, Ledger};
 const PATIENCE: Nanos = Nanos::from_secs(1);
 /// Datagrams that may wait for an earlier one; beyond it the missing are lost. Some 6 MB.
 const AHEAD_MOST: usize = 65_536;
+/// Missing datagrams of which it is kept what was in them; of further ones the gap has only its bounds. Some 4 MB.
+const KNOWN_MOST: usize = 65_536;
 /// Losses within this are one gap.
 const JOINED_NS: i64 = 100_000;
 
@@ -56,7 +58,7 @@ struct Ahead {
 /// The account of a link's receiving end.
 ///
 /// Datagrams go in by [`handle`](Self::handle); what was found lost comes out by [`take_part`](Self::take_part). Time is any clock that
-/// does not step. Memory: what waits for a missing datagram, at most some MB.
+/// does not step. Memory: what waits for a missing datagram, and what is known of missing ones, at most some 10 MB.
 #[derive(Debug, Clone)]
 pub struct LinkReceiver {
     interfaces: u16,
@@ -106,7 +108,8 @@ impl LinkReceiver {
         } else {
             for (back, span) in (1..).zip(&payload.history) {
                 let Some(before) = sequence.checked_sub(back).filter(|before| *before >= self.next) else { break };
-                if !self.ahead.contains_key(&before) && span.interface < self.interfaces {
+                let has_room = self.known.len() < KNOWN_MOST;
+                if has_room && !self.ahead.contains_key(&before) && span.interface < self.interfaces {
                     self.known.insert(before, *span);
                 }
             }

@@ -183,6 +183,27 @@ fn what_waits_is_bounded() {
     assert_eq!((receiver.counts().lost_snippets, receiver.take_part().dropped()), (1, 1));
 }
 
+/// Each datagram that comes tells of eight that do not. Of those beyond what is kept, the gap has only its bounds, and no packet is missing.
+#[test]
+fn what_is_known_of_missing_datagrams_is_bounded() {
+    let mut receiver = LinkReceiver::new(2, STARTED_NS);
+    let mut sender = LinkSender::default();
+    let mut out = Vec::new();
+    let (rounds, one) = (10_000, block(0..1, 1));
+    for number in 0..9 * rounds {
+        let sequence = sender.payload(&one, STARTED_NS, &mut out);
+        if number % 9 == 8 {
+            assert!(matches!(receiver.handle(Nanos::ZERO, sequence, &out), Arrival::Snippets(_)));
+        }
+    }
+    assert!(receiver.finish(None));
+    let ledger = receiver.take_part();
+    assert_eq!((ledger.seen_packets, ledger.dropped()), (9 * rounds, 8 * rounds));
+    let of = |interface: Option<u16>| ledger.gaps.iter().filter(move |gap| gap.interface == interface);
+    let packets = |interface| of(interface).map(|gap| gap.packets).sum::<u64>();
+    assert_eq!((packets(Some(1)), packets(None)), (65_536, 8 * rounds - 65_536));
+}
+
 proptest! {
     /// Whatever is lost, duplicated or reordered: each packet was received or dropped, once.
     #[test]
