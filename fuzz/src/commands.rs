@@ -186,6 +186,7 @@ pub fn peer_report(input: &[u8]) {
                 remote: Some(remote.clone()),
                 caveats: Vec::new(),
                 cut: None,
+                stopped_by_server: false,
             };
             let udp = UdpParameters { direction, ..UdpParameters::default() };
             let mut save = |ending: &str, losses: &mut dyn Iterator<Item = longhaul_udp::locate::Loss>| {

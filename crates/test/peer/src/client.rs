@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
+use longhaul_result::Caveat;
 use longhaul_rtt::{Observed, RttParameters};
 use longhaul_session::EndReport;
 use longhaul_session::{
@@ -14,6 +15,7 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
+use crate::caveats;
 use crate::control::{Control, Remedy, Signals, any_of_family, connect, random};
 use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
@@ -207,7 +209,16 @@ fn run_with(
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {
         hand_over_rest(&receiver, &mut observe);
     }
-    driven
+    driven.map(with_doubt)
+}
+
+/// The end of a test, with the doubt that belongs to it where the server had this host stop early.
+fn with_doubt(mut end: TestEnd) -> TestEnd {
+    if end.stopped_by_server {
+        let message = "the sender stopped early: the server ended the test before its time";
+        end.caveats.push(Caveat::new(caveats::SENDER_STOPPED, message, "do not trust what this server reports"));
+    }
+    end
 }
 
 /// Hands over what probes came to whose session broke off: their threads wait for the last answers.
@@ -280,5 +291,19 @@ impl Session for Client<'_> {
     }
     fn poll_timeout(&self) -> Option<Nanos> {
         self.session.poll_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_the_server_ended_has_a_doubt() {
+        let codes = |stopped_by_server| {
+            let end = with_doubt(TestEnd { stopped_by_server, ..TestEnd::default() });
+            end.caveats.iter().filter(|caveat| caveat.is(caveats::SENDER_STOPPED)).count()
+        };
+        assert_eq!((codes(false), codes(true)), (0, 1));
     }
 }

@@ -404,7 +404,9 @@ impl ClientSession {
         if running.cut.is_some() {
             return self.finish_cut();
         }
-        let Running { accept, local: Some(local), remote, remote_whole: true, .. } = &mut **running else { return };
+        let Running { accept, transfer, local: Some(local), remote, remote_whole: true, .. } = &mut **running else {
+            return;
+        };
         match serde_json::from_str::<EndReport>(remote) {
             Ok(mut remote) => {
                 remote.caveats = caveats_of_peer(remote.caveats);
@@ -414,6 +416,7 @@ impl ClientSession {
                     remote: Some(remote),
                     caveats: std::mem::take(&mut accept.caveats),
                     cut: None,
+                    stopped_by_server: transfer.is_stopped_by_peer(),
                 };
                 self.line.say(now, Message::Goodbye);
                 self.line.push(Output::Finished(Box::new(end)));
@@ -437,6 +440,7 @@ impl ClientSession {
             remote: None,
             caveats: std::mem::take(&mut accept.caveats),
             cut: Some(Cut { error: error.clone(), heard: transfer.heard() }),
+            stopped_by_server: transfer.is_stopped_by_peer(),
         };
         self.line.push(Output::Finished(Box::new(end)));
         self.line.end();

@@ -55,6 +55,8 @@ pub(super) struct Transfer {
     heard: Option<Progress>,
     /// The peer says nothing any more.
     cut: bool,
+    /// The peer had this end stop sending, before this end did so by itself.
+    stopped_by_peer: bool,
     collecting: bool,
 }
 
@@ -107,6 +109,7 @@ impl Transfer {
             receiving: if receives { Receiving::Until(peer_end.min(over_by)) } else { Receiving::No },
             heard: None,
             cut: false,
+            stopped_by_peer: false,
             collecting: false,
         }
     }
@@ -123,7 +126,10 @@ impl Transfer {
                     line.push(Output::Progress(progress));
                 }
             }
-            (Message::Stop, ..) => self.stop(now, line),
+            (Message::Stop, sending, _) => {
+                self.stopped_by_peer |= matches!(sending, Sending::Until(_));
+                self.stop(now, line);
+            }
             (Message::Finished { streams }, _, Receiving::Until(_)) if streams.len() == self.streams => {
                 let quiet = now.saturating_add(self.drain_quiet);
                 let limit = now.saturating_add(DRAIN_LIMIT).min(self.over_by);
@@ -164,6 +170,11 @@ impl Transfer {
     /// What the peer last said that it received.
     pub(super) fn heard(&self) -> Option<Progress> {
         self.heard
+    }
+
+    /// Whether the peer had this end stop sending, before this end did so by itself.
+    pub(super) fn is_stopped_by_peer(&self) -> bool {
+        self.stopped_by_peer
     }
 
     /// Handles what the driver says of the data.

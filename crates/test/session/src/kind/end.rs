@@ -50,6 +50,8 @@ pub struct TestEnd {
     pub caveats: Vec<Caveat>,
     /// Client: how the server was lost before it reported; `None` if it was not.
     pub cut: Option<Cut>,
+    /// Client: the server had this end stop sending before its time, as no server of longhaul does.
+    pub stopped_by_server: bool,
 }
 
 /// The server was lost while a test ran.

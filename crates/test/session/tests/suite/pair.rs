@@ -129,6 +129,33 @@ fn an_interrupt_gives_what_was_measured_so_far() {
     }
 }
 
+/// A server may lie about all it reports. When and why this end stopped sending, this end knows.
+#[test]
+fn a_server_that_ends_a_test_early_is_told_of() {
+    for (direction, by_server) in [
+        (TestDirection::Forward, true),
+        (TestDirection::Bidirectional, true),
+        (TestDirection::Forward, false),
+        (TestDirection::Reverse, false),
+    ] {
+        let mut pair = Pair::new(parameters(direction));
+        if by_server {
+            pair.at(Nanos::from_millis(1_400), |pair| pair.client.handle_message(pair.now, Message::Stop));
+        } else {
+            // The user was first: what the server says then is an echo.
+            pair.at(Nanos::from_millis(1_400), |pair| {
+                pair.client.handle_interrupt(pair.now);
+                pair.client.handle_message(pair.now, Message::Stop);
+            });
+        }
+        pair.run();
+        assert_eq!(pair.test_end(Side::Client).stopped_by_server, by_server, "{direction:?}");
+    }
+    let mut pair = Pair::new(parameters(TestDirection::Forward));
+    pair.run();
+    assert!(!pair.test_end(Side::Client).stopped_by_server, "it came to its end");
+}
+
 /// The server does not do what it is told, and goes on sending.
 #[test]
 fn an_interrupt_ends_a_test_whose_server_goes_on() {
