@@ -37,7 +37,7 @@ pub(super) struct Partner {
     begun: Mutex<Begun>,
 }
 
-/// Times by test and pair, the oldest first.
+/// Times by test and pair, the oldest first. Round trips have no direction: both orders of a pair are one.
 #[derive(Default)]
 struct Begun(BTreeMap<(String, (SiteId, SiteId)), VecDeque<Nanos>>);
 
@@ -48,7 +48,7 @@ impl Begun {
     /// This pair has had its tests: until when.
     fn begin(&mut self, test: &TestPlan, pair: (SiteId, SiteId), now: Nanos) -> Result<(), Nanos> {
         let every = if test.kind == Kind::Rtt { test.time } else { test.every.unwrap_or(ROUND) };
-        let times = self.0.entry((test.name.clone(), pair)).or_default();
+        let times = self.0.entry(Self::key(test, pair)).or_default();
         times.retain(|at| at.saturating_add(every) > now);
         match times.front() {
             Some(first) if times.len() >= TESTS_OF_ROUND => Err(first.saturating_add(every)),
@@ -59,9 +59,14 @@ impl Begun {
         }
     }
 
+    fn key(test: &TestPlan, pair: (SiteId, SiteId)) -> (String, (SiteId, SiteId)) {
+        let pair = if test.kind == Kind::Rtt { (pair.0.min(pair.1), pair.0.max(pair.1)) } else { pair };
+        (test.name.clone(), pair)
+    }
+
     /// A test that was counted at `at` did not begin.
     fn withdraw(&mut self, test: &TestPlan, pair: (SiteId, SiteId), at: Nanos) {
-        if let Some(times) = self.0.get_mut(&(test.name.clone(), pair))
+        if let Some(times) = self.0.get_mut(&Self::key(test, pair))
             && let Some(counted) = times.iter().position(|time| *time == at)
         {
             times.remove(counted);
@@ -290,14 +295,17 @@ mod tests {
         let view = shared.view().unwrap();
         let test = view.mesh.tests.iter().find(|test| test.name == "delay").unwrap();
         let pair = (SiteId(1), view.own);
-        let ask = || {
+        let ask = |pair| {
             let request = RequestId { initiator: SiteId(1), number: 7 };
             partner.probes(&Question { request, test, pair, rate: BitRate(0) })
         };
         for _ in 0..TESTS_OF_ROUND {
-            assert!(!matches!(ask(), Ok(Message::Busy { .. })));
+            assert!(!matches!(ask(pair), Ok(Message::Busy { .. })));
         }
-        assert!(matches!(ask(), Ok(Message::Busy { retry_after_ns }) if retry_after_ns <= test.time.0));
+        // In either order it is the same pair.
+        for pair in [pair, (pair.1, pair.0)] {
+            assert!(matches!(ask(pair), Ok(Message::Busy { retry_after_ns }) if retry_after_ns <= test.time.0));
+        }
         assert!(partner.begun().begin(test, pair, monotonic().saturating_add(test.time)).is_ok());
     }
 

@@ -211,7 +211,11 @@ mod tests {
         let four = TcpParameters { streams: 4, ..any };
         assert_eq!(left_for_samples(&tuned, &four), 40 << 20);
         assert!(TestParameters::from(four).grant(&tuned).is_ok());
-        let long = TcpParameters { block_bytes: 5 << 20, ..asked };
+        let long = TcpParameters { block_bytes: 5 << 20, ..asked.clone() };
         assert_eq!(grant(&long).unwrap_err().to_string(), "`block_bytes` 5MiB: this server allows 4MiB");
+        // A server of a mesh's round trips takes no TCP test so.
+        let none = Caps { block: Bytes(0), ..caps };
+        let least = TcpParameters { block_bytes: 1, ..asked };
+        assert_eq!(TestParameters::from(least).grant(&none).unwrap_err().field, "block_bytes");
     }
 }
