@@ -10,6 +10,7 @@
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | capture header snippets of frames, and choose the frames | [`capture_ring`], [`socket_filter`] |
 //! | send and receive UDP for tests | [`udp`] |
+//! | give an address another port | [`address`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
 //! | know congestion controls and who uses them | [`congestion_control`] |
@@ -72,4 +73,4 @@ pub use processes::{
     capability, group_limits, installed, mounts, namespace, open_files, process, procfs, schedule, signals,
     user_namespace,
 };
-pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};
+pub use sockets::{address, congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

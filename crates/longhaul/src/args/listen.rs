@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use longhaul_channel::Key;
 use longhaul_peer::control::any_of_family;
 
+use crate::args::bind::own_address;
 use crate::args::key;
 use crate::output::Failure;
 
@@ -17,8 +18,8 @@ const HOST_VARIABLE: &str = "LONGHAUL_HOST";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Listen {
     /// Listen at this address [default: 127.0.0.1; in a lab, all addresses]
-    #[arg(short = 'B', long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = own_address)]
+    bind: Option<SocketAddr>,
     /// Accept only clients that have this key; encrypt
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
     key: Option<PathBuf>,
@@ -29,7 +30,8 @@ pub(crate) struct Listen {
 
 /// The checked options.
 pub(crate) struct Listening {
-    pub(crate) address: IpAddr,
+    /// Without a port.
+    pub(crate) address: SocketAddr,
     pub(crate) key: Option<Key>,
     /// Whoever can connect may as well change this host: the client has the key, or is on a host of the same lab.
     pub(crate) is_trusted: bool,
@@ -41,12 +43,13 @@ impl Listen {
     pub(crate) fn check(&self) -> Result<Listening, Failure> {
         let in_lab = in_lab();
         let default = if in_lab { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::LOCALHOST.into() };
-        let address = self.bind.unwrap_or(default);
+        let address = self.bind.unwrap_or(SocketAddr::new(default, 0));
         let key = self.key.as_deref().map(key::load).transpose()?;
         let is_trusted = key.is_some() || in_lab;
-        if !is_trusted && !address.is_loopback() && !self.no_auth {
+        if !is_trusted && !address.ip().is_loopback() && !self.no_auth {
             return Err(Failure::usage(format!(
-                "--bind {address}: other hosts reach this address, so it needs --key FILE"
+                "--bind {}: other hosts reach this address, so it needs --key FILE",
+                address.ip()
             ))
             .remedy("make a key with `longhaul key new FILE` and copy it to both hosts, or use --no-auth at both"));
         }

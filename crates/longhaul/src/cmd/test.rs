@@ -1,6 +1,6 @@
 //! A test from its arguments to its report, whatever its kind.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +22,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::args::bind::own_address;
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::args::key;
 use crate::args::listen::in_lab;
@@ -54,8 +55,8 @@ pub(crate) struct Reach {
     #[arg(short = '6', long = "ipv6")]
     ipv6: bool,
     /// Send from this local address
-    #[arg(short = 'B', long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = own_address)]
+    bind: Option<SocketAddr>,
     /// Send data from this local port; further streams use the ports after it
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     cport: Option<u16>,
@@ -123,8 +124,8 @@ impl Reach {
     /// All of the host's addresses, with `port`; at least one.
     fn addresses(&self, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let family = match (self.ipv4, self.ipv6, self.bind) {
-            (true, ..) | (_, false, Some(IpAddr::V4(_))) => Some(Family::V4),
-            (_, true, _) | (.., Some(IpAddr::V6(_))) => Some(Family::V6),
+            (true, ..) | (_, false, Some(SocketAddr::V4(_))) => Some(Family::V4),
+            (_, true, _) | (.., Some(SocketAddr::V6(_))) => Some(Family::V6),
             _ => None,
         };
         Ok(resolve(&self.host, port, family)?)
@@ -206,7 +207,7 @@ impl TestArgs {
         let started_at = jiff::Timestamp::now().to_string();
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         let mut lines = Lines::with_metrics(self.show(), metrics);
-        let mut latency = self.latency.then(|| LatencyBeside::start(target.address.ip(), target.source)).transpose()?;
+        let mut latency = self.latency.then(|| LatencyBeside::start(target.address, target.source)).transpose()?;
         if let Some(latency) = &mut latency {
             // A signal ends the test that follows.
             sleep_until(monotonic() + IDLE_TIME);

@@ -203,7 +203,7 @@ fn run_with(
     let config = ClientConfig { parameters, nonce, measurement, report_bytes };
     let session = ClientSession::new(monotonic(), config);
     let mut session = Client { session, observe: &mut observe, probes_run: false };
-    let place = ThisEnd::Client { server: target.address.ip(), source: target.source };
+    let place = ThisEnd::Client { server: target.address, source: target.source };
     let driven = drive(&mut session, &mut control, &receiver, &sender, place, tell);
     drop(control);
     if session.probes_run && stop.is_none_or(|stop| stop.count() < 2) {

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use longhaul_channel::{Channel, ChannelError, FrameError, Standing};
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, acknowledged_within, connect_to, set_reset_on_close};
@@ -354,18 +355,18 @@ pub fn any_of_family(addresses: &[SocketAddr]) -> IpAddr {
     }
 }
 
-/// Connects to the first of `addresses` that accepts, from the own address `from` where that is some. They are tried side by side, each a
-/// little after the one before (RFC 8305 §5). A signal ends the attempts.
+/// Connects to the first of `addresses` that accepts, from the own address `from` where that is some, whatever its port. They are tried
+/// side by side, each a little after the one before (RFC 8305 §5). A signal ends the attempts.
 ///
 /// # Errors
 /// Why there is no connection, with `remedy`, which says what to do where nobody answers.
 pub fn connect(
     addresses: &[SocketAddr],
-    from: Option<IpAddr>,
+    from: Option<SocketAddr>,
     stop: Option<Stop>,
     remedy: Remedy,
 ) -> Result<TcpStream, SessionError> {
-    let from = from.map(|own| SocketAddr::new(own, 0));
+    let from = from.map(|own| at_port(own, 0));
     // An own address has a family.
     let fits = |to: &&SocketAddr| from.is_none_or(|from| from.is_ipv4() == to.is_ipv4());
     let addresses: Vec<SocketAddr> = addresses.iter().filter(fits).copied().collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use longhaul_bpf::caveats::NO_DROP_EVENTS;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::udp::BufferGrant;
 use longhaul_result::Caveat;
 use longhaul_session::{Caps, DataPlan, DroppedData, EndReport, PacketsByLocation, Progress, SessionError};
@@ -125,15 +126,15 @@ pub struct SenderNow {
 pub(crate) enum ThisEnd {
     /// The client.
     Client {
-        /// The server's address.
-        server: IpAddr,
+        /// Where it reached the server.
+        server: SocketAddr,
         /// Its own, where the user chose.
         source: Source,
     },
     /// The server.
     Server {
-        /// Its own address.
-        own: IpAddr,
+        /// Where the client reached it.
+        own: SocketAddr,
         /// The client's.
         peer: IpAddr,
         /// What the test may use.
@@ -168,18 +169,18 @@ impl DataPort {
 /// The address and ports that a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Source {
-    /// For all connections and sockets; `None`: as the route says.
-    pub address: Option<IpAddr>,
+    /// For all connections and sockets, whatever its port; `None`: as the route says.
+    pub address: Option<SocketAddr>,
     /// Port of the first stream's data, and the next ones for the others; `None`: the kernel chooses.
     pub data_port: Option<u16>,
 }
 
 impl Source {
     /// Where the `number`-th socket for data to `server` is bound; `None`: anywhere.
-    pub(crate) fn of_data(self, number: u8, server: IpAddr) -> Option<SocketAddr> {
+    pub(crate) fn of_data(self, number: u8, server: SocketAddr) -> Option<SocketAddr> {
         let any = if server.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
         let port = self.data_port.map(|port| port.saturating_add(number.into()));
-        (self != Self::default()).then(|| SocketAddr::new(self.address.unwrap_or(any), port.unwrap_or(0)))
+        (self != Self::default()).then(|| at_port(self.address.unwrap_or(SocketAddr::new(any, 0)), port.unwrap_or(0)))
     }
 }
 

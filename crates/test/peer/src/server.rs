@@ -199,9 +199,9 @@ fn serve(
     tested: &mut bool,
 ) -> Result<TestEnd, SessionError> {
     let io = |error: std::io::Error| SessionError::new("control", error.to_string(), "");
-    let own = control.local_address().map_err(io)?.ip();
+    let own = control.local_address().map_err(io)?;
     let options = &shared.options;
-    let config = ServerConfig { peer: canonical(peer.ip()), caps: options.caps };
+    let config = ServerConfig { peer: peer.ip().to_canonical(), caps: options.caps };
     let session = ServerSession::new(monotonic(), config, Randomness(random()?));
     let mut session = Serving {
         session,
@@ -234,8 +234,11 @@ fn pass_on(stream: &TcpStream, from: SocketAddr, seat: &Seat<Event>, shared: &Sh
 }
 
 /// An IPv4 address as such, which a socket of both families shows as IPv6.
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 struct Serving<'a> {
@@ -296,8 +299,7 @@ impl Session for Serving<'_> {
         self.session.handle_data_failed(now, error);
     }
     fn handle_data_probe(&mut self, now: Nanos, _: u8, from: SocketAddr, bytes: &[u8]) {
-        let from = SocketAddr::new(canonical(from.ip()), from.port());
-        self.session.handle_data_probe(now, from, bytes);
+        self.session.handle_data_probe(now, canonical(from), bytes);
     }
     fn handle_data_blocked(&mut self, now: Nanos, dropped: &str) {
         self.session.handle_data_blocked(now, dropped);

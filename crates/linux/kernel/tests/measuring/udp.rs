@@ -302,7 +302,7 @@ fn icmp_errors_about_echoes_come_where_they_are_asked_for() {
         return;
     }
     let pair = Pair::v4(SenderOptions::default(), roomy());
-    let echo = pair.cable.left.enter(|| EchoSocket::open(RIGHT_IP.into(), None, 7)).unwrap().unwrap();
+    let echo = pair.cable.left.enter(|| EchoSocket::open((RIGHT_IP, 0).into(), None, 7)).unwrap().unwrap();
     let mut slots = ReceiveSlots::new(16, 2_048, false);
     for asked in [false, true] {
         if asked {

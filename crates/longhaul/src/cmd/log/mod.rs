@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_capture::{LogHost, LogOptions, Received};
 use longhaul_captures::log_link::LinkProgress;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::signals::Stop;
 use longhaul_units::Bytes;
@@ -160,6 +161,6 @@ impl Args {
             captures_most: self.captures,
             stamp: || jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string(),
         };
-        Ok((SocketAddr::new(address, self.port), options))
+        Ok((at_port(address, self.port), options))
     }
 }

@@ -333,7 +333,7 @@ fn probe(
         ProbeKind::Udp => return sessions::probe(target, parameters, stop, measured),
         ProbeKind::Tcp => probe_by_tcp(address, source, parameters, stopped, |one| measured.take(one)),
         ProbeKind::ClosedPort => probe_by_closed_port(address, source, parameters, stopped, |one| measured.take(one)),
-        ProbeKind::Icmp => probe_by_echo(address.ip(), source, parameters, stopped, |one| measured.take(one)),
+        ProbeKind::Icmp => probe_by_echo(address, source, parameters, stopped, |one| measured.take(one)),
     }?;
     Ok(Ends::default())
 }

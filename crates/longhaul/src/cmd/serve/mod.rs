@@ -3,10 +3,10 @@
 mod background;
 mod metrics;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::memory::available;
 use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::signals::Stop;
@@ -128,7 +128,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
     // Each connection takes two or three. With the limit as it was there is room for fewer.
     let _ = allow_many_files();
-    let address = SocketAddr::new(address, args.port);
+    let address = at_port(address, args.port);
     let server = Server::bind(address, options).map_err(|error| not_bound(address, &error, "server"))?;
     let listening = format!("listening at {}", server.address().unwrap_or(address));
     if args.daemon {

@@ -1,6 +1,6 @@
 //! Round trips beside a test, by ICMP echo: what the path's other users have of its load.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 
 use longhaul_rtt::{Observed, RttParameters};
@@ -32,7 +32,7 @@ impl LatencyBeside {
     ///
     /// # Errors
     /// No socket is allowed, or no route leads there.
-    pub fn start(peer: IpAddr, source: Source) -> Result<Self, SessionError> {
+    pub fn start(peer: SocketAddr, source: Source) -> Result<Self, SessionError> {
         let parameters = RttParameters {
             amount: Amount::DurationNs(LONGEST.0),
             interval_ns: INTERVAL.0,

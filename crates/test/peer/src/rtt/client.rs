@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_host::HostSnapshot;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver};
 use longhaul_result::Caveat;
@@ -51,13 +52,13 @@ impl ProbingData {
         let Opening { plan, place, events } = opening;
         let (server, source) = match place {
             ThisEnd::Client { server, source } => (server, source),
-            ThisEnd::Server { peer, .. } => (peer, Source::default()),
+            ThisEnd::Server { peer, .. } => (SocketAddr::new(peer, 0), Source::default()),
         };
-        let peer = SocketAddr::new(server, plan.server_ports.first().copied().unwrap_or_default());
+        let peer = at_port(server, plan.server_ports.first().copied().unwrap_or_default());
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
         let socket = Arc::new(socket_to(peer, source.of_data(0, server)).map_err(failed)?);
         let own = socket.local_address().ip();
-        let nic = parameters.nic_stamps.then(|| Nic::open(own, server)).transpose()?;
+        let nic = parameters.nic_stamps.then(|| Nic::open(own, server.ip())).transpose()?;
         let over = Arc::new(AtomicBool::new(false));
         let thread = {
             let (socket, over, probes) = (socket.clone(), over.clone(), ProofQueue::new(0, None, events));

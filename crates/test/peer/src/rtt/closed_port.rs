@@ -58,7 +58,7 @@ pub fn probe_by_closed_port(
 pub(super) fn open(peer: SocketAddr, source: Source) -> Result<UdpReceiver, UdpOpenError> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-    UdpReceiver::bind(source.of_data(0, peer.ip()).unwrap_or(SocketAddr::new(any, 0)), &options)?.probing(peer)
+    UdpReceiver::bind(source.of_data(0, peer).unwrap_or(SocketAddr::new(any, 0)), &options)?.probing(peer)
 }
 
 /// Whether `icmp` says that a port cannot be reached: type and code 3 and 3, by IPv6 1 and 4.

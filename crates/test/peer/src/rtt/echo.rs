@@ -1,6 +1,6 @@
 //! Round trips by ICMP echo, which any host may answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -23,12 +23,12 @@ const SLOTS: usize = 32;
 /// An echo's header.
 pub(super) const HEADER_LEN: usize = 8;
 
-/// Probes `peer` by ICMP echo from the address of `source` until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
+/// Probes `peer`, whatever its port, by ICMP echo from the address of `source` until the amount is sent or a signal comes, and hands over what is seen. A second signal ends it at once.
 ///
 /// # Errors
 /// No socket is allowed, or no route leads there.
 pub fn probe_by_echo(
-    peer: IpAddr,
+    peer: SocketAddr,
     source: Source,
     parameters: &RttParameters,
     stop: Option<Stop>,
@@ -40,13 +40,13 @@ pub fn probe_by_echo(
 
 /// Begins to probe `peer` from the address of `source`; what is seen comes by the receiver.
 pub(super) fn begin(
-    peer: IpAddr,
+    peer: SocketAddr,
     source: Source,
     parameters: &RttParameters,
 ) -> Result<(Probing, Receiver<Observed>), SessionError> {
     let magic = random::<8>()?;
     let socket = open(peer, source, magic)?;
-    let nic = parameters.nic_stamps.then(|| Nic::open(socket.socket().local_address().ip(), peer)).transpose()?;
+    let nic = parameters.nic_stamps.then(|| Nic::open(socket.socket().local_address().ip(), peer.ip())).transpose()?;
     if nic.is_some() {
         // Else its stamps do not come, and the result says so.
         let _ = socket.socket().stamp_sent(true);
@@ -70,11 +70,11 @@ pub(super) fn begin(
 }
 
 /// A socket for echoes of `peer`, from the address of `source`, whose identifier is drawn with `magic`.
-pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
+pub(super) fn open(peer: SocketAddr, source: Source, magic: [u8; 8]) -> Result<EchoSocket, SessionError> {
     let denied = "run as root, or let your group use it: sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
     let opened = EchoSocket::open(peer, source.address, u16::from_ne_bytes([magic[0], magic[1]]));
     let mut socket = opened.map_err(|error| match error {
-        UdpOpenError::NoEcho { .. } => SessionError::new("no_echo_socket", format!("{peer}: {error}"), denied),
+        UdpOpenError::NoEcho { .. } => SessionError::new("no_echo_socket", format!("{}: {error}", peer.ip()), denied),
         // Others say what to do, or the kernel lacks something.
         error => SessionError::new("data_socket", error.to_string(), ""),
     })?;
@@ -88,7 +88,7 @@ pub(super) fn open(peer: IpAddr, source: Source, magic: [u8; 8]) -> Result<EchoS
 struct EchoProbes {
     socket: RwLock<Arc<EchoSocket>>,
     nic: Option<Nic>,
-    peer: IpAddr,
+    peer: SocketAddr,
     source: Source,
     /// What the answers to these probes have, and no others.
     magic: [u8; 8],
@@ -117,7 +117,7 @@ impl Probes for EchoProbes {
     }
 
     fn peer(&self) -> IpAddr {
-        self.peer
+        self.peer.ip()
     }
 
     fn own(&self) -> Option<IpAddr> {

@@ -99,11 +99,11 @@ impl HopProbes {
                     }
                     error => failed(error),
                 };
-                let from = source.of_data(0, peer.ip());
+                let from = source.of_data(0, peer);
                 Socket::Syn(SynSocket::open(peer, from).map_err(denied)?, u32::from_ne_bytes(random()?))
             }
             ProbeKind::Icmp | ProbeKind::Udp => {
-                let socket = open_echo(peer.ip(), source, magic)?;
+                let socket = open_echo(peer, source, magic)?;
                 socket.socket().report_errors().map_err(failed)?;
                 Socket::Echo(socket)
             }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_host::HostSnapshot;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpReceiver};
 use longhaul_result::Caveat;
@@ -72,9 +73,9 @@ impl AnsweringData {
     /// Where the kernel gives no socket or thread.
     pub(crate) fn open(opening: Opening<'_>, parameters: &RttParameters) -> Result<Self, SessionError> {
         let Opening { plan, place, events } = opening;
-        let (own, port) = match place {
-            ThisEnd::Server { own, data_port, .. } => (own, data_port.number()),
-            ThisEnd::Client { server, .. } => (server, 0),
+        let at = match place {
+            ThisEnd::Server { own, data_port, .. } => at_port(own, data_port.number()),
+            ThisEnd::Client { server, .. } => at_port(server, 0),
         };
         let cap = match place {
             ThisEnd::Server { caps, .. } => caps.rate,
@@ -84,14 +85,13 @@ impl AnsweringData {
         // Where it cannot stamp, the kernel does, and the result says so.
         let nic = match place {
             ThisEnd::Server { peer, .. } if parameters.nic_stamps && place.may_change_host() => {
-                Nic::open(own, peer).ok()
+                Nic::open(at.ip(), peer).ok()
             }
             _ => None,
         };
         let timestamps = if nic.is_some() { TimestampMode::Nic } else { TimestampMode::Kernel };
         let options = ReceiverOptions { gro: false, timestamps, ..ReceiverOptions::default() };
-        let socket =
-            UdpReceiver::bind(SocketAddr::new(own, port), &options).map_err(|error| failed(error.to_string()))?;
+        let socket = UdpReceiver::bind(at, &options).map_err(|error| failed(error.to_string()))?;
         let (socket, shared) = (Arc::new(socket), Arc::new(State::default()));
         let mut answering = Answering {
             socket: socket.clone(),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::tcp::{TcpOpenError, TcpOptions, connect_to};
@@ -37,7 +38,7 @@ pub fn probe_by_tcp(
 ) -> Result<(), SessionError> {
     let (connected, answers) = channel();
     let timeout = Nanos(parameters.timeout_ns);
-    let from = source.address.map(|own| SocketAddr::new(own, 0));
+    let from = source.address.map(|own| at_port(own, 0));
     if let Some(own) = from {
         // Else each probe would fail, and count as lost.
         UdpReceiver::bind(own, &ReceiverOptions::default())

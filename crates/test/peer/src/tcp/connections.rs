@@ -62,7 +62,7 @@ pub(super) fn connect_all(
         let one = |id: TcpStreamId| -> Result<_, TcpOpenError> {
             // Streams of both directions have ports of their own.
             let number = id.stream + if id.backward && both { streams } else { 0 };
-            let from = source.of_data(number, address.ip());
+            let from = source.of_data(number, address);
             let mut stream = connect_to(address, from, &options, monotonic() + CONNECT_PATIENCE)?;
             let failed = |source| TcpOpenError::Step { step: "write to a data connection", source };
             stream.write_all(&cookie.hello(id)).map_err(failed)?;

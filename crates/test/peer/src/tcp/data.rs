@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use longhaul_host::HostSnapshot;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::{monotonic, realtime_offset};
 use longhaul_kernel::tcp::{
     TcpOptions, TunedBuffer, receive_buffer, saved_syn, send_buffer, set_max_pacing_rate, set_up_accepted,
@@ -102,14 +103,14 @@ impl TcpData {
             // Its listener passes the connections on.
             ThisEnd::Server { data_port: DataPort::Control(control), .. } => port = control,
             ThisEnd::Server { own, peer, data_port, .. } => {
-                let at = SocketAddr::new(own, data_port.number());
+                let at = at_port(own, data_port.number());
                 let opened = Accepting::start(at, peer, &options, parameters.streams, tuned, events)?;
                 port = opened.port();
                 accepting = Some(opened);
             }
             ThisEnd::Client { server, source } => {
                 let port = plan.server_ports.first().copied().unwrap_or_default();
-                let at = SocketAddr::new(server, port);
+                let at = at_port(server, port);
                 connecting = Some(connect_all(at, source, &options, &plan, &parameters, events)?);
             }
         }
@@ -385,7 +386,8 @@ mod tests {
     /// A server's part of a test with one connection, that connection before it is of the test, and its other end.
     fn opened(backward: bool, window_bytes: Option<u64>) -> (TcpData, TcpStream, TcpStream) {
         let here = IpAddr::from([127, 0, 0, 1]);
-        let place = ThisEnd::Server { own: here, peer: here, caps: Caps::default(), data_port: DataPort::Any };
+        let place =
+            ThisEnd::Server { own: (here, 0).into(), peer: here, caps: Caps::default(), data_port: DataPort::Any };
         let parameters = TcpParameters { window_bytes, collect: Collect::Off, ..TcpParameters::default() };
         let plan = DataPlan {
             parameters: parameters.clone().into(),

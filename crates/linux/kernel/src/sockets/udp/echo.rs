@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use longhaul_units::Nanos;
@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_
 
 use super::option::set_bytes;
 use super::{ReceiveSlots, ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiveError, UdpReceiver, UdpSendError};
+use crate::address::at_port;
 
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence.
 const HEADER_LEN: usize = 8;
@@ -46,16 +47,16 @@ pub struct Echo<'a> {
 }
 
 impl EchoSocket {
-    /// Opens a socket from the own address `from`, where that is some, towards `peer`: a raw one with `identifier`, or else a datagram
-    /// socket. The kernel stamps what is sent and received. ICMP errors come once they are asked for ([`UdpReceiver::report_errors`]): who forges
+    /// Opens a socket from the own address `from`, where that is some, towards `peer`, whatever their ports: a raw one with `identifier`, or else
+    /// a datagram socket. The kernel stamps what is sent and received. ICMP errors come once they are asked for ([`UdpReceiver::report_errors`]): who forges
     /// them need not guess the identifier of a raw socket, and they would take its receive buffer.
     ///
     /// # Errors
     /// [`UdpOpenError::NoEcho`] where neither is allowed; any other [`UdpOpenError`].
-    pub fn open(peer: IpAddr, from: Option<IpAddr>, identifier: u16) -> Result<Self, UdpOpenError> {
+    pub fn open(peer: SocketAddr, from: Option<SocketAddr>, identifier: u16) -> Result<Self, UdpOpenError> {
         let (family, protocol) = match peer {
-            IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
-            IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
+            SocketAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
+            SocketAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
         };
         let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map_err(io::Error::from);
         let (fd, raw) = match open(SocketType::RAW) {
@@ -69,11 +70,11 @@ impl EchoSocket {
             // Without it they are read and left out.
             let _ = receive_answers_alone(fd.as_fd(), peer.is_ipv4());
         }
-        if let Some(own) = from.map(|own| SocketAddr::new(own, 0)) {
+        if let Some(own) = from.map(|own| at_port(own, 0)) {
             bind(&fd, &own).map_err(|source| UdpOpenError::bind("ICMP", own, source.into()))?;
         }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
-        let peer = SocketAddr::new(peer, 0);
+        let peer = at_port(peer, 0);
         let mut socket = UdpReceiver::of(fd, &options)?;
         socket.connect(peer)?;
         socket.stamp_sent(false)?;

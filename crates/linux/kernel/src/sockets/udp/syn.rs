@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_
 use super::echo::{IPV4_LEAST, checksum};
 use super::socket::local_address;
 use super::{ReceiverOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSendError};
+use crate::address::at_port;
 
 /// Bytes of a header without options.
 const HEADER_LEN: usize = 20;
@@ -37,13 +38,13 @@ impl SynSocket {
         let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let open = |kind| socket_with(family, kind, SocketFlags::CLOEXEC, Some(ipproto::TCP)).map_err(io::Error::from);
         let raw = open(SocketType::RAW).map_err(UdpOpenError::step("socket(TCP, raw)"))?;
-        if let Some(own) = from.map(|own| SocketAddr::new(own.ip(), 0)) {
+        if let Some(own) = from.map(|own| at_port(own, 0)) {
             bind(&raw, &own).map_err(|source| UdpOpenError::bind("TCP", own, source.into()))?;
         }
         let options = ReceiverOptions { gro: false, timestamps: TimestampMode::App, ..ReceiverOptions::default() };
         // A raw socket has no port.
-        let socket = UdpReceiver::of(raw, &options)?.probing(SocketAddr::new(peer.ip(), 0))?;
-        let own = SocketAddr::new(socket.local_address().ip(), from.map_or(0, |from| from.port()));
+        let socket = UdpReceiver::of(raw, &options)?.probing(at_port(peer, 0))?;
+        let own = at_port(socket.local_address(), from.map_or(0, |from| from.port()));
         let holder = open(SocketType::STREAM).map_err(UdpOpenError::step("socket(TCP)"))?;
         bind(&holder, &own).map_err(|source| UdpOpenError::bind("TCP", own, source.into()))?;
         let own_port = local_address(&holder)?.port();
@@ -75,7 +76,7 @@ impl SynSocket {
         summed.extend([0, 6, 0, HEADER_LEN as u8]);
         summed.extend(header);
         header[16..18].copy_from_slice(&checksum(&summed).to_be_bytes());
-        self.socket.send_to(&header, SocketAddr::new(self.peer.ip(), 0))
+        self.socket.send_to(&header, at_port(self.peer, 0))
     }
 
     /// The sequence number of the SYN that was answered, by a SYN and ACK or by a reset; `None` for everything else.

@@ -104,9 +104,9 @@ impl UdpData {
         let mut data = Self::open_sockets(opening, parameters)
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
         let (own, peer) = match (place, data.streams.first()) {
-            (ThisEnd::Server { own, peer, .. }, _) => (own, peer),
-            (ThisEnd::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server),
-            (ThisEnd::Client { server, .. }, None) => (server, server),
+            (ThisEnd::Server { own, peer, .. }, _) => (own.ip(), peer),
+            (ThisEnd::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server.ip()),
+            (ThisEnd::Client { server, .. }, None) => (server.ip(), server.ip()),
         };
         data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
         data.watch_from_the_start()?;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::clock::realtime_offset;
 use longhaul_kernel::udp::{ReceiverOptions, SenderOptions, TimestampMode, UdpOpenError, UdpReceiver, UdpSender};
 use longhaul_udp::account::SequenceTracker;
@@ -58,7 +59,7 @@ impl UdpData {
         for stream in 0..parameters.streams {
             let (mut receiver, sender, source) = match place {
                 ThisEnd::Server { own, data_port, .. } => {
-                    let receiver = UdpReceiver::bind(SocketAddr::new(own, data_port.number()), &receiving)?;
+                    let receiver = UdpReceiver::bind(at_port(own, data_port.number()), &receiving)?;
                     if receiving.shared_port && stream == 0 {
                         let (offset, mask) = Cookie::STREAM_BYTE;
                         receiver.share_by_byte(offset, mask)?;
@@ -74,7 +75,7 @@ impl UdpData {
                         ..SenderOptions::default()
                     };
                     let from = source.of_data(stream, server);
-                    let to = SocketAddr::new(server, port);
+                    let to = at_port(server, port);
                     let sender = UdpSender::connect(from, to, &options)?;
                     (sender.receiver(&receiving)?, Some(Arc::new(sender)), Source::Connected(to))
                 }

@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use longhaul_kernel::namespace::NetNamespace;
 use longhaul_rtt::ChangedRoute;
 use longhaul_rtt::probe_log::ProbeLogReader;
 use longhaul_testing::program::Program;
 use serde_json::Value;
 
 use crate::common::captures::Folder;
-use crate::rtt_hops::{Routers, cable, result, run};
+use crate::rtt::hops::{Routers, cable, result, run};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 /// The first session, and its proof, take less.
@@ -22,16 +23,22 @@ fn served() -> Option<(Routers, Program)> {
     let routers = Routers::new()?;
     cable(&routers.near, &routers.far, 6);
     cable(&routers.client, &routers.near, 7);
+    let server = serve(&routers.far, "10.9.0.1");
+    Some((routers, server))
+}
+
+/// A server on `host` that listens at `address`; ended when dropped.
+pub(crate) fn serve(host: &NetNamespace, address: &str) -> Program {
     let mut command = Command::new(LONGHAUL);
-    command.args(["serve", "--bind", "10.9.0.1", "--no-auth"]).stderr(Stdio::piped());
-    let mut server = routers.far.enter(|| command.spawn()).unwrap().unwrap();
+    command.args(["serve", "--bind", address, "--no-auth"]).stderr(Stdio::piped());
+    let mut server = host.enter(|| command.spawn()).unwrap().unwrap();
     let mut errors = BufReader::new(server.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening") {
         assert!(errors.read_line(&mut line).unwrap() > 0, "{line}");
     }
     std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-    Some((routers, Program(server)))
+    Program(server)
 }
 
 /// Nobody tells the server that the old address is gone: what it sends there is dropped silently.

@@ -1,0 +1,4 @@
+//! `longhaul rtt` over routers.
+
+pub(crate) mod hops;
+pub(crate) mod way;
