@@ -189,7 +189,7 @@ pub struct HopAccount {
     asked: HopsParameters,
     account: Account,
     /// The hop and the answer of probes that may still be answered.
-    waiting: BTreeMap<u64, (u8, Option<(IpAddr, HopAnswerer)>)>,
+    waiting: BTreeMap<u64, Waiting>,
     hops: Vec<Hop>,
     start: Nanos,
     round: u64,
@@ -201,12 +201,22 @@ pub struct HopAccount {
     reach: u8,
     /// Whether the destination was met in this round, and the last hop that was.
     met: Option<u8>,
+    /// The latest round whose probes met the end of the path, and the first hop that did: hops beyond it may have been asked before that was known.
+    end: Option<(u64, u8)>,
     farthest: u8,
     span: Option<(i64, i64)>,
     destination_hop: Option<u8>,
     route_changes: u64,
     changes: Vec<RouteChange>,
     unattributed: u64,
+}
+
+/// A probe that may still be answered.
+#[derive(Debug)]
+struct Waiting {
+    hop: u8,
+    round: u64,
+    answer: Option<(IpAddr, HopAnswerer)>,
 }
 
 #[derive(Debug, Default)]
@@ -244,6 +254,7 @@ impl HopAccount {
             next: 1,
             reach,
             met: None,
+            end: None,
             farthest: 0,
             span: None,
             destination_hop: None,
@@ -270,7 +281,7 @@ impl HopAccount {
     pub fn send(&mut self, now: Nanos, program_ns: i64) -> u64 {
         let hop = self.next;
         let sequence = self.account.send(program_ns, self.asked.payload_bytes);
-        self.waiting.insert(sequence, (hop, None));
+        self.waiting.insert(sequence, Waiting { hop, round: self.round, answer: None });
         self.span = Some((self.span.map_or(program_ns, |(first, _)| first), program_ns));
         self.next += 1;
         if self.next > self.reach {
@@ -321,12 +332,17 @@ impl HopAccount {
         if taken != Arrival::First {
             return;
         }
-        let Some((hop, answer)) = self.waiting.get_mut(&sequence) else { return };
+        let Some(Waiting { hop, round, answer }) = self.waiting.get_mut(&sequence) else { return };
         *answer = Some((from, place));
-        let hop = *hop;
+        let (hop, round) = (*hop, *round);
         self.farthest = self.farthest.max(hop);
         if place != HopAnswerer::Router {
-            self.met = Some(self.met.map_or(hop, |met| met.min(hop)));
+            let (_, end) = *self.end.insert(match self.end {
+                Some((latest, end)) if latest == round => (latest, end.min(hop)),
+                Some(end) if end.0 > round => end,
+                _ => (round, hop),
+            });
+            self.met = Some(self.met.map_or(end, |met| met.min(end)));
             // No further in this round.
             self.reach = self.reach.min(hop.max(self.next));
         }
@@ -343,7 +359,7 @@ impl HopAccount {
     }
 
     fn take(&mut self, row: &ProbeRow) {
-        let Some((number, answer)) = self.waiting.remove(&row.sequence) else { return };
+        let Some(Waiting { hop: number, answer, .. }) = self.waiting.remove(&row.sequence) else { return };
         let place = usize::from(number) - 1;
         if self.hops.len() <= place {
             self.hops.resize_with(place + 1, Hop::default);
@@ -507,6 +523,15 @@ mod tests {
         for hop in 1..=4 {
             let times: Vec<u64> = sent.iter().filter(|(_, at)| *at == hop).map(|(at, _)| *at).collect();
             assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 1_000), "{hop}: {times:?}");
+        }
+    }
+
+    /// The hop behind it is asked before its answer is there, and answers after the round.
+    #[test]
+    fn a_destination_is_where_it_answers_first() {
+        for rounds in [1, 2] {
+            let (found, _) = measured(rounds, |_, _| Some((router(1), HopAnswerer::Destination)));
+            assert_eq!((found.destination_hop, found.hops.len()), (Some(1), 1));
         }
     }
 

@@ -61,9 +61,10 @@ fn read_beside(folder: &Path, name: &str, most_bytes: u64) -> io::Result<String>
         return Err(io::Error::new(io::ErrorKind::InvalidInput, OUTSIDE));
     }
     read_text(&file, most_bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData if most_bytes < LIST_BYTES_MAX => {
-            io::Error::new(error.kind(), format!("the lists of a path are longer than {LIST_BYTES_MAX} bytes together"))
-        }
+        io::ErrorKind::InvalidData if most_bytes < LIST_BYTES_MAX => io::Error::new(
+            error.kind(),
+            format!("the files that a path names are longer than {LIST_BYTES_MAX} bytes together"),
+        ),
         _ => error,
     })
 }

@@ -442,7 +442,7 @@ fn files_are_read_beside_the_path_file_only() {
     std::fs::OpenOptions::new().append(true).open(folder.join("large")).unwrap().set_len(70 << 20).unwrap();
     let large = "[[forward]]\nloss = { list = \"large\" }\n";
     assert!(load(large).is_ok());
-    let want = "`large`: the lists of a path are longer than 134217728 bytes together";
+    let want = "`large`: the files that a path names are longer than 134217728 bytes together";
     assert_eq!(refusal(&large.repeat(2)), format!("{shown}:4:17: forward[1].loss.list: {want}"));
     assert!(PathSpec::load(&folder).unwrap_err().to_string().ends_with(": not a regular file"));
     std::fs::remove_dir_all(&folder).unwrap();

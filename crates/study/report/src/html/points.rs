@@ -214,7 +214,7 @@ impl Mean {
 
 /// Half of the interval of a mean of this variance, with so many degrees of freedom.
 fn half_width(free: f64, variance: f64) -> Option<f64> {
-    let student = StudentsT::new(0.0, 1.0, free.min(FREEDOM_MOST)).ok()?;
+    let student = StudentsT::new(0.0, 1.0, free.clamp(1.0, FREEDOM_MOST)).ok()?;
     Some(student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) * variance.sqrt())
 }
 

@@ -128,12 +128,12 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
     let time = asked.time.unwrap_or(DEFAULT_TIME);
     let mut parameters = Parameters { time_ns: time.0, seeds: None, replay: asked.replay.clone() };
-    let open = |inputs: &[PathBuf]| {
-        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, inputs, is_diagnosis);
+    let open = |inputs: &[PathBuf], writes: fn(&str) -> bool| {
+        let beside = |folder| Folder::prepare_beside(folder, args.overwrite, inputs, writes);
         args.output.clone().map(beside).transpose()
     };
     let folder = if let Some(folder) = &asked.replay {
-        let saved = open(std::slice::from_ref(folder))?;
+        let saved = open(std::slice::from_ref(folder), |_| false)?;
         ran.cells = replay(folder, asked, &args.only)?;
         say(text::HEADING);
         for cell in &ran.cells {
@@ -142,7 +142,7 @@ pub(super) fn run(args: &super::Args) -> Outcome {
         saved
     } else {
         let chosen = asked.chosen(&args.only)?;
-        let folder = open(&[])?;
+        let folder = open(&[], is_diagnosis)?;
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         // Before there is a second thread.
         if !capability::is_root_in_namespace() {
