@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use longhaul_report::saved::Saved;
 use longhaul_report::side_by_side::{SavedExperiment, SideBySide};
 use serde::Serialize;
 
+use crate::cmd::show::shown;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
 use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_text, with_flags};
@@ -20,7 +22,7 @@ use crate::output::{Envelope, Failure, Outcome, OutputFile, print_json, print_te
   longhaul report before after                      # what differs by more than chance
   longhaul report before after --markdown           # for an issue or a wiki")]
 pub(crate) struct Args {
-    /// Read these folders that `longhaul lab run -o` wrote, or files that its --json printed
+    /// Read these folders that `longhaul lab run -o` wrote, or files that its --json printed; with --html also one result that `longhaul show` shows
     #[arg(value_name = "FILE|DIR", required = true, num_args = 1..=16)]
     results: Vec<PathBuf>,
     /// Print a table of Markdown
@@ -46,15 +48,27 @@ pub(crate) struct Parameters<'a> {
 
 pub(crate) fn run(args: Args) -> Outcome {
     args.overwrite.file(args.html.as_deref())?;
-    let read = |path: &PathBuf| {
-        let (file, text) = read_result(path)?;
+    let parsed = |path: &PathBuf, (file, text): (PathBuf, String)| {
         let saved = SavedExperiment::parse(&text).map_err(|error| {
             no_result(&file, error)
                 .remedy("give a folder that `longhaul lab run -o` wrote; `longhaul show` shows others")
         })?;
         Ok::<_, Failure>((path.display().to_string(), saved))
     };
-    let saved = args.results.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let saved = match &args.results[..] {
+        [path] => {
+            let (file, text) = read_result(path)?;
+            // Of other commands there is a page, too.
+            if args.html.is_some()
+                && !args.markdown
+                && let Ok(saved) = Saved::parse(&text)
+            {
+                return shown(&file, &text, &saved, (args.html.as_ref(), args.overwrite), args.json);
+            }
+            vec![parsed(path, (file, text))?]
+        }
+        several => several.iter().map(|path| parsed(path, read_result(path)?)).collect::<Result<Vec<_>, _>>()?,
+    };
     let beside = SideBySide::of(&saved).map_err(|error| Failure::new("not_compared", error))?;
     let several = saved.len() > 1;
     if let Some(file) = &args.html {

@@ -170,6 +170,10 @@ pub struct Saved {
     pub content: Content,
     /// Its caveats.
     pub caveats: Vec<Caveat>,
+    /// The version of longhaul that it is of; empty if it does not say.
+    pub longhaul: String,
+    /// When its command began, RFC 3339; empty if it does not say.
+    pub started_at: String,
 }
 
 /// What a result says.
@@ -223,6 +227,10 @@ pub enum SavedError {
 struct Form {
     schema: Option<String>,
     #[serde(default)]
+    longhaul: String,
+    #[serde(default)]
+    started_at: String,
+    #[serde(default)]
     result: FormOfResult,
 }
 
@@ -255,61 +263,62 @@ impl Saved {
     pub fn parse(text: &str) -> Result<Self, SavedError> {
         let form: Form = serde_json::from_str(text).map_err(SavedError::NoResult)?;
         let both = form.result.forward.is_some();
-        match form.schema.as_deref() {
+        let (content, caveats) = match form.schema.as_deref() {
             Some(UDP_SCHEMA) => {
                 let (asked, results, caveats) = of_test(text, both)?;
-                Ok(Self { content: Content::Udp(Box::new(asked), results), caveats })
+                (Content::Udp(Box::new(asked), results), caveats)
             }
             Some(TCP_SCHEMA) => {
                 let (asked, results, caveats) = of_test(text, both)?;
-                Ok(Self { content: Content::Tcp(Box::new(asked), results), caveats })
+                (Content::Tcp(Box::new(asked), results), caveats)
             }
             Some(WATCH_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, WatchResult>(text)?;
-                Ok(Self { content: Content::Watch(Box::new(result)), caveats })
+                (Content::Watch(Box::new(result)), caveats)
             }
             Some(WATCH_UDP_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, UdpWatchResult>(text)?;
-                Ok(Self { content: Content::WatchUdp(Box::new(result)), caveats })
+                (Content::WatchUdp(Box::new(result)), caveats)
             }
             Some(COMPARE_UDP_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, UdpAccounts>(text)?;
-                Ok(Self { content: Content::CompareUdp(Box::new(result)), caveats })
+                (Content::CompareUdp(Box::new(result)), caveats)
             }
             Some(ANALYZE_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, AnalyzeResult>(text)?;
-                Ok(Self { content: Content::Analyze(Box::new(result)), caveats })
+                (Content::Analyze(Box::new(result)), caveats)
             }
             Some(COMPARE_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, CompareResult>(text)?;
-                Ok(Self { content: Content::Compare(Box::new(result)), caveats })
+                (Content::Compare(Box::new(result)), caveats)
             }
             Some(DIAGNOSE_SCHEMA) => {
                 let (asked, results, caveats) = of_test(text, both)?;
-                Ok(Self { content: Content::Diagnose(Box::new(asked), results), caveats })
+                (Content::Diagnose(Box::new(asked), results), caveats)
             }
             Some(DIAGNOSE_FLOWS_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, DiagnosedFlows>(text)?;
-                Ok(Self { content: Content::DiagnoseFlows(Box::new(result)), caveats })
+                (Content::DiagnoseFlows(Box::new(result)), caveats)
             }
             Some(LONG_PATH_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, LongPathTest>(text)?;
-                Ok(Self { content: Content::LongPath(Box::new(result)), caveats })
+                (Content::LongPath(Box::new(result)), caveats)
             }
             Some(RTT_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, RttResult>(text)?;
-                Ok(Self { content: Content::Rtt(Box::new(result)), caveats })
+                (Content::Rtt(Box::new(result)), caveats)
             }
             Some(HOPS_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, HopsResult>(text)?;
-                Ok(Self { content: Content::Hops(Box::new(result)), caveats })
+                (Content::Hops(Box::new(result)), caveats)
             }
             Some(SWEEP_SCHEMA) => {
                 let Shown { result, caveats, .. } = read::<IgnoredAny, SweepResult>(text)?;
-                Ok(Self { content: Content::Sweep(Box::new(result)), caveats })
+                (Content::Sweep(Box::new(result)), caveats)
             }
-            _ => Err(SavedError::Schema(form.schema)),
-        }
+            _ => return Err(SavedError::Schema(form.schema)),
+        };
+        Ok(Self { content, caveats, longhaul: form.longhaul, started_at: form.started_at })
     }
 
     /// As the test printed it.

@@ -1,0 +1,61 @@
+//! `longhaul show`.
+
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use longhaul_report::saved::{Saved, on_one_line};
+
+use crate::cmd::show::page::Read;
+use crate::output::overwrite::Overwrite;
+use crate::output::saved::{no_result, read_result};
+use crate::output::{Outcome, OutputFile, print_caveats, print_json_text, print_text};
+
+/// Show a saved result as the test printed it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longhaul show monday
+  longhaul show monday --html page.html    # the page that --html of the test would have written
+  longhaul analyze --json monday.pcap > monday.json; longhaul show monday.json
+  longhaul udp server --json > tuesday.json; longhaul show tuesday.json")]
+pub(crate) struct Args {
+    /// Show this folder, written by -o of `longhaul udp`, `tcp`, `watch`, `analyze`, `compare`, `diagnose`, `rtt` or `sweep`, or this file, printed by --json
+    #[arg(value_name = "FILE|DIR")]
+    path: PathBuf,
+    /// Draw the result in this HTML file, as --html of its command does
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    html: Option<OutputFile>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    args.overwrite.file(args.html.as_deref())?;
+    let (file, text) = read_result(&args.path)?;
+    let saved = Saved::parse(&text).map_err(|error| no_result(&file, error))?;
+    shown(&file, &text, &saved, (args.html.as_ref(), args.overwrite), args.json)
+}
+
+/// Draws the result `saved`, which `text` in `file` is, and prints it.
+pub(crate) fn shown(
+    file: &Path,
+    text: &str,
+    saved: &Saved,
+    (html, overwrite): (Option<&OutputFile>, Overwrite),
+    json: bool,
+) -> Outcome {
+    if let Some(html) = html {
+        html.write(&Read { file, text, saved }.page()?, overwrite)?;
+    }
+    if json {
+        print_json_text(&on_one_line(text));
+    } else {
+        print_text(&saved.text());
+    }
+    print_caveats(&saved.caveats);
+    Ok(ExitCode::SUCCESS)
+}
