@@ -279,6 +279,7 @@ impl Tested {
                 started_at: envelope.started_at.clone(),
                 caveats: &envelope.caveats,
                 text: text(&envelope.parameters, &envelope.result),
+                left_out: Vec::new(),
             };
             file.write(&page(&self.end, &envelope.result, tested), self.overwrite)
         });

@@ -13,7 +13,7 @@ use longhaul_kernel::capability::{self, Capability};
 use longhaul_kernel::new_file::{NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_report::saved::{ANALYZE_SCHEMA, COMPARE_SCHEMA, RTT_SCHEMA};
-use longhaul_units::read_text;
+use longhaul_units::{read_text, regular_file};
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
@@ -521,6 +521,26 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
         Err(error) => error.to_string(),
     };
     Err(no_result(&file, why))
+}
+
+/// Opens the table `name` of the result that was read from `file`: one that is beside it in its folder, wherever the name would lead.
+///
+/// # Errors
+/// It has no folder, or the folder no such table.
+pub(crate) fn open_table(file: &Path, name: &str) -> io::Result<File> {
+    let none = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    if file.file_name().is_none_or(|own| own != RESULT) {
+        return none("tables are beside the result in the folder that -o wrote");
+    }
+    if !is_table(name) {
+        return none("no name of a table");
+    }
+    let table = file.with_file_name(name);
+    // A link leads to another place.
+    if table.symlink_metadata()?.is_symlink() {
+        return none("a link, not a file");
+    }
+    regular_file::open(&table)
 }
 
 fn holds_a_capture(folder: &Path) -> bool {

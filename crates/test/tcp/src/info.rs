@@ -87,6 +87,17 @@ impl TcpInfo {
         self.get(field).unwrap_or(0)
     }
 
+    /// That of `values` of [`FIELDS`], in their order, as a table has them. A table leaves out all ones, the kernel's word for no limit and for no value
+    /// yet: they are what is missing before fields that are there.
+    pub fn of_values(values: &[Option<u64>]) -> Self {
+        let known = values.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let mut info = Self::default();
+        for (field, value) in FIELDS.into_iter().zip(&values[..known]) {
+            info.set(field, value.unwrap_or(u64::MAX));
+        }
+        info
+    }
+
     /// Sets a field of whole bytes; bit-fields are not changed.
     pub(super) fn set(&mut self, field: Field, value: u64) {
         let length = field.end() - field.offset;

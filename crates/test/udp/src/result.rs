@@ -4,7 +4,7 @@ use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::{Caveat, Granularity, Location, LocationMethod};
-use longhaul_terms::{EndCounters, Latency, SocketBuffer, ThreadCpu};
+use longhaul_terms::{EndCounters, Latency, SocketBuffer, StreamSent, ThreadCpu};
 use longhaul_units::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,12 @@ pub struct UdpStreamResult {
     pub sent_packets: u64,
     /// Packets that never arrived.
     pub lost_packets: u64,
+    /// When its first packet left, nanoseconds after the first of all streams; `null` if the sender did not report it, and in results of older versions.
+    #[serde(default)]
+    pub first_sent_ns: Option<u64>,
+    /// When its last packet left, nanoseconds after the first of all streams; `null` as `first_sent_ns`.
+    #[serde(default)]
+    pub last_sent_ns: Option<u64>,
     /// What the sending thread used of its CPU; `null` if that end did not report it.
     #[serde(default)]
     pub sender_cpu: Option<ThreadCpu>,
@@ -255,6 +261,14 @@ impl UdpResult {
             caveats.push(Caveat::new(caveats::ARRIVALS_IN_BATCHES, message, remedy));
         }
 
+        let used = sender.streams.iter().filter(|sent| sent.sent_packets > 0);
+        let began_ns = used.map(|sent| sent.first_sent_ns).min().unwrap_or(0);
+        // The account of a lost server has one stream for all.
+        let are_told = sender.streams.len() == receiver.streams.len();
+        let departed = |number: usize, at_ns: fn(&StreamSent) -> u64| {
+            let sent = sender.streams.get(number).filter(|_| are_told);
+            sent.map(|sent| at_ns(sent).saturating_sub(began_ns))
+        };
         let mut traffic_classes = TrafficClasses::default();
         receiver.streams.iter().for_each(|stream| traffic_classes.merge(&stream.traffic_classes));
         let result = Self {
@@ -276,6 +290,8 @@ impl UdpResult {
                 .map(|(number, stream)| UdpStreamResult {
                     sent_packets: stream.losses.sent_packets(),
                     lost_packets: stream.losses.lost_packets(),
+                    first_sent_ns: departed(number, |sent| sent.first_sent_ns),
+                    last_sent_ns: departed(number, |sent| sent.last_sent_ns),
                     sender_cpu: sender.cpus.get(number).copied().flatten(),
                     receiver_cpu: receiver.cpus.get(number).copied().flatten(),
                 })

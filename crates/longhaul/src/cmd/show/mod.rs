@@ -1,16 +1,18 @@
 //! `longhaul show`.
 
-mod page;
+mod alone;
+mod read;
+mod udp;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use longhaul_report::saved::{Saved, on_one_line};
+use longhaul_report::saved::{Content, Saved, on_one_line};
 
-use crate::cmd::show::page::Read;
+use crate::cmd::show::read::Read;
 use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
-use crate::output::{Outcome, OutputFile, print_caveats, print_json_text, print_text};
+use crate::output::{Failure, Outcome, OutputFile, print_caveats, print_json_text, print_text};
 
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
@@ -49,7 +51,7 @@ pub(crate) fn shown(
     json: bool,
 ) -> Outcome {
     if let Some(html) = html {
-        html.write(&Read { file, text, saved }.page()?, overwrite)?;
+        html.write(&page(&Read { file, text, saved })?, overwrite)?;
     }
     if json {
         print_json_text(&on_one_line(text));
@@ -58,4 +60,26 @@ pub(crate) fn shown(
     }
     print_caveats(&saved.caveats);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page that `--html` of the command writes, as far as the result and the tables beside it have what it draws.
+///
+/// # Errors
+/// The command has none, or the result is longer than any.
+fn page(read: &Read<'_>) -> Result<String, Failure> {
+    match &read.saved.content {
+        Content::Udp(asked, results) => Ok(udp::page(read, asked, results)),
+        Content::Rtt(result) => alone::measured(read, result),
+        Content::Sweep(result) => alone::swept(read, result),
+        Content::Diagnose(asked, results) => Ok(alone::diagnosed(read, asked, results)),
+        Content::Tcp(..) => Err(read.no_page("longhaul tcp")),
+        Content::Watch(_) => Err(read.no_page("longhaul watch")),
+        Content::Analyze(_) => Err(read.no_page("longhaul analyze")),
+        Content::Compare(_) => Err(read.no_page("longhaul compare")),
+        Content::WatchUdp(_) => Err(read.no_page("longhaul watch --udp")),
+        Content::CompareUdp(_) => Err(read.no_page("longhaul compare of results of longhaul watch --udp")),
+        Content::DiagnoseFlows(_) => Err(read.no_page("longhaul diagnose of connections without a test")),
+        Content::LongPath(_) => Err(read.no_page("longhaul diagnose --rtt")),
+        Content::Hops(_) => Err(read.no_page("longhaul rtt --to-each-hop")),
+    }
 }

@@ -199,6 +199,7 @@ impl Asked {
                 started_at: envelope.started_at.clone(),
                 caveats: &envelope.caveats,
                 text: text(&envelope.result),
+                left_out: Vec::new(),
             };
             file.write(&page(&envelope.result, tested), self.overwrite)
         });

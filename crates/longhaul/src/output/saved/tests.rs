@@ -220,3 +220,25 @@ fn only_tables_of_results_are_removed() {
         assert!(!is_table(name), "{name}");
     }
 }
+
+/// A result may name any file as its table.
+#[test]
+fn tables_are_those_of_the_folder() {
+    let folder = std::env::temp_dir().join(format!("longhaul-tables-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let result = folder.join(RESULT);
+    for name in [RESULT, "samples.parquet", "other.json", "secret.parquet"] {
+        fs::write(folder.join(name), "").unwrap();
+    }
+    symlink("/etc/passwd", folder.join("losses.parquet")).unwrap();
+    fs::create_dir(folder.join("packets.parquet")).unwrap();
+    assert!(open_table(&result, "samples.parquet").is_ok());
+    for name in ["../samples.parquet", "/etc/passwd", "secret.parquet", "", "losses-../1.parquet", "result.json"] {
+        assert_eq!(open_table(&result, name).unwrap_err().to_string(), "no name of a table", "{name}");
+    }
+    for name in ["losses.parquet", "packets.parquet", "delays.parquet"] {
+        assert!(open_table(&result, name).is_err(), "{name}: a link, a folder, and none");
+    }
+    assert!(open_table(&folder.join("other.json"), "samples.parquet").is_err(), "not in a folder of -o");
+    fs::remove_dir_all(&folder).unwrap();
+}

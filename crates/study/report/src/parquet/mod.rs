@@ -4,6 +4,7 @@
 mod delays;
 mod losses;
 mod packets;
+mod read;
 mod rewritten;
 mod samples;
 mod series;
@@ -20,6 +21,7 @@ use parquet::schema::parser::parse_message_type;
 pub use delays::DelayFile;
 pub use losses::write_losses;
 pub use packets::write_packets;
+pub use read::{ReadSamples, read_delays, read_losses, read_series};
 pub use rewritten::{RewriteError, Table, rewrite};
 pub use samples::{End, FlowSamples, write_samples};
 pub use series::SeriesFile;

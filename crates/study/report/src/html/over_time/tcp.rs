@@ -56,6 +56,7 @@ impl Report<'_> {
         let sampled = Sampled::of(&flows, names);
         match &sampled {
             Some(sampled) => body += &sampled.figures(self.dropped[usize::from(!forward)].panel(SINCE)),
+            None if !self.tested.left_out.is_empty() => {}
             None => body += "<p class=\"quiet\">The sender reported no samples: nothing to draw over time.</p>\n",
         }
         body += &flow_table(result);

@@ -7,7 +7,7 @@ use longhaul_units::Nanos;
 
 use crate::html::axis::RATES;
 use crate::html::lines::{trimmed, unit_of};
-use crate::html::page::{caveats, charts, escape, heading, page_with, verdict};
+use crate::html::page::{caveats, charts, escape, heading, left_out, page_with, verdict};
 
 /// A test, without its figures.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Tested<'a> {
     pub caveats: &'a [Caveat],
     /// What the command prints.
     pub text: String,
+    /// Figures that are not drawn, and why: those of a saved result that has not kept what they draw.
+    pub left_out: Vec<String>,
 }
 
 /// What was found in a direction.
@@ -44,6 +46,7 @@ impl Tested<'_> {
             body += &verdict(of.direction, "", &of.verdict, &of.certainty);
         }
         body += &caveats(self.caveats);
+        body += &left_out(&self.left_out);
         // Writing to a string cannot fail.
         for of in found {
             let _ = of.direction.map(|name| writeln!(body, "<h2>{name}</h2>"));
@@ -114,7 +117,8 @@ mod tests {
     fn a_page_begins_with_what_was_found_how_sure_it_is_and_what_speaks_against_it() {
         let caveats = [Caveat::of_error("cut_short", "the server was lost", "")];
         let (title, longhaul, started_at) = ("TCP to far".into(), "1".into(), "now".into());
-        let tested = Tested { title, longhaul, started_at, caveats: &caveats, text: "all of it".into() };
+        let (text, left_out) = ("all of it".into(), vec!["<Rates> are left out: not saved".into()]);
+        let tested = Tested { title, longhaul, started_at, caveats: &caveats, text, left_out };
         let found = |direction| Found {
             direction: Some(direction),
             verdict: "20 Mbit/s".into(),
@@ -128,6 +132,7 @@ mod tests {
             "<strong>From client to server:</strong> 20 Mbit/s</p>\n<p class=\"certainty\">This is only one test",
             "<strong>From server to client:</strong>",
             "<summary>1 caveat applies: cut short</summary>",
+            "<p class=\"quiet\">&lt;Rates&gt; are left out: not saved</p>",
             "<h2>From client to server</h2>",
             "all of it",
         ];

@@ -166,6 +166,7 @@ impl Report<'_> {
         ]);
         match departures {
             Some(departures) => body += &departures.figures(self.payload_bytes),
+            None if !self.tested.left_out.is_empty() => {}
             None => {
                 body +=
                     "<p class=\"quiet\">The sender did not report when packets left: nothing to draw over time.</p>\n"

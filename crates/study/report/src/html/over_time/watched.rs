@@ -50,14 +50,15 @@ impl Report<'_> {
         };
         let ((sending, senders), (receiving, receivers)) = (drawn(Flow::Sending), drawn(Flow::Receiving));
         let all = [&sending[..], &receiving].concat();
-        let Some(span) = span(&all) else { return NOTHING.into() };
+        let nothing = if self.tested.left_out.is_empty() { NOTHING } else { "" };
+        let Some(span) = span(&all) else { return nothing.into() };
         let sending = Sampled::within(&sending, senders, span);
         let receiving = Sampled::within(&receiving, receivers, span);
         let mut panels = sending.as_ref().map_or_else(Vec::new, Sampled::sending);
         panels.extend(receiving.as_ref().map_or_else(Vec::new, Sampled::receiving));
         match sending.as_ref().or(receiving.as_ref()) {
             Some(any) => timeline(panels) + &any.note("Rates, limits and counts of packets"),
-            None => NOTHING.into(),
+            None => nothing.into(),
         }
     }
 }

@@ -46,6 +46,11 @@ pub(crate) fn heading(title: &str, longhaul: &str, started_at: &str) -> String {
     format!("<h1>{title}</h1>\n<p class=\"quiet\">longhaul {longhaul}, {started_at}</p>\n")
 }
 
+/// Figures that a page lacks, a line each, which says why.
+pub(crate) fn left_out(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("<p class=\"quiet\">{}</p>\n", escape(line))).collect()
+}
+
 /// `text` with markup escaped: names of hosts and drop reasons come from outside.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -1,0 +1,76 @@
+//! Pages of saved results that need no table: of `rtt`, `sweep` and `diagnose`.
+
+use longhaul_diagnosis::Diagnosed;
+use longhaul_report::html::round_trips::measured;
+use longhaul_report::html::{diagnosed, sweep};
+use longhaul_report::saved::DiagnoseAsked;
+use longhaul_rtt::RttResult;
+use longhaul_sweep::{MOST_TESTS, SweepResult};
+use longhaul_terms::Directions;
+use serde::Deserialize;
+
+use crate::cmd::show::read::{Read, named};
+use crate::output::Failure;
+
+/// Sizes times steps of a line by size: the page looks at each step for each size. Measurements have some sizes and a few steps.
+const STEPS_MOST: usize = 1 << 20;
+
+/// The host that was asked.
+#[derive(Deserialize)]
+struct Host {
+    host: String,
+}
+
+/// Of `longhaul rtt`.
+///
+/// # Errors
+/// The result is longer than any, or names no host.
+pub(super) fn measured(read: &Read<'_>, result: &RttResult) -> Result<String, Failure> {
+    if result.by_size.as_ref().is_some_and(|all| all.sizes.len().saturating_mul(all.steps.len()) > STEPS_MOST) {
+        return Err(read.too_long());
+    }
+    let report = measured::Report {
+        host: named(&read.asked::<Host>()?.host),
+        longhaul: named(&read.saved.longhaul),
+        started_at: named(&read.saved.started_at),
+        result,
+        caveats: &read.saved.caveats,
+        text: read.saved.text(),
+    };
+    Ok(report.html())
+}
+
+/// Of `longhaul sweep`.
+///
+/// # Errors
+/// The result is longer than any, or names no host.
+pub(super) fn swept(read: &Read<'_>, result: &SweepResult) -> Result<String, Failure> {
+    if result.points.len() > MOST_TESTS {
+        return Err(read.too_long());
+    }
+    let report = sweep::Report {
+        host: named(&read.asked::<Host>()?.host),
+        longhaul: named(&read.saved.longhaul),
+        started_at: named(&read.saved.started_at),
+        result,
+        caveats: &read.saved.caveats,
+        text: read.saved.text(),
+    };
+    Ok(report.html())
+}
+
+/// Of `longhaul diagnose` of a host.
+pub(super) fn diagnosed(read: &Read<'_>, asked: &DiagnoseAsked, results: &Directions<Diagnosed>) -> String {
+    let directions = match results {
+        Directions::One(result) => vec![(if asked.reverse { "backward" } else { "forward" }, &**result)],
+        Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
+    };
+    diagnosed::Report {
+        host: named(&asked.host),
+        longhaul: named(&read.saved.longhaul),
+        started_at: named(&read.saved.started_at),
+        directions,
+        caveats: &read.saved.caveats,
+    }
+    .html()
+}
