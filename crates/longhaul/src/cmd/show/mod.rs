@@ -2,6 +2,7 @@
 
 mod alone;
 mod read;
+mod sampled;
 mod udp;
 
 use std::path::{Path, PathBuf};
@@ -69,11 +70,11 @@ pub(crate) fn shown(
 fn page(read: &Read<'_>) -> Result<String, Failure> {
     match &read.saved.content {
         Content::Udp(asked, results) => Ok(udp::page(read, asked, results)),
+        Content::Tcp(asked, results) => Ok(sampled::tested(read, asked, results)),
+        Content::Watch(result) => sampled::watched(read, result),
         Content::Rtt(result) => alone::measured(read, result),
         Content::Sweep(result) => alone::swept(read, result),
         Content::Diagnose(asked, results) => Ok(alone::diagnosed(read, asked, results)),
-        Content::Tcp(..) => Err(read.no_page("longhaul tcp")),
-        Content::Watch(_) => Err(read.no_page("longhaul watch")),
         Content::Analyze(_) => Err(read.no_page("longhaul analyze")),
         Content::Compare(_) => Err(read.no_page("longhaul compare")),
         Content::WatchUdp(_) => Err(read.no_page("longhaul watch --udp")),

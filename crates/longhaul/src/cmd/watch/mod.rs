@@ -22,7 +22,7 @@ use longhaul_report::text;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use longhaul_watch::{Selection, UdpWatch, Watch, WatchOptions, WatchedSamples};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::cmd::watch::following::{Times, code_of, follow, namespace_of, not_watched, start};
@@ -124,7 +124,7 @@ impl Args {
 }
 
 /// The parameters of the result. At most one of `pid`, `port`, `cgroup` and `command` is set; with none, all connections are watched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct WatchParameters {
     /// The chosen process.
@@ -147,7 +147,7 @@ pub(crate) struct WatchParameters {
 
 impl WatchParameters {
     /// What was watched.
-    fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let which = match self {
             Self { pid: Some(pid), .. } => format!("of process {pid}"),
             Self { port: Some(port), .. } => format!("at port {port}"),
