@@ -117,7 +117,8 @@ impl Sink for Figures {
         let Some(drawn) = self.find(flow).filter(|drawn| drawn.forward == forward) else { return };
         let at = (drawn.column(at_ns, drawn.column_ns)).min(drawn.columns.len() - 1);
         let column = &mut drawn.columns[at];
-        column.bytes += row.payload_bytes;
+        // Rows of a table may have any number.
+        column.bytes = column.bytes.saturating_add(row.payload_bytes);
         column.rows += 1;
         let float = |value: Option<u64>| value.map(|value| value as f64);
         column.of_milliseconds.add(Some(row.payload_bytes as f64));
@@ -163,11 +164,11 @@ impl Drawn {
         let mut points = Vec::with_capacity(used);
         for (index, column) in self.columns[..used].iter().enumerate() {
             let is_in_gap = in_gap(index);
-            (moving, captured) = (moving + column.bytes, captured + 1);
+            (moving, captured) = (column.bytes.saturating_add(moving), captured + 1);
             if is_in_gap {
                 (moving, captured) = (0, 0);
             } else if captured > second {
-                moving -= self.columns[index - second].bytes;
+                moving = moving.saturating_sub(self.columns[index - second].bytes);
                 captured = second;
             }
             let float = |value: Option<u64>| value.map(|value| value as f64);
@@ -308,6 +309,7 @@ mod tests {
             flows: figures.flows(),
             flows_total: flows.into(),
             text: String::new(),
+            left_out: Vec::new(),
         }
     }
 

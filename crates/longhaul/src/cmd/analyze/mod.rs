@@ -229,6 +229,7 @@ fn draw(args: &Args, at: &str, result: &AnalyzeResult, all: Option<Kept>) -> Res
         flows: figures.flows(),
         flows_total: result.flows_total,
         text: text(result, args.worst),
+        left_out: Vec::new(),
     };
     Ok((report, all))
 }
@@ -260,7 +261,7 @@ impl Sink for Second {
 }
 
 /// Flows that a page has in words, however many were asked for: up to 1 kB each, and with its figures the page is to have less than 2 MB.
-const PAGE_FLOWS: usize = 300;
+pub(crate) const PAGE_FLOWS: usize = 300;
 
 fn caveats(trace: &Trace, result: &AnalyzeResult, top: usize) -> Vec<Caveat> {
     let mut caveats = trace.caveats(if result.totals.gaps > 0 {

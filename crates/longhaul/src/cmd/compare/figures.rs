@@ -1,7 +1,7 @@
 //! What `longhaul compare --html` draws, gathered as packets are matched.
 
 use longhaul_flows::Gaps;
-use longhaul_flows::compare::{Compared, PathDirection, Points, Reached};
+use longhaul_flows::compare::{PathDirection, Points, Reached};
 use longhaul_report::html::compared::BetweenPoints;
 
 /// Points of a line: what a screen has room for, and at least half of it.
@@ -27,7 +27,8 @@ impl DelayColumns {
     fn add(&mut self, at_ns: i64, delay_ns: f64) {
         let start_ns = *self.start_ns.get_or_insert(at_ns);
         let at = loop {
-            let at = ((at_ns - start_ns).max(0) / self.column_ns) as usize;
+            // Rows of a table may have any times.
+            let at = (at_ns.saturating_sub(start_ns).max(0) / self.column_ns) as usize;
             if at < MOST_COLUMNS {
                 break at;
             }
@@ -56,9 +57,9 @@ impl Delays {
     }
 
     /// What the report draws. `gaps` are A's and B's, by the clock of each.
-    pub(crate) fn drawn(self, compared: &Compared, gaps: &[Gaps; 2], points: &Points) -> Vec<BetweenPoints> {
+    pub(crate) fn drawn(self, gaps: &[Gaps; 2], points: &Points) -> Vec<BetweenPoints> {
         let start_ns = self.0.iter().filter_map(|columns| columns.start_ns).min().unwrap_or(0);
-        let clock = &compared.clock;
+        let clock = &points.clock;
         let seconds = |at_ns: i64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
         let by_a = |at_ns: i64| clock.by_a(at_ns);
         let of_a = gaps[0].spans().iter().copied();
@@ -106,4 +107,14 @@ impl Delays {
         let [there, back] = self.0;
         [(there, PathDirection::AToB), (back, PathDirection::BToA)].into_iter().filter_map(of_direction).collect()
     }
+}
+
+/// The directions of all runs; where there are two runs, the name of each says its own.
+pub(crate) fn numbered(mut runs: Vec<Vec<BetweenPoints>>) -> Vec<BetweenPoints> {
+    if runs.len() > 1 {
+        for (number, run) in (1..).zip(&mut runs) {
+            run.iter_mut().for_each(|direction| direction.name = format!("Run {number}, {}", direction.name));
+        }
+    }
+    runs.into_iter().flatten().collect()
 }

@@ -14,7 +14,7 @@ use longhaul_flows::Gaps;
 use longhaul_flows::compare::behaviour::Behaviour;
 use longhaul_flows::compare::equivalence::{Margin, Margins};
 use longhaul_flows::compare::{CompareResult, Compared, Reached};
-use longhaul_report::html::compared::{BetweenPoints, Report};
+use longhaul_report::html::compared::Report;
 use longhaul_report::parquet::DelayFile;
 use longhaul_report::saved::COMPARE_SCHEMA;
 use longhaul_result::{Caveat, CaveatCode};
@@ -22,7 +22,7 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 
 use crate::captures::source::{End, Filter, Trace};
-use crate::cmd::compare::figures::Delays;
+use crate::cmd::compare::figures::{Delays, numbered};
 use crate::cmd::compare::matched::{LONGER_SNIPPETS, matched};
 use crate::cmd::compare::runs::{of_points, of_runs};
 use crate::output::saved::{DELAYS, Folder, Table};
@@ -145,7 +145,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let table = folder.as_ref().filter(|_| of_two_points).map(|folder| folder.table(DELAYS)).transpose()?;
     let margins = Margins { asked: args.margin.clone(), least_ns: args.tolerance.0 as f64, least_loss: LEAST_LOSS };
     let mut delays = [Delays::default(), Delays::default()];
-    let mut drawn: Vec<(Compared, [Gaps; 2])> = Vec::new();
+    let mut drawn: Vec<[Gaps; 2]> = Vec::new();
     let gaps = [a.gaps(), b.gaps()];
     let (result, caveats) = match args.second_run.as_slice() {
         [c, d] => {
@@ -156,7 +156,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             let behaviour = of_points([&first, &second], args.same_clock, &margins);
             let points = (Some((&first).into()), Some((&second).into()));
             let result = CompareResult { points: points.0, second_points: points.1, behaviour: Some(behaviour) };
-            drawn = vec![(first, gaps), (second, [c.gaps(), d.gaps()])];
+            drawn = vec![gaps, [c.gaps(), d.gaps()]];
             let said = caveats(&[&a, &b, &c, &d], &result);
             (result, said)
         }
@@ -169,7 +169,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         _ => {
             let compared = lay_over(&args, [&args.a, &args.b], table.as_ref(), open, [&mut a, &mut b], &mut delays[0])?;
             let result = CompareResult { points: Some((&compared).into()), second_points: None, behaviour: None };
-            drawn = vec![(compared, gaps)];
+            drawn = vec![gaps];
             let said = caveats(&[&a, &b], &result);
             (result, said)
         }
@@ -194,19 +194,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     if let Some(file) = &args.html {
         let result = &envelope.result;
-        let two_runs = drawn.len() > 1;
-        let named = |run: usize, mut direction: BetweenPoints| {
-            if two_runs {
-                direction.name = format!("Run {}, {}", run + 1, direction.name);
-            }
-            direction
-        };
         let points = [&result.points, &result.second_points].into_iter().flatten();
-        let directions = (drawn.iter().zip(points).zip(delays).enumerate())
-            .flat_map(|(run, (((compared, gaps), points), delays))| {
-                delays.drawn(compared, gaps, points).into_iter().map(move |direction| named(run, direction))
-            })
-            .collect();
+        let drawn = drawn.iter().zip(points).zip(delays).map(|((gaps, points), delays)| delays.drawn(gaps, points));
+        let directions = numbered(drawn.collect());
         let said = |behaviour: &Behaviour| (behaviour.alike, longhaul_report::text::compare::alike(behaviour));
         let report = Report {
             title: format!("{} and {}", args.a.display(), args.b.display()),
@@ -217,6 +207,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             caveats: envelope.caveats.clone(),
             directions,
             text: text.clone(),
+            left_out: Vec::new(),
         };
         file.write(&report.html(), args.overwrite)?;
     }

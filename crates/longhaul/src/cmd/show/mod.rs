@@ -1,6 +1,7 @@
 //! `longhaul show`.
 
 mod alone;
+mod captured;
 mod read;
 mod sampled;
 mod udp;
@@ -72,11 +73,11 @@ fn page(read: &Read<'_>) -> Result<String, Failure> {
         Content::Udp(asked, results) => Ok(udp::page(read, asked, results)),
         Content::Tcp(asked, results) => Ok(sampled::tested(read, asked, results)),
         Content::Watch(result) => sampled::watched(read, result),
+        Content::Analyze(result) => captured::analyzed(read, result),
+        Content::Compare(result) => captured::compared(read, result),
         Content::Rtt(result) => alone::measured(read, result),
         Content::Sweep(result) => alone::swept(read, result),
         Content::Diagnose(asked, results) => Ok(alone::diagnosed(read, asked, results)),
-        Content::Analyze(_) => Err(read.no_page("longhaul analyze")),
-        Content::Compare(_) => Err(read.no_page("longhaul compare")),
         Content::WatchUdp(_) => Err(read.no_page("longhaul watch --udp")),
         Content::CompareUdp(_) => Err(read.no_page("longhaul compare of results of longhaul watch --udp")),
         Content::DiagnoseFlows(_) => Err(read.no_page("longhaul diagnose of connections without a test")),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::html::axis::{RATES, TIMES};
 use crate::html::lines::{Band, Line, Panel, trimmed, unit_of};
 use crate::html::over_time::timeline;
-use crate::html::page::{Script, caveats, charts, escape, heading, page_with, verdict};
+use crate::html::page::{Script, caveats, charts, escape, heading, left_out, page_with, verdict};
 
 /// The script, and its SHA-256 in base64: `openssl dgst -sha256 -binary heat.js | base64`.
 const SCRIPT: &str = include_str!("heat.js");
@@ -37,6 +37,8 @@ pub struct Report {
     pub flows_total: u64,
     /// What `longhaul analyze` prints.
     pub text: String,
+    /// Figures that are not drawn, and why: those of a saved result that has not kept what they draw.
+    pub left_out: Vec<String>,
 }
 
 /// One direction of a flow.
@@ -102,7 +104,9 @@ impl Report {
         let [found, certainty] = &self.verdict;
         body += &verdict(None, "", found, certainty);
         body += &caveats(&self.caveats);
-        if self.flows.is_empty() {
+        body += &left_out(&self.left_out);
+        let is_whole = self.left_out.is_empty();
+        if self.flows.is_empty() && is_whole {
             body += "<p>No flow carries data: nothing to draw.</p>\n";
         }
         let drawn = self.flows.len() as u64;
@@ -115,7 +119,7 @@ impl Report {
             );
         }
         for (number, flow) in self.flows.iter().enumerate() {
-            flow.write(&mut body, number);
+            flow.write(&mut body, number, is_whole);
         }
         let _ = writeln!(body, "<h2>All results</h2>\n<pre tabindex=\"0\">{}</pre>", escape(&self.text));
         page_with(&self.title, &body, [&heat_script()].into_iter().chain(charts()))
@@ -123,7 +127,8 @@ impl Report {
 }
 
 impl Flow {
-    fn write(&self, body: &mut String, number: usize) {
+    /// Where the page is whole, and has no intervals, there are none.
+    fn write(&self, body: &mut String, number: usize, is_whole: bool) {
         let line = |name, colour, of: &dyn Fn(&Point) -> Option<f64>| Line {
             name,
             colour,
@@ -176,7 +181,7 @@ impl Flow {
                 seconds(self.column_s)
             );
         }
-        if self.heat.cells.is_empty() {
+        if self.heat.cells.is_empty() && is_whole {
             let _ = writeln!(body, "<p class=\"quiet\">One data packet has no interval.</p>");
         }
         surface(body, &format!("heat-{number}"), "Intervals between data packets over time", &self.heat);
@@ -244,6 +249,7 @@ mod tests {
             flows,
             flows_total: 1,
             text: String::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -280,12 +286,15 @@ mod tests {
         let report = |flows| of(flows).html();
         assert!(report(vec![]).contains("nothing to draw"));
         let (heat, ack_heat) = (Heat::default(), Heat::default());
-        let one =
-            report(vec![Flow { name: "one".into(), column_s: 0.001, points: vec![Point::default()], heat, ack_heat }]);
+        let flow = Flow { name: "one".into(), column_s: 0.001, points: vec![Point::default()], heat, ack_heat };
+        let one = report(vec![flow.clone()]);
         assert!(
             one.contains("passed within 1 ms") && one.contains("has no interval") && !one.contains("class=\"plot\""),
             "{one}"
         );
+        let left_out = vec!["no <table>".into()];
+        let saved = Report { left_out, ..of(vec![flow]) }.html();
+        assert!(saved.contains("<p class=\"quiet\">no &lt;table&gt;</p>") && !saved.contains("has no interval"), "{saved}");
     }
 
     #[test]

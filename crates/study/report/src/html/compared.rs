@@ -10,7 +10,7 @@ use crate::html::axis::TIMES;
 use crate::html::axis::{grid, height, short, step};
 use crate::html::capture::seconds;
 use crate::html::lines::{Band, Panel, legend, trimmed, unit_of};
-use crate::html::page::{caveats, escape, heading, number, page, verdict, with_numbers};
+use crate::html::page::{caveats, escape, heading, left_out, number, page, verdict, with_numbers};
 
 /// The content of the page.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct Report {
     pub directions: Vec<BetweenPoints>,
     /// What `longhaul compare` prints.
     pub text: String,
+    /// Figures that are not drawn, and why: those of a saved result that has not kept what they draw.
+    pub left_out: Vec<String>,
 }
 
 /// One direction between the points.
@@ -63,6 +65,7 @@ impl Report {
             body += &verdict(Some(direction.as_str()), "", found, certainty);
         }
         body += &caveats(&self.caveats);
+        body += &left_out(&self.left_out);
         for direction in &self.directions {
             direction.write(&mut body);
         }
@@ -207,11 +210,13 @@ mod tests {
             caveats: Vec::new(),
             directions: vec![direction],
             text,
+            left_out: vec!["no <table>".into()],
         };
         let html = report.html();
         let top = "<p class=\"verdict\"><strong>A to B:</strong> None was lost.</p>\n<p class=\"certainty\">One clock.</p>\n\
                    <p class=\"quiet\">No known problem affects";
         assert!(html.contains(top), "{html}");
+        assert!(html.contains("<p class=\"quiet\">no &lt;table&gt;</p>\n<h2>A to B &lt;b&gt;"), "{html}");
         assert!(html.contains("A to B &lt;b&gt;") && html.contains("a &amp; b"), "{html}");
         assert_eq!(html.matches("<polygon").count(), 2, "parted by the gap");
         let numbers = "data-csv=\"&quot;from, ns&quot;,first point,second point\n1024,10,0\n65536,30,40\"";
