@@ -141,6 +141,7 @@ pub fn show(input: &[u8]) {
     let saved = file("result.json", input);
     run(&["show", &saved]);
     run(&["show", "--json", &saved]);
+    run(&["show", "--force", "--html", &path("page.html"), &saved]);
     run(&["tune", &saved]);
 }
 

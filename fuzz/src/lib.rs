@@ -28,7 +28,7 @@ use longhaul_mesh_model::schedule::Schedule;
 use longhaul_mix::{MOST_TEMPLATES, MixSpec, Plan, Target};
 use longhaul_path::law::{DIST_SCALE, Table};
 use longhaul_path::spec::{Change, PathSpec, no_files};
-use longhaul_report::parquet::{self, rewrite};
+use longhaul_report::parquet::{self, ReadSamples, read_delays, read_losses, read_series, rewrite};
 use longhaul_report::saved::{Saved, on_one_line};
 use longhaul_rtt::probe_log;
 use longhaul_session::{
@@ -412,10 +412,16 @@ pub fn mesh_message(input: &[u8]) {
     }
 }
 
-/// The Parquet file of a test that a site delivers. What is written of one that is accepted is accepted, too, and stays as it is.
+/// The Parquet file of a test that a site delivers, or that lies beside a saved result. What is written of one that is accepted is accepted, too, and
+/// stays as it is.
 pub fn mesh_test_file(input: &[u8]) {
+    let bytes = || bytes::Bytes::copy_from_slice(input);
+    let _ = read_losses(bytes(), |loss| assert_eq!(loss.reason, ""));
+    let _ = read_delays(bytes(), |_, _, delay_ns| assert!(delay_ns.is_finite()));
+    let _ = read_series(bytes(), |_, _, _, _| {});
+    let _ = ReadSamples::read(bytes()).map(|mut read| read.take().len());
     for table in [parquet::Table::Losses, parquet::Table::Samples] {
-        let Ok(written) = rewrite(table, bytes::Bytes::copy_from_slice(input)) else { continue };
+        let Ok(written) = rewrite(table, bytes()) else { continue };
         match rewrite(table, written.clone().into()) {
             Ok(again) => assert!(again == written, "{table:?}: it is written in two ways"),
             Err(error) => panic!("{table:?}: {error}"),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::captures::{Capture, Folder, Tcptrace, json, missing, on, probes, total, tshark_count};
+use crate::common::page::same_pages;
 use crate::common::{TestLab, longhaul, object, printed};
 use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -129,6 +130,7 @@ fn each_lost_tcp_segment_is_found_between_the_points_and_sent_again() {
     shown_again(&["analyze", &b], &folder);
     shown_again(&["compare", &a, &b], &folder);
     shown_again(&["compare", "--behaviour", &a, &b], &folder);
+    drawn_again(&a, &b, &folder);
     against_tcptrace(&b);
     against_tshark(&b);
     series_adds_up(&a, &folder);
@@ -274,6 +276,35 @@ fn shown_again(command: &[&str], folder: &Folder) {
     assert_eq!(printed(&[command, &["-o", &saved]].concat()), text);
     assert_eq!(printed(&["show", &saved]), text);
     fs::remove_dir_all(saved).unwrap();
+}
+
+/// What is drawn of a result that was saved: all but the surfaces, whose intervals are not saved.
+fn drawn_again(a: &str, b: &str, folder: &Folder) {
+    let pages = |command: &[&str]| {
+        let [saved, page, again] = ["drawn", "drawn.html", "drawn-again.html"].map(|name| folder.file(name));
+        printed(&[command, &["-o", &saved, "--html", &page, "--force"]].concat());
+        printed(&["show", &saved, "--html", &again, "--force"]);
+        fs::remove_dir_all(saved).unwrap();
+        [page, again].map(|file| fs::read_to_string(file).unwrap())
+    };
+    let [page, again] = pages(&["compare", a, b]);
+    assert!(again.contains("One-way delay"), "{again}");
+    same_pages("compare", &page, &again);
+
+    let [page, again] = pages(&["analyze", a]);
+    let left_out = "<p class=\"quiet\">Intervals over time are left out: only the --html of longhaul analyze draws them.</p>\n";
+    assert!(again.contains(left_out) && again.contains("data-figure=\"Rate\""), "{again}");
+    // Without surfaces there are fewer scripts.
+    let body = |page: &str| {
+        let begins = page.split_once("<h1>").unwrap().1;
+        begins.split("<script>").next().unwrap().to_owned()
+    };
+    let page = body(&page);
+    let mut parts = page.split("<figure class=\"surface\">");
+    let first = parts.next().unwrap().to_owned();
+    let lines = parts.fold(first, |page, part| page + part.split_once("</script>\n").unwrap().1);
+    assert!(lines.len() < page.len(), "{page}");
+    same_pages("analyze", lines.trim_end(), body(&again).replace(left_out, "").trim_end());
 }
 
 /// The page's script runs under the page's own policy and paints every cell; lines have points.

@@ -15,6 +15,17 @@ pub(crate) fn fits(browser: &mut Browser, file: &str, width: u32, axe: Option<&s
     browser.is_good(&format!("{file} at {width}"), axe);
 }
 
+/// Fails where two pages of one result differ, and shows where.
+pub(crate) fn same_pages(what: &str, page: &str, again: &str) {
+    let differ = page.bytes().zip(again.bytes()).position(|(one, other)| one != other);
+    let at = differ.unwrap_or(page.len().min(again.len()));
+    let near = |page: &str| {
+        let near = &page.as_bytes()[at.saturating_sub(200)..(at + 200).min(page.len())];
+        String::from_utf8_lossy(near).into_owned()
+    };
+    assert!(page == again, "{what} differ at byte {at}:\n{}\n\n{}", near(page), near(again));
+}
+
 /// Keeps pictures of the page that `file` is, all of it unfolded, for people ([`Browser::picture`]): at 1280 and at 400 points, on a light and a dark ground.
 pub(crate) fn pictures(browser: &mut Browser, file: &str, name: &str) {
     if std::env::var_os(PICTURES).is_none() {

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::common::browser::{Browser, axe};
 use crate::common::captures::Folder;
 use crate::common::group::{Group, Limit};
-use crate::common::page::fits;
-use crate::common::{TestLab, object};
+use crate::common::page::{fits, same_pages};
+use crate::common::{TestLab, longhaul, object};
 use crate::watch::on;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -108,7 +108,10 @@ fn disks_are_bounds_and_nothing_that_was_written_stays() {
         found[0]["host"].as_str().unwrap().to_owned()
     };
     let page = served.folder.0.join("page.html");
-    let read = diagnose(&["--read", file.to_str().unwrap(), "--html", page.to_str().unwrap()]);
+    let (saved, again) = (served.folder.file("saved"), served.folder.file("again.html"));
+    let read = diagnose(&["--read", file.to_str().unwrap(), "--html", page.to_str().unwrap(), "-o", &saved]);
+    assert!(longhaul(&["show", &saved, "--html", &again]).status.success());
+    same_pages("diagnose", &fs::read_to_string(&page).unwrap(), &fs::read_to_string(again).unwrap());
     assert_eq!((disk(&read), &read["evidence"]["disks"][0]["bytes"]), ("sender".into(), &Value::from(3 << 20)));
     let written = diagnose(&["-R", "--write", folder.to_str().unwrap()]);
     assert_eq!(disk(&written), "receiver");

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::common::{TestLab, longhaul, object};
+use crate::common::captures::Folder;
+use crate::common::{TestLab, longhaul, object, root};
 use longhaul_kernel::capability::is_root_in_namespace;
 
 /// A path file with this text; gone with the value.
@@ -174,6 +175,38 @@ fn udp_tests_that_make_no_sense() {
     refused(&["show", "/no/such/result"], 1, &["/no/such/result"]);
     refused(&["serve", "--bind", "192.0.2.1", "--no-auth"], 1, &["192.0.2.1:5210", "an address of this host"]);
     refused(&["host", "nosuch0"], 1, &["no interface nosuch0", "lo"]);
+}
+
+/// A result whose command draws none, one of an older version, and one whose table is another file.
+#[test]
+fn pages_of_results_that_lack_what_is_drawn() {
+    let folder = Folder::new("lacking");
+    let page = folder.file("page.html");
+    let corpus = |name: &str| root().join("fuzz/corpus/saved_result").join(name);
+    let of_watch_udp = corpus("watch-udp");
+    let shown = ["show", of_watch_udp.to_str().unwrap(), "--html", &page];
+    refused(&shown, 1, &["longhaul watch --udp", "no page", "omit --html"]);
+
+    let old = root().join("crates/longhaul/tests/udp-result.json");
+    let old = ["show", old.to_str().unwrap(), "--html", &page];
+    assert!(longhaul(&old).status.success());
+    let drawn = fs::read_to_string(&page).unwrap();
+    assert!(drawn.contains("Packets over time are left out: the result does not say when packets left"), "{drawn}");
+    assert!(drawn.contains("<dt>Packets lost</dt>") && !drawn.contains("<figure data-figure="), "{drawn}");
+    refused(&old, 1, &["page.html", "--force"]);
+
+    // Of an account that names a file elsewhere as its samples.
+    fs::write(folder.file("samples.parquet"), "not a table").unwrap();
+    fs::create_dir(folder.file("saved")).unwrap();
+    let watched = fs::read_to_string(corpus("watch")).unwrap();
+    for (name, why) in [("../samples.parquet", "no name of a table"), ("samples.parquet", "No such file")] {
+        fs::write(folder.file("saved/result.json"), watched.replace("samples.parquet", name)).unwrap();
+        let output = longhaul(&["report", &folder.file("saved"), "--html", &page, "--force"]);
+        assert!(output.status.success(), "{output:?}");
+        let drawn = fs::read_to_string(&page).unwrap();
+        assert!(drawn.contains(&format!("Figures over time are left out: {name}: {why}")), "{drawn}");
+        assert!(drawn.contains("TCP connections of ./longhaul tcp 127.0.0.1"), "{drawn}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use longhaul_udp::{UdpResult, UdpStreamResult};
 
 use crate::cmd::show::read::Read;
 
+/// Results of older versions, and those of a server that was lost.
+const NO_TIMES: &str = "the result does not say when packets left";
 /// Streams of a direction: a loss has the number of its own in a byte.
 const STREAMS_MOST: usize = 256;
 
@@ -40,7 +42,7 @@ fn departures(read: &Read<'_>, result: &UdpResult) -> Result<Option<Departures>,
         Some(StreamSent { sent_packets: stream.sent_packets, sent_bytes: 0, first_sent_ns, last_sent_ns })
     };
     let streams: Option<Vec<StreamSent>> = result.streams.iter().take(STREAMS_MOST).map(sent).collect();
-    let streams = streams.ok_or("the result does not say when packets left; the --html of the test draws them")?;
+    let streams = streams.filter(|streams| !streams.is_empty()).ok_or(NO_TIMES)?;
     let Some(mut departures) = Departures::of(&streams) else { return Ok(None) };
     // A loss takes a step for each stretch of time that it lies in: all together have no more packets than were sent.
     let mut left: Vec<u64> = streams.iter().map(|stream| stream.sent_packets).collect();

@@ -1,5 +1,6 @@
 //! Pages with figures over time, in a real browser: what is drawn, that it zooms, and that its numbers are those of the result.
 
+mod again;
 mod stills;
 
 use std::fs;

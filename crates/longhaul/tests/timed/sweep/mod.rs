@@ -10,6 +10,7 @@ use longhaul_kernel::receive_settings::receive_settings;
 use serde_json::Value;
 
 use crate::common::captures::{Folder, on};
+use crate::common::page::same_pages;
 use crate::common::{alone, longhaul, object, quiet, side_by_side};
 use crate::rtt::Answered;
 use crate::rtt::idle::{SERVER_TEXT, cable, printed, serve};
@@ -77,6 +78,9 @@ fn a_sweep_finds_the_rate_of_the_path() {
     assert!(text.contains("with gro on") && text.contains("the limit is in bits per second"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     let page = fs::read_to_string(&html).unwrap();
+    let again = folder.file("again.html");
+    assert!(longhaul(&["show", &saved, "--html", &again]).status.success());
+    same_pages("sweep", &page, &fs::read_to_string(again).unwrap());
     let (page, _) = page.split_once("<script>").unwrap_or((&page, ""));
     let maps = page.matches("<svg").count();
     assert!(maps >= 4 && page.matches("<rect").count() == maps * 4, "{maps} maps");
