@@ -15,6 +15,9 @@ use crate::output::Failure;
 /// Sizes times steps of a line by size: the page looks at each step for each size. Measurements have some sizes and a few steps.
 const STEPS_MOST: usize = 1 << 20;
 
+/// Buckets of a distribution: each is drawn.
+const BUCKETS_MOST: usize = 1 << 16;
+
 /// The host that was asked.
 #[derive(Deserialize)]
 struct Host {
@@ -26,7 +29,8 @@ struct Host {
 /// # Errors
 /// The result is longer than any, or names no host.
 pub(super) fn measured(read: &Read<'_>, result: &RttResult) -> Result<String, Failure> {
-    if result.by_size.as_ref().is_some_and(|all| all.sizes.len().saturating_mul(all.steps.len()) > STEPS_MOST) {
+    let steps = result.by_size.as_ref().map_or(0, |all| all.sizes.len().saturating_mul(all.steps.len()));
+    if steps > STEPS_MOST || result.histogram.len() > BUCKETS_MOST {
         return Err(read.too_long());
     }
     let report = measured::Report {

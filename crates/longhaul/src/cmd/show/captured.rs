@@ -1,7 +1,7 @@
 //! Pages of saved results about captures, from the table beside them: of `analyze` and `compare`.
 
 use longhaul_flows::compare::behaviour::Behaviour;
-use longhaul_flows::compare::{CompareResult, PathDirection, Points, Reached};
+use longhaul_flows::compare::{CompareResult, PathDirection, Points, Reached, Shown};
 use longhaul_flows::{AnalyzeResult, Gaps, Sink};
 use longhaul_report::html::{capture, compared};
 use longhaul_report::parquet::{read_delays, read_series};
@@ -14,6 +14,11 @@ use crate::cmd::compare::figures::{Delays, numbered};
 use crate::cmd::show::read::{Read, named};
 use crate::output::Failure;
 use crate::output::saved::{DELAYS, SERIES};
+
+/// Runs of losses that a result of `compare` lists.
+const RUNS_MOST: usize = 10_000;
+/// Quarters of octaves of all intervals that a number can be.
+const BINS_MOST: usize = 256;
 
 /// The captures of `longhaul analyze`.
 #[derive(Deserialize)]
@@ -87,18 +92,22 @@ fn over_time(read: &Read<'_>, result: &AnalyzeResult) -> Result<Vec<capture::Flo
 /// Another result has no page, or it does not say what was compared.
 pub(super) fn compared(read: &Read<'_>, result: &CompareResult) -> Result<String, Failure> {
     let Some(points) = &result.points else { return Err(read.no_page("longhaul compare --behaviour of one point")) };
+    let second = result.second_points.as_ref();
+    if [Some(points), second].into_iter().flatten().any(is_too_long) {
+        return Err(read.too_long());
+    }
     let asked: Both = read.asked()?;
     let mut left_out = Vec::new();
     let first = delays(read, points).map_err(|why| left_out.push(format!("One-way delays are left out: {why}"))).ok();
     let mut runs = vec![drawn(first, points)];
-    if let Some(second) = &result.second_points {
+    if let Some(second) = second {
         left_out.push(
             "One-way delays of the second run are left out: only the --html of longhaul compare draws them.".into(),
         );
         runs.push(drawn(None, second));
     }
     let lost = |points: &Points| points.gaps.iter().any(|gaps| gaps.count > 0);
-    if lost(points) || result.second_points.as_ref().is_some_and(lost) {
+    if lost(points) || second.is_some_and(lost) {
         left_out.push("When captures lost packets is left out: only the --html of longhaul compare draws it.".into());
     }
     let said = |behaviour: &Behaviour| (behaviour.alike, text::compare::alike(behaviour));
@@ -114,6 +123,12 @@ pub(super) fn compared(read: &Read<'_>, result: &CompareResult) -> Result<String
         left_out,
     };
     Ok(report.html())
+}
+
+/// Whether it has more than any comparison: each is drawn.
+fn is_too_long(points: &Points) -> bool {
+    let bins = |shown: &Shown| shown.intervals.len().max(shown.ack_intervals.len());
+    points.directions.iter().any(|shown| shown.between.lost.len() > RUNS_MOST || bins(shown) > BINS_MOST)
 }
 
 /// The delays between the points, as the table has them.

@@ -16,6 +16,9 @@ use crate::output::overwrite::Overwrite;
 use crate::output::saved::{no_result, read_result};
 use crate::output::{Failure, Outcome, OutputFile, print_caveats, print_json_text, print_text};
 
+/// The longest page: a real one has 2 MB and what the command prints.
+const PAGE_BYTES_MOST: usize = 64 << 20;
+
 /// Show a saved result as the test printed it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
@@ -69,7 +72,7 @@ pub(crate) fn shown(
 /// # Errors
 /// The command has none, or the result is longer than any.
 fn page(read: &Read<'_>) -> Result<String, Failure> {
-    match &read.saved.content {
+    let page = match &read.saved.content {
         Content::Udp(asked, results) => Ok(udp::page(read, asked, results)),
         Content::Tcp(asked, results) => Ok(sampled::tested(read, asked, results)),
         Content::Watch(result) => sampled::watched(read, result),
@@ -83,5 +86,6 @@ fn page(read: &Read<'_>) -> Result<String, Failure> {
         Content::DiagnoseFlows(_) => Err(read.no_page("longhaul diagnose of connections without a test")),
         Content::LongPath(_) => Err(read.no_page("longhaul diagnose --rtt")),
         Content::Hops(_) => Err(read.no_page("longhaul rtt --to-each-hop")),
-    }
+    }?;
+    if page.len() > PAGE_BYTES_MOST { Err(read.too_long()) } else { Ok(page) }
 }
