@@ -75,9 +75,8 @@ pub(super) fn analyzed(read: &Read<'_>, result: &AnalyzeResult) -> Result<String
 fn over_time(read: &Read<'_>, result: &AnalyzeResult) -> Result<Vec<capture::Flow>, String> {
     if result.totals.gaps > 0 {
         // A millisecond without a row is one in which nothing passed, or one that was not captured.
-        return Err(
-            "the result does not say when the capture lost packets; the --html of longhaul analyze draws it".into()
-        );
+        let why = "the result does not say when the capture lost packets; the --html of longhaul analyze draws it";
+        return Err(why.into());
     }
     let mut figures = Figures::of(&result.flows, Gaps::default());
     read.table(SERIES, |file| {
@@ -101,9 +100,8 @@ pub(super) fn compared(read: &Read<'_>, result: &CompareResult) -> Result<String
     let first = delays(read, points).map_err(|why| left_out.push(format!("One-way delays are left out: {why}"))).ok();
     let mut runs = vec![drawn(first, points)];
     if let Some(second) = second {
-        left_out.push(
-            "One-way delays of the second run are left out: only the --html of longhaul compare draws them.".into(),
-        );
+        let why = "One-way delays of the second run are left out: only the --html of longhaul compare draws them.";
+        left_out.push(why.into());
         runs.push(drawn(None, second));
     }
     let lost = |points: &Points| points.gaps.iter().any(|gaps| gaps.count > 0);
