@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::common::page::same_pages;
 use crate::common::{TestLab, alone, longhaul, object, root, side_by_side};
 use longhaul_bpf::support::not_built;
 use longhaul_kernel::capability::is_root_in_namespace;
@@ -272,8 +273,11 @@ fn a_result_is_saved_whole_and_shown_again() {
     assert!(codes(&unsaved).contains(&"losses_not_listed"), "{unsaved:#}");
 
     let folder = scratch.0.join("many");
-    let output = test.run(&[&many[..], &["--json", "-o", folder.to_str().unwrap()]].concat());
+    let [page, again] = ["page.html", "again.html"].map(|name| scratch.0.join(name).to_str().unwrap().to_owned());
+    let output = test.run(&[&many[..], &["--json", "-o", folder.to_str().unwrap(), "--html", &page]].concat());
     assert!(output.status.success(), "{output:?}");
+    assert!(longhaul(&["show", folder.to_str().unwrap(), "--html", &again]).status.success());
+    same_pages("udp", &fs::read_to_string(page).unwrap(), &fs::read_to_string(again).unwrap());
     assert_eq!(fs::read(folder.join("result.json")).unwrap(), output.stdout, "the very envelope");
     let printed = object(&output.stdout);
     let result = &printed["result"];

@@ -56,16 +56,3 @@ fn a_saved_result_is_drawn_as_the_command_drew_it() {
     assert!(page.contains("Figures over time are left out: samples.parquet: No such file"), "{page}");
     assert!(!page.contains("<figure data-figure=") && page.contains("Each stream"), "{page}");
 }
-
-/// More runs of losses than a result lists: the table has them.
-#[test]
-fn losses_of_a_table_are_drawn() {
-    let Some(lab) = TestLab::up("pages-losses", "lan") else { return };
-    assert!(longhaul(&["lab", "set", "--name", &lab.name, "forward.loss=every(10)"]).status.success());
-    let _server = serving(&lab);
-    let folder = Folder::new("pages-losses");
-    let command = ["udp", "server", "-k", "150000", "-b", "80M", "-l", "200", "--wire"];
-    let [page, again] = pages(&lab, &folder, "udp", &command);
-    assert!(fs::metadata(folder.file("udp/losses.parquet")).is_ok(), "a tenth of 150,000, each alone");
-    same_pages("udp", &page, &again);
-}
