@@ -33,7 +33,7 @@ pub struct Choice {
     pub repeat: Option<u32>,
     /// A few points of each series, three runs each.
     pub quick: bool,
-    /// Series whose name has one of these in it, whatever the case; empty: all.
+    /// Series whose name has one of these in it, whatever the case; empty: all. One with commas that is in no name is a list of them.
     pub only: Vec<String>,
     /// Between real hosts: without the points that need a lab, and each test once.
     pub real: bool,
@@ -86,14 +86,18 @@ impl Plan {
     /// A name in `choice.only` is in no series' name.
     pub fn of(experiment: &Experiment, choice: &Choice, seed: u64) -> Result<Self, ExperimentError> {
         let outlines = outlines(experiment);
+        let is_known = |wanted: &str| outlines.iter().any(|outline| has(outline.name, wanted));
+        let mut only: Vec<&str> = Vec::new();
         for wanted in &choice.only {
-            if !outlines.iter().any(|outline| has(outline.name, wanted)) {
-                let names: Vec<&str> = outlines.iter().map(|outline| outline.name).collect();
-                let why = format!("no series has `{}` in its name: {}", wanted.escape_debug(), names.join("; "));
-                return Err(ExperimentError::at("--only", why));
-            }
+            // Names of series have commas themselves.
+            if is_known(wanted) { only.push(wanted) } else { only.extend(wanted.split(',')) }
         }
-        let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|wanted| has(name, wanted));
+        if let Some(unknown) = only.iter().find(|wanted| !is_known(wanted)) {
+            let names: Vec<&str> = outlines.iter().map(|outline| outline.name).collect();
+            let why = format!("no series has `{}` in its name: {}", unknown.escape_debug(), names.join("; "));
+            return Err(ExperimentError::at("--only", why));
+        }
+        let chosen = |name: &str| only.is_empty() || only.iter().any(|wanted| has(name, wanted));
         let (mut points, mut left_out, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         let mut series_place = 0;
         for (series, outline) in outlines.iter().enumerate().filter(|(_, outline)| chosen(outline.name)) {
@@ -400,5 +404,19 @@ mod tests {
         assert_eq!(plan.runs().len(), 1);
         assert_eq!(plan.words(&plan.runs()[0]), "Small buffer, 1, run 1");
         assert_eq!(plan.place(1, 0), Some((0, 0)), "the result has no other series");
+    }
+    #[test]
+    fn a_comma_parts_texts_unless_a_name_has_it() {
+        let series = |name: &str| format!("[[udp]]\nname = '{name}'\nrates = ['1M']\n");
+        let names = ["Tiny ring, one flow", "Tiny ring, four flows", "Large ring, one flow"];
+        let text = format!("title = 'x'\npath = 'lan'\n{}", names.map(series).concat());
+        let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+        let chosen = |only: &str| {
+            let choice = Choice { only: vec![only.into()], ..Choice::default() };
+            Plan::of(&experiment, &choice, 1).map(|plan| plan.series().len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(chosen("tiny ring, one"), Ok(1), "as a whole");
+        assert_eq!(chosen("four, large"), Ok(2), "a list");
+        assert!(chosen("four, huge").unwrap_err().starts_with("--only: no series has ` huge` in its name"));
     }
 }

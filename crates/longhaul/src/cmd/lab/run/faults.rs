@@ -123,6 +123,7 @@ pub(crate) struct Ran {
 
 pub(super) fn run(args: &super::Args) -> Outcome {
     let asked = &args.faults;
+    let only: Vec<String> = args.only.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let say = |line: &str| if args.json { stderr_line!("{}", plain(line)) } else { print_text(&format!("{line}\n")) };
     let mut ran = Ran { interrupted: false, cells: Vec::new(), summary: Summary::of(&[]), prices: Vec::new() };
@@ -134,14 +135,14 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     };
     let folder = if let Some(folder) = &asked.replay {
         let saved = open(std::slice::from_ref(folder), |_| false)?;
-        ran.cells = replay(folder, asked, &args.only)?;
+        ran.cells = replay(folder, asked, &only)?;
         say(text::HEADING);
         for cell in &ran.cells {
             say(&text::row(cell));
         }
         saved
     } else {
-        let chosen = asked.chosen(&args.only)?;
+        let chosen = asked.chosen(&only)?;
         let folder = open(&[], is_diagnosis)?;
         let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
         // Before there is a second thread.

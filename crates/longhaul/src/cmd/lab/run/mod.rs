@@ -82,8 +82,8 @@ pub(crate) struct Args {
     /// Run a few points per series, three times each
     #[arg(long)]
     quick: bool,
-    /// Run only series whose name contains this text, or these faults; may be repeated
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Run only series whose name contains this text, or one of these texts (A,B), or these faults; may be repeated
+    #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Use the times, rates, windows and queues of the paper, instead of a short or scaled form; --plan says how long that takes
     #[arg(long)]
