@@ -209,7 +209,7 @@ impl Algorithm {
                 name: "westwood",
                 title: "TCP Westwood+",
                 source: "L. Grieco, S. Mascolo, ACM CCR 34(2), 2004",
-                summary: "a loss sets the window to the measured bandwidth times the least RTT",
+                summary: "a loss sets the window to the measured rate times the least RTT",
                 linux_differs: Some(
                     "keeps 7/8 of the estimate and smooths twice, samples of 50 ms at least, forgets the RTT after a timeout",
                 ),

@@ -186,7 +186,7 @@ pub(crate) const ILLINOIS: &[Parameter] = &[
 ];
 
 pub(crate) const WESTWOOD: &[Parameter] = &[
-    share("keep_1024", 1024, 922, 896, "weight of the old bandwidth estimate when a sample is added"),
+    share("keep_1024", 1024, 922, 896, "weight of the old estimate of the rate when a sample is added"),
     rule("smooth_twice", 0, 1, "smooth the estimate twice"),
     count("least_sample_us", 0, 50_000, MINUTE_US, "least duration of a sample, microseconds"),
     rule("halve_in_recovery", 0, 1, "halve the window during recovery, and set it at the end of recovery"),
@@ -272,7 +272,7 @@ pub(crate) const BBR3: &[Parameter] = &[
         150,
         "share of inflight_longterm that it leaves to others while it does not probe",
     ),
-    count("probe_wait_ms", 2000, 2000, 3_600_000, "least time between probes for bandwidth, milliseconds"),
+    count("probe_wait_ms", 2000, 2000, 3_600_000, "least time between probes for a higher rate, milliseconds"),
     count("probe_wait_spread_ms", 1000, 1000, 3_600_000, "random time that is added to that, milliseconds"),
     count("reno_rounds", 63, 63, WINDOW, "round trips after which it probes at the latest, as Reno has a loss by then"),
     rule("precautionary", 1, 1, "after a probe that lost too much, end the next where the last one was too high"),

@@ -195,12 +195,12 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
     Ok(attachments)
 }
 
-/// Says at once which interfaces went away, and which came back. `away` are those that are away.
+/// Says at once which interfaces were removed, and which came back. `away` are those that are away.
 fn tell_of_ports(status: &Status, away: &mut Vec<String>) {
     for PortStatus { interface, up, .. } in &status.ports {
         let was_away = away.contains(interface);
         if !up && !was_away {
-            say(format_args!("interface {interface} went away, or is down: packets to it are lost until it is back"));
+            say(format_args!("interface {interface} was removed, or is down: packets to it are lost until it is back"));
             away.push(interface.clone());
         } else if *up && was_away {
             say(format_args!("interface {interface} is back"));

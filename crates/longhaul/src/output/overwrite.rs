@@ -63,7 +63,7 @@ impl Overwrite {
         match new.finish_beside()? {
             None => Ok(()),
             Some(other) => {
-                Err(made_meanwhile(&format!("; what was to be in it is in {} beside it", other.to_string_lossy())))
+                Err(made_meanwhile(&format!("; the new content is in {} beside it", other.to_string_lossy())))
             }
         }
     }
@@ -71,7 +71,7 @@ impl Overwrite {
 
 /// The error for a name that was free at the start.
 fn made_meanwhile(more: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, format!("a file of this name was made meanwhile, and stays{more}"))
+    io::Error::new(io::ErrorKind::AlreadyExists, format!("a file of this name was created meanwhile; it is kept{more}"))
 }
 
 /// The failure for `path`, which is not replaced.

@@ -194,9 +194,9 @@ impl Folder {
     fn of_before(&self) -> &'static str {
         let contents = self.contents.lock();
         match (contents.replaced.is_empty(), contents.has_removed) {
-            (false, false) => ", and that of before stays",
-            (false, true) => ", and a part of that of before is removed",
-            (true, true) => ", and that of before is removed",
+            (false, false) => ", and the previous result is kept",
+            (false, true) => ", and a part of the previous result is removed",
+            (true, true) => ", and the previous result is removed",
             (true, false) => "",
         }
     }

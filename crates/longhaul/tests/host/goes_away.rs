@@ -120,7 +120,7 @@ fn an_emulator_says_at_once_that_its_interface_went_away_and_ends_with_an_error(
     };
     wait_for("Ctrl-C ends");
     ip(&host, "link del va0");
-    wait_for("interface va0 went away");
+    wait_for("interface va0 was removed");
     kill_process(Pid::from_child(&emulator.0), Signal::TERM).unwrap();
     let mut stdout = String::new();
     emulator.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();

@@ -144,7 +144,7 @@ fn a_result_that_is_replaced_stays_while_the_new_one_has_no_room() {
     let output = on_a_disk(&folder, "1m", &script.join(" && "));
     let (said, beside) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.matches("1\nthe same\n").count(), 2, "{said} {beside}");
-    assert_eq!(beside.matches("the result is not saved, and that of before stays").count(), 2, "{beside}");
+    assert_eq!(beside.matches("the result is not saved, and the previous result is kept").count(), 2, "{beside}");
     assert_eq!(beside.matches("kept/samples.parquet: ").count(), 1, "the table had room once: {beside}");
     assert!(said.ends_with("result.json\nsamples.parquet\n"), "{said} {beside}");
 }
@@ -170,14 +170,14 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
 
     let (code, result, said) = watch(&["-o", &kept], &of_result);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("result.json: a file of this name was made meanwhile, and stays"), "{said}");
+    assert!(said.contains("result.json: a file of this name was created meanwhile; it is kept"), "{said}");
     let mut caveats = result["caveats"].as_array().unwrap().iter();
     assert!(caveats.any(|caveat| caveat["code"] == "samples_not_saved"), "{result:#}");
     assert_eq!(object(&beside(&kept, "result.json")), result);
     assert!(beside(&kept, "samples.parquet").starts_with(b"PAR1"));
     let (code, _, said) = watch(&["--html", &page], std::slice::from_ref(&page));
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("page.html: a file of this name was made meanwhile, and stays"), "{said}");
+    assert!(said.contains("page.html: a file of this name was created meanwhile; it is kept"), "{said}");
     assert!(String::from_utf8(beside(&folder.path(""), "page.html")).unwrap().contains("<html"));
     for name in of_result.iter().chain([&page]) {
         assert_eq!(fs::read_to_string(name).unwrap(), "theirs\n", "{name}");
@@ -185,7 +185,7 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
     // Each of two is told.
     let (both, drawn) = (folder.path("both"), folder.path("both.html"));
     let (code, _, said) = watch(&["-o", &both, "--html", &drawn], &[format!("{both}/result.json"), drawn.clone()]);
-    assert_eq!((code, said.matches("a file of this name was made meanwhile").count()), (Some(1), 2), "{said}");
+    assert_eq!((code, said.matches("a file of this name was created meanwhile").count()), (Some(1), 2), "{said}");
 
     let (code, result, said) =
         watch(&["-o", &kept, "--html", &page, "--force"], &[&of_result[..], std::slice::from_ref(&page)].concat());

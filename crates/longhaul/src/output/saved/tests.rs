@@ -101,7 +101,7 @@ fn a_file_that_was_made_meanwhile_stays() {
         prepared.write_text(RUNS, "ours").unwrap_err(),
     ];
     for (name, told) in [RESULT, SERIES, RUNS].into_iter().zip(told) {
-        assert!(told.contains(&format!("{name}: a file of this name was made meanwhile")), "{told}");
+        assert!(told.contains(&format!("{name}: a file of this name was created meanwhile")), "{told}");
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "theirs");
     }
     // What nobody may be able to measure again is kept.
@@ -190,7 +190,7 @@ fn what_is_left_of_a_result_is_told_where_a_file_of_it_cannot_be_removed() {
     fs::write(folder.join(RESULT), r#"{"samples_file":"samples.parquet"}"#).unwrap();
     let prepared = Folder::prepare(folder.clone(), Overwrite::by(true)).unwrap();
     let told = prepared.save(&"new").unwrap_err().message().to_owned();
-    assert!(told.ends_with("the result is not saved, and a part of that of before is removed"), "{told}");
+    assert!(told.ends_with("the result is not saved, and a part of the previous result is removed"), "{told}");
     assert!(!folder.join(RESULT).exists());
     fs::remove_dir_all(&folder).unwrap();
 }
