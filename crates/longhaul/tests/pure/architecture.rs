@@ -118,7 +118,7 @@ fn reach(package: &str, dependencies: &BTreeMap<String, BTreeSet<String>>) -> BT
     reached
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -132,7 +132,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The folders of the crates below `crates/`, by their path there, such as `foundation/units`.
-fn crates() -> BTreeMap<String, PathBuf> {
+pub(crate) fn crates() -> BTreeMap<String, PathBuf> {
     let below = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
     };
@@ -377,13 +377,13 @@ fn caveat_tables() -> Vec<(PathBuf, Vec<[String; 3]>)> {
 }
 
 /// Whether a file below `src` has tests alone.
-fn is_test(file: &Path) -> bool {
+pub(crate) fn is_test(file: &Path) -> bool {
     file.file_stem().is_some_and(|stem| stem == "tests")
         || file.parent().is_some_and(|folder| folder.ends_with("tests"))
 }
 
 /// What of a file is not its tests.
-fn program(text: &str) -> &str {
+pub(crate) fn program(text: &str) -> &str {
     let mark = "\n#[cfg(test)]\n";
     let is_tests = |rest: &str| rest.lines().next().is_some_and(|line| line.ends_with("mod tests {"));
     let tests = text.match_indices(mark).find(|(at, _)| is_tests(&text[at + mark.len()..]));

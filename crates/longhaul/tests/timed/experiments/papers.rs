@@ -212,7 +212,7 @@ fn emulation_matrix() {
             ("time = \"9s\"", "time = \"3s\""),
             ("omit = \"5s\"", "omit = \"1s\""),
         ],
-        reappear: &["The window has to match bandwidth and delay"],
+        reappear: &["The window has to match rate and delay"],
         turn: side_by_side,
     };
     let Some((result, page)) = cell.run() else { return };
