@@ -3,6 +3,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ledger::Ledger;
 use crate::record::{InterfaceDirection, Record};
 
 fn record(at_ns: i64, interface: u16, snippet: &[u8]) -> Record<'_> {
@@ -56,6 +57,39 @@ fn a_file_reads_back() {
     let (stamps, cut) = read(&file());
     assert_eq!(stamps, (100..110).chain(200..210).collect::<Vec<_>>());
     assert!(!cut);
+}
+
+/// A format has one form for each version: what an earlier build wrote is read, and would be written with the same bytes today.
+#[test]
+fn a_file_of_an_earlier_build_is_read_and_written_alike() {
+    let stored = include_bytes!("../../../../../fuzz/corpus/spool/tcp_and_udp");
+    let (stamps, cut) = read(stored);
+    assert_eq!((stamps.len(), stamps[0], cut), (12, 1_795_254_040_817_804_939, false));
+    assert!(stamps.is_sorted());
+    let mut written = Vec::new();
+    while let Some((block, length)) = Block::parse(&stored[written.len()..]) {
+        let at_ns = block.first_ns;
+        let again = match block.kind {
+            Kind::Meta => control_block(Kind::Meta, at_ns, &block.json::<Meta>().unwrap()),
+            Kind::Ledger => control_block(Kind::Ledger, at_ns, &block.json::<Ledger>().unwrap()),
+            Kind::Mark => control_block(Kind::Mark, at_ns, &block.json::<Mark>().unwrap()),
+            Kind::End => control_block(Kind::End, at_ns, &()),
+            Kind::Tick => tick_block(at_ns),
+            Kind::Pad => pad_block(length),
+            Kind::Packets => {
+                let mut again = PacketBlock::with_capacity(4096);
+                again.reset(block.interface);
+                let mut packets = block.packets(LinkType::Ethernet);
+                while let Some(packet) = packets.next().unwrap() {
+                    again.push(&packet);
+                }
+                again.finish().to_vec()
+            }
+        };
+        assert_eq!(again.len(), length, "{:?}", block.kind);
+        written.extend(again);
+    }
+    assert!(written == stored, "the bytes of a block have changed, and the version has not");
 }
 
 /// Wherever a writer was killed, what it had written whole is read, and that it was cut is told.
