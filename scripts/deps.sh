@@ -16,6 +16,7 @@ packages=(
     nftables                               # a place where packets are dropped, for tests
     netsniff-ng hping3 xdp-tools socat     # other generators, another filter and another way to ship a capture, for benchmarks
     jq                                     # the demo reads results with it
+    systemd                                # systemd-analyze, a judge of the units; it need not run
     chromium                               # tests look at reports in it
     prometheus                             # a judge of the metrics and alert rules of a mesh; its service is not needed
     nodejs                                 # builds the scripts of pages: scripts/web.sh

@@ -1,13 +1,15 @@
 //! Header snippets arrive, or are counted.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::thread::sleep;
 use std::time::Duration;
 
+use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::Signal;
 use serde_json::Value;
 
-use crate::common::{longhaul, object, printed};
+use crate::common::{longhaul, object, printed, root};
 use crate::hosts::*;
 
 #[test]
@@ -37,6 +39,37 @@ fn snippets_arrive_in_full_and_equal_those_captured_here() {
         hosts.convert("here", form);
         assert!(there == fs::read(hosts.path(form)).unwrap(), "{form}: the same packets at the same times");
     }
+}
+
+/// As its unit starts it: as a user with nothing but a folder, without any capability.
+#[test]
+fn a_logging_host_takes_no_privilege() {
+    const NOBODY: u32 = 65_534;
+    if !is_root_in_namespace() {
+        return longhaul_testing::no_judge!("another user takes root");
+    }
+    let unit = fs::read_to_string(root().join("packaging/longhaul-log.service")).unwrap();
+    assert!(unit.lines().any(|line| line == "CapabilityBoundingSet="), "{unit}");
+    let Some(hosts) = Hosts::new("log-nobody", "lan", &[]) else { return };
+    let (binary, folder) = (hosts.path("longhaul"), hosts.path("log"));
+    fs::copy(LONGHAUL, &binary).unwrap();
+    for path in [hosts.captures.0.to_str().unwrap(), binary.as_str()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::create_dir(&folder).unwrap();
+    chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
+    let without = ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
+    let words = [&user[..], &without, &[binary.as_str(), "log", "-J", "-1", "-o", folder.as_str()]].concat();
+    let log = Program::start(&mut hosts.on("server", &words));
+    let capture = hosts.capture(&["server"], &[]);
+    hosts.send(1_000);
+    sleep(Duration::from_millis(300));
+    let here = capture.finish();
+    let there = log.wait();
+    assert_eq!((count(&here["result"], "seen_packets"), count(only(&there), "written_packets")), (1_000, 1_000));
+    let owners = hosts.captures.folders("log").into_iter().map(|capture| fs::metadata(capture).unwrap().uid());
+    assert_eq!(owners.collect::<Vec<_>>(), [NOBODY]);
 }
 
 /// Every seventh packet on the way is lost, and the last ones.
