@@ -111,6 +111,29 @@ fn links_of_the_pages_outside_of_the_site_lead_somewhere() {
     assert!(dead.is_empty(), "{dead:?}");
 }
 
+/// A renderer drops the cells that a row has beyond those of the first one.
+#[test]
+fn rows_of_a_table_have_as_many_cells_as_its_first() {
+    let beside = ["SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"].map(str::to_owned);
+    let mut wrong = Vec::new();
+    for name in Page::all().into_iter().map(|page| page.name).chain(beside) {
+        let text = fs::read_to_string(root().join(&name)).unwrap();
+        let (mut first, mut in_code) = (None, false);
+        for (line, number) in text.lines().zip(1..) {
+            in_code ^= line.starts_with("```");
+            if in_code || !line.starts_with('|') {
+                first = None;
+                continue;
+            }
+            let cells = line.replace("\\|", "").matches('|').count() - 1;
+            if *first.get_or_insert(cells) != cells {
+                wrong.push(format!("{name}:{number}: {cells} cells"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_readme_is_short() {
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
