@@ -7,7 +7,7 @@ use longhaul_units::is_obeyed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::html::findings::{self, Finding};
+use crate::html::findings::{self, JudgedFinding};
 use crate::html::points::{Mean, Point, Quantity, Run};
 use crate::html::series::{Report, RunCounts, Series};
 use crate::html::table::Table;
@@ -31,7 +31,7 @@ pub struct SavedExperiment {
     udp: Vec<Series<udp_loss::Run>>,
     tcp: Vec<Series<tcp_goodput::Run>>,
     mix: Vec<Series<mix::Run>>,
-    findings: Vec<Finding>,
+    findings: Vec<JudgedFinding>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ struct Ended {
     #[serde(default)]
     mix: Vec<Series<mix::Run>>,
     #[serde(default)]
-    findings: Vec<Finding>,
+    findings: Vec<JudgedFinding>,
 }
 
 impl SavedExperiment {

@@ -23,7 +23,7 @@ const FINDINGS_MOST: usize = 64;
 const SAYS_LETTERS_MOST: usize = 300;
 const POINTS_MOST: usize = 64;
 
-/// A finding of the source, which the experiment should repeat; whether it does is a `Finding` of `longhaul-report`.
+/// A finding of the source, which the experiment should repeat; whether it does is a `JudgedFinding` of `longhaul-report`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PaperFinding {
     /// In words.

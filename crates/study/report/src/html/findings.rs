@@ -43,7 +43,7 @@ pub struct Asked {
 /// What the runs say of a finding: its verdict, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct JudgedFinding {
     /// The finding, in words.
     pub says: String,
     /// The name of the means that it is about.
@@ -139,8 +139,8 @@ impl Value {
 
 impl Asked {
     /// What came of it. `point_at` finds the point at a place of the result.
-    pub fn judge<'a, R: Run + 'a>(&self, point_at: impl Fn((usize, usize)) -> Option<&'a Point<R>>) -> Finding {
-        let found = |verdict, (sure, doubtful), why: String| Finding {
+    pub fn judge<'a, R: Run + 'a>(&self, point_at: impl Fn((usize, usize)) -> Option<&'a Point<R>>) -> JudgedFinding {
+        let found = |verdict, (sure, doubtful), why: String| JudgedFinding {
             says: self.says.clone(),
             quantity: self.quantity.clone(),
             relation: self.relation,
@@ -281,7 +281,7 @@ fn unit(quantity: &str, value: f64) -> (f64, &'static str) {
     }
 }
 
-impl Finding {
+impl JudgedFinding {
     /// Whether it is about a point that was left out (`--only`, `--quick`).
     fn is_left_out(&self) -> bool {
         self.verdict == Verdict::NotDecided && self.why.ends_with(NOT_RUN)
@@ -301,8 +301,8 @@ impl Finding {
 }
 
 /// How many reappeared, in a sentence; `None` without any. What is sure comes first, what doubtful points show last.
-pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
-    let mut ordered: Vec<&Finding> = findings.iter().collect();
+pub(crate) fn summary(findings: &[JudgedFinding]) -> Option<String> {
+    let mut ordered: Vec<&JudgedFinding> = findings.iter().collect();
     ordered.sort_by_key(|found| (found.doubtful, found.verdict as u8, !found.sure, found.is_left_out()));
     let of_kind = ordered.chunk_by(|one, other| one.words() == other.words());
     let parts: Vec<String> = of_kind
@@ -320,7 +320,7 @@ pub(crate) fn summary(findings: &[Finding]) -> Option<String> {
 }
 
 /// A line each, for a terminal.
-pub fn text(findings: &[Finding]) -> String {
+pub fn text(findings: &[JudgedFinding]) -> String {
     let mut text = summary(findings).map_or_else(String::new, |summary| format!("{summary}\n"));
     for finding in findings.iter().filter(|finding| !finding.is_left_out()) {
         // Writing to a string cannot fail.
@@ -331,13 +331,13 @@ pub fn text(findings: &[Finding]) -> String {
 }
 
 /// The findings about points that were left out, on one line; `None` without any.
-fn left_out(findings: &[Finding]) -> Option<String> {
+fn left_out(findings: &[JudgedFinding]) -> Option<String> {
     let says: Vec<&str> = findings.iter().filter(|found| found.is_left_out()).map(|found| &*found.says).collect();
     (!says.is_empty()).then(|| says.join("; "))
 }
 
 /// The findings on a page.
-pub(crate) fn section(body: &mut String, findings: &[Finding]) {
+pub(crate) fn section(body: &mut String, findings: &[JudgedFinding]) {
     if findings.is_empty() {
         return;
     }
@@ -373,7 +373,7 @@ mod tests {
         points.iter().enumerate().map(point).collect()
     }
 
-    fn judged(asked: &Asked, points: &[Point<Small>]) -> Finding {
+    fn judged(asked: &Asked, points: &[Point<Small>]) -> JudgedFinding {
         asked.judge(|(_, number)| points.get(number))
     }
 
@@ -487,7 +487,7 @@ mod tests {
         let mut sizes = series(&[&[10.0, 10.0], &[5.0, 5.0], &[2.0, 2.0]]);
         sizes[2].doubtful = true;
         let findings = [asked(Relation::FallsBy(1.0), 2), asked(Relation::FallsBy(1.0), 3)];
-        let findings: Vec<Finding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
+        let findings: Vec<JudgedFinding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
         assert_eq!(findings.iter().map(|found| found.doubtful).collect::<Vec<_>>(), [false, true]);
         let (said, mut body) = (text(&findings), String::new());
         section(&mut body, &findings);
@@ -502,7 +502,7 @@ mod tests {
     fn the_page_says_what_did_not_reappear() {
         let sizes = series(&[&[1.0, 1.0], &[2.0, 2.0]]);
         let findings = [asked(Relation::FallsBy(1.0), 2), asked(Relation::Within(Some(1.0), None), 2)];
-        let findings: Vec<Finding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
+        let findings: Vec<JudgedFinding> = findings.iter().map(|asked| judged(asked, &sizes)).collect();
         let mut body = String::new();
         section(&mut body, &findings);
         assert!(body.contains("data-verdict=\"did not reappear\"") && body.contains("ratio 0.50"), "{body}");

@@ -9,7 +9,7 @@ use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::html::about::{About, spaced};
-use crate::html::findings::{Finding, section, summary};
+use crate::html::findings::{JudgedFinding, section, summary};
 use crate::html::over_time::runs::{AT_ONCE, Detail, MOST_BYTES};
 use crate::html::page::{caveats, escape, folded, verdict};
 use crate::html::points::{PAPER_COLUMNS, Point, Rejected, Run};
@@ -32,7 +32,7 @@ pub struct Report<R> {
     /// A panel each.
     pub series: Vec<Series<R>>,
     /// What came of the findings of its source.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<JudgedFinding>,
 }
 
 /// Points that differ in one thing, over one path.

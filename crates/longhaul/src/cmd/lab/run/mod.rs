@@ -27,7 +27,7 @@ use longhaul_kernel::stderr_line;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::LabSpec;
 use longhaul_mix::MixSpec;
-use longhaul_report::html::findings::{self, Finding};
+use longhaul_report::html::findings::{self, JudgedFinding};
 use longhaul_report::html::series::{Report, Series};
 use longhaul_report::html::{About, Host, mix, tcp_goodput, udp_loss};
 use longhaul_report::parquet::write_losses;
@@ -232,7 +232,7 @@ pub(crate) struct Ended<'a> {
     /// Series of receivers under background traffic, in the order of the experiment; empty where it is of another kind.
     mix: &'a [Series<mix::Run>],
     /// The verdicts of the findings that the experiment expects, in its order.
-    findings: Vec<Finding>,
+    findings: Vec<JudgedFinding>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
