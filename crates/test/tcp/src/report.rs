@@ -142,11 +142,11 @@ pub struct Retransmitted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SamplingCost {
-    /// Requested time between two samples of a flow.
+    /// Requested time between two samples of a stream or connection.
     pub interval_ns: u64,
     /// One of this many samples was kept for the file; 0 if none are kept.
     pub kept_one_of: u32,
-    /// Samples of all flows.
+    /// Samples of all streams or connections.
     pub samples: u64,
     /// CPU time of the sampling thread.
     pub cpu_time_ns: u64,

@@ -27,26 +27,26 @@ pub(crate) struct Interval {
     start_ns: u64,
     /// End of the interval, nanoseconds since the first byte arrived.
     end_ns: u64,
-    /// Payload bytes that the receivers read, over all flows.
+    /// Payload bytes that the receivers read, over all streams.
     payload_bytes: u64,
     /// Payload bits that the receivers read, per second of the interval.
     goodput_bps: u64,
     /// Packets with data that either host dropped in the interval, by location, as far as drop events tell so soon; what else was
     /// retransmitted was lost in the network, or the result says where.
     dropped_packets: BTreeMap<&'static str, u64>,
-    /// The flows that this end sends, at the end of the interval; `None` if the other end sends.
+    /// The streams that this end sends, at the end of the interval; `None` if the other end sends.
     sender: Option<SenderInterval>,
 }
 
-/// The sending flows at the end of an interval.
+/// The sending streams at the end of an interval.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SenderInterval {
     /// Packets retransmitted in the interval.
     retransmits: u64,
-    /// Sum of the congestion windows of all flows, bytes.
+    /// Sum of the congestion windows of all streams, bytes.
     cwnd_bytes: u64,
-    /// Smoothed round-trip time, mean over the flows, nanoseconds.
+    /// Smoothed round-trip time, mean over the streams, nanoseconds.
     rtt_ns: u64,
 }
 

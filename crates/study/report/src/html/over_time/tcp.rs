@@ -68,12 +68,12 @@ impl Report<'_> {
 
 /// What was found, in words.
 fn sentences(result: &TcpResult) -> String {
-    let flows = match result.streams.len() {
-        1 => "one flow".to_owned(),
-        many => format!("{many} flows"),
+    let streams = match result.streams.len() {
+        1 => "one stream".to_owned(),
+        many => format!("{many} streams"),
     };
     let rate = rate(result.goodput_bps);
-    let mut sentences = vec![format!("{rate} of goodput over {flows}, for {}.", short(result.duration_ns))];
+    let mut sentences = vec![format!("{rate} of goodput over {streams}, for {}.", short(result.duration_ns))];
     sentences.extend(result.limited_by.foremost().map(|(name, share)| {
         let (what, share) = (name.replace('_', " "), share * 100.0);
         format!("For {share:.0} % of the time the {what} was the limit.")
