@@ -50,7 +50,7 @@ pub(crate) fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
     program
 }
 
-/// tcpdump on a host, both ways, 96 bytes of each packet.
+/// tcpdump on a host, both directions, 96 bytes of each packet.
 pub(crate) struct Capture {
     child: Child,
     file: String,

@@ -18,7 +18,7 @@ use crate::common::{TestLab, longhaul, object};
 use crate::watch::on;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
-/// 20 Mbit/s and 20 ms there and back.
+/// 20 Mbit/s and a round trip of 20 ms.
 const PATH: &str = "[[both]]\nrate = '20Mbit'\nqueue = '64KiB'\ndelay = '10ms'\n";
 
 /// Two hosts, and `longhaul serve` on one.

@@ -11,7 +11,7 @@ use longhaul_testing::program::Program;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
-/// 2 ms there and back, and room for each burst of the test.
+/// A round trip of 2 ms, and room for each burst of the test.
 const NEAR: &str = "[[both]]\nrate = '100Mbit'\nqueue = '4MiB'\ndelay = '1ms'\n";
 /// A window of 166 packets: CUBIC takes one loss in 8443 packets (RFC 9438 §5.1), 5 s at this rate.
 const LONG: [&str; 4] = ["--rate", "20M", "--rtt", "100ms"];

@@ -157,7 +157,7 @@ fn captures_of_very_many_packets_take_little_memory() {
         let mut interface = Interface::default();
         interface.link = LinkType::RawIp;
         let mut writer = Writer::new(File::create(&file).unwrap(), "test", &[interface]).unwrap();
-        // 5 ms each way.
+        // 5 ms in each direction.
         let at = |number: u32, backward: bool| {
             let passed = if is_far { 5 } else { 10 * i64::from(backward) };
             BEGAN_NS + i64::from(backward) * 500_000 + (i64::from(number) + passed) * 1_000_000

@@ -8,7 +8,7 @@ use crate::common::{TestLab, alone, printed};
 use longhaul_testing::waiting::until;
 use serde_json::Value;
 
-/// 20 ms there and back.
+/// A round trip of 20 ms.
 const PATH: &str = "
 name = 'limits'
 [[forward]]

@@ -129,7 +129,7 @@ fn reordering_is_copied() {
     judged("reordering", REORDERING, "10s", &["median_ns", "reordered_share"]);
 }
 
-/// Captures of both ends while TCP runs: each way by itself, with its losses, and the copy is within; one capture tells the round trip.
+/// Captures of both ends while TCP runs: each direction by itself, with its losses, and the copy is within; one capture tells the round trip.
 #[test]
 fn captures_make_a_copy() {
     let _machine = quiet();

@@ -83,7 +83,7 @@ fn a_path_is_measured_and_rebuilt() {
     }
 }
 
-/// Another rate and queue each way.
+/// Another rate and queue in each direction.
 const ASYMMETRIC: &str = "
 name = 'asymmetric'
 [[forward]]
@@ -96,7 +96,7 @@ queue = '128KiB'
 delay = '15ms'
 ";
 
-/// What TCP carries over a path each way, Mb/s: at the same time, each over one of its own.
+/// What TCP carries over a path in each direction, Mb/s: at the same time, each over one of its own.
 fn carried(name: &str, path: &str) -> Option<[f64; 2]> {
     let labs = ["there", "back"].map(|way| Answered::on_this_machine(&format!("{name}-{way}"), path));
     let [Some(there), Some(back)] = labs else { return None };

@@ -54,7 +54,7 @@ pub struct Captured {
     pub loggers: Vec<LinkEnd>,
     /// Why interfaces use time stamps of the kernel although those of the NIC were requested.
     pub nic_refusals: Vec<String>,
-    /// The interfaces that went away meanwhile.
+    /// The interfaces that were removed meanwhile.
     pub gone: Vec<Gone>,
 }
 

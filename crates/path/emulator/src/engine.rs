@@ -42,7 +42,7 @@ const DENSE_FRAMES: usize = 4;
 /// How long a real-time thread that always has something to do rests at a time. The kernel lets such threads have 95 % of a CPU
 /// and takes the rest at once, as 50 ms in each second; in short rests the same makes packets late by microseconds.
 const REST: Nanos = Nanos::from_micros(25);
-/// How often an interface that went away is looked for.
+/// How often an interface that was removed is looked for.
 const REOPEN_INTERVAL: Nanos = Nanos::from_millis(100);
 /// How often the wall clock is compared with the model's. Arrivals during a step of it count as now, so this need not be often.
 const OFFSET_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -425,7 +425,7 @@ impl Engine {
         &mut self.stores[self.ends[usize::from(release.from.0)] as usize]
     }
 
-    /// Frees what the path lost, and looks after interfaces that went away.
+    /// Frees what the path lost, and looks after interfaces that were removed.
     fn keep_house(&mut self) {
         while let Some((from, token)) = self.network.lost() {
             self.stores[self.ends[usize::from(from.0)] as usize].free(token);

@@ -136,7 +136,7 @@ impl Port {
         self.socket.as_ref().map(Socket::plain)
     }
 
-    /// Tries to take an interface back that went away. Says whether that succeeded.
+    /// Tries to take an interface back that was removed. Says whether that succeeded.
     pub(crate) fn reopen(&mut self) -> bool {
         if self.socket.is_none() {
             self.socket = self.open_socket().ok();

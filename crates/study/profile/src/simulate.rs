@@ -128,7 +128,7 @@ fn frame(bytes: u32) -> Shape {
     }
 }
 
-/// Sends packets of both ways over `path` at the times of `measured`, each of its size, and says when they came. What one way brings
+/// Sends packets of both directions over `path` at the times of `measured`, each of its size, and says when they came. What one direction brings
 /// changes nothing of the other: they leave at their times.
 pub fn simulate_ways(path: &PathSpec, measured: &[Vec<Passage>; 2], seed: u64) -> [Vec<Passage>; 2] {
     let options = Options { seed, segmentation: Segmentation::Wire, ..Options::default() };

@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// How often `hops` there and back are run with so many packets.
+    /// How often `hops` of both directions are run with so many packets.
     fn runs_of(packets: usize, hops: usize, does: &str) -> Result<u64, TooLong> {
         let path = format!("[[both]]\ndelay = '1ms'\n{does}\n").repeat(hops);
         let path = PathSpec::parse(&path, &no_files).unwrap();

@@ -313,7 +313,7 @@ mod tests {
         assert_eq!((found.sizes[1].rtt, found.line), (None, None));
         assert_eq!(found.sizes[0].rtt.unwrap().p50_most_ns, 5_000);
         assert_eq!(Sizes::new(&[]).finish(), None);
-        // 1 Gb/s there and back is 16 ns a byte, 10 Gb/s a tenth of it.
+        // 1 Gb/s in both directions is 16 ns a byte, 10 Gb/s a tenth of it.
         let mut found = found;
         found.explain([BitRate(1_000_000_000), BitRate(0), BitRate(10_000_000_000)]);
         assert!((found.host_links_ns_per_byte - 17.6).abs() < 1e-9, "{found:?}");

@@ -16,7 +16,7 @@ use longhaul_testing::program::Program;
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
-/// 64 Mbit/s and 40 ms there and back: 320 KB are on their way.
+/// 64 Mbit/s and a round trip of 40 ms: 320 KB are on their way.
 const PATH: &str = "[[both]]\nrate = '64Mbit'\nqueue = '2MiB'\ndelay = '20ms'\n";
 const FILE_BYTES: usize = 8 << 20;
 

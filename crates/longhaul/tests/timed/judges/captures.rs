@@ -18,7 +18,7 @@ use longhaul_captures::{CaptureReader, LinkType, Record};
 use longhaul_testing::waiting::until;
 use serde_json::Value;
 
-/// Each way. A round trip is 20 ms: longer than any copy is late.
+/// In each direction. A round trip is 20 ms: longer than any copy is late.
 const ONE_WAY: Duration = Duration::from_millis(10);
 const PORT: u16 = 9_000;
 

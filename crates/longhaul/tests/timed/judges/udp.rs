@@ -173,7 +173,7 @@ fn judge(seed: u64) -> Option<(Round, u64, u64)> {
         judge_order(&truth.received, result, &name);
     }
 
-    // Fragments may be lost on both ways at once, and damaged ones may be missed or found.
+    // Fragments may be lost in both directions at once, and damaged ones may be missed or found.
     let lost = count("lost_packets");
     let told = [at("network"), at("receiver_stack"), at("unexplained"), unread];
     assert_eq!(told.iter().sum::<u64>(), lost, "no other place: {name}");

@@ -225,7 +225,7 @@ fn each_round_trip_is_that_of_a_capture_at_the_same_host() {
     assert!(reached, "not within 3 us in the median and 10 us at 99 %");
 }
 
-/// A path whose links give each byte 800 ns each way, and hosts that send more than 1,452 bytes as two IPv6 packets.
+/// A path whose links give each byte 800 ns in each direction, and hosts that send more than 1,452 bytes as two IPv6 packets.
 #[test]
 fn each_byte_and_each_fragment_adds_what_the_links_take() {
     let _machine = quiet();
@@ -244,7 +244,7 @@ fn each_byte_and_each_fragment_adds_what_the_links_take() {
     let [step] = &by_size["steps"].as_array().unwrap()[..] else { panic!("{}", by_size["steps"]) };
     let bytes = ["from_bytes", "to_bytes"].map(|name| step[name].as_u64().unwrap());
     assert!(bytes[0] <= 1452 && 1452 < bytes[1], "{step}");
-    // Headers of Ethernet, IPv6 and both fragments: 70 bytes, 56 us each way.
+    // Headers of Ethernet, IPv6 and both fragments: 70 bytes, 56 us in each direction.
     assert!((90_000.0..150_000.0).contains(&step["ns"].as_f64().unwrap()), "{step}");
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<figure").count(), 3, "{page}");

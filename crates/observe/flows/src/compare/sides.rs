@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_net_tell_each_others_side() {
-        // B's clock is 20 ms ahead; 5 ms there and back.
+        // B's clock is 20 ms ahead; the round trip is 5 ms.
         assert_eq!(directions(&[(1, 2, 25, 0), (2, 1, 15, 0)]), "><");
         assert_eq!(directions(&[(1, 2, 15, 0), (2, 1, 25, 0)]), "<>");
         // 3 is of the side of 1, as both talk to 2; 4 talks to 3.

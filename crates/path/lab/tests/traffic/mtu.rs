@@ -48,7 +48,7 @@ fn senders_are_told_and_send_shorter_packets() {
     }
 }
 
-/// A black hole: long packets vanish and no kernel learns why, until the hop begins to tell.
+/// A black hole: long packets are lost and no kernel learns why, until the hop begins to tell.
 #[test]
 fn a_silent_hop_is_a_black_hole() {
     if unprivileged() {

@@ -37,7 +37,7 @@ pub enum HopRef {
         /// Its place in travelling order, from 0.
         index: usize,
     },
-    /// A host's access hop, each way.
+    /// A host's access hop, in each direction.
     Access {
         /// The end of the path at which the host is.
         end: PathEnd,
@@ -90,7 +90,7 @@ pub enum ChangeError {
         /// The key.
         key: &'static str,
     },
-    /// A host's access hop has fewer keys, and is the same each way.
+    /// A host's access hop has fewer keys, and is the same in both directions.
     #[error("{host}.{key}: an access hop has rate, delay and queue, the same in both directions")]
     Access {
         /// The host.

@@ -27,7 +27,7 @@ pub use packets::PacketList;
 pub use validate::{CORRELATION_MAX, DELAY_MAX, HOPS_MAX, HOSTS_MAX, LIST_MAX};
 pub use value::{Key, Setting};
 
-/// One of the two ways along a path.
+/// One of the two directions of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Client to server.
@@ -62,14 +62,14 @@ pub struct PathSpec {
     pub servers: Vec<HostSpec>,
 }
 
-/// A host and its access hop, which it has once each way.
+/// A host and its access hop, which it has once in each direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostSpec {
     /// `None`: `client`/`server`, or `client1`, `client2`, … where an end has several.
     pub name: Option<String>,
     /// Its link's speed at L1; `None`: see [`PathSpec::access_rate`].
     pub rate: Option<BitRate>,
-    /// Delay between the host and the shared hops, each way.
+    /// Delay between the host and the shared hops, in each direction.
     pub delay: Nanos,
     /// Limit of the access hop's queue.
     pub queue: QueueLimit,

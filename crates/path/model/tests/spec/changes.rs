@@ -7,7 +7,7 @@ fn path(text: &str) -> PathSpec {
     PathSpec::parse(text, &no_files).unwrap()
 }
 
-/// Two hops each way: `edge` has the rate, the second the delay.
+/// Two hops in each direction: `edge` has the rate, the second the delay.
 fn dumbbell() -> PathSpec {
     path(
         r#"

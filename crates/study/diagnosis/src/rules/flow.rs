@@ -19,7 +19,7 @@ const WAITING: f64 = 0.4;
 const AUTOTUNING: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
 pub(super) fn bounds(known: &Known<'_>) -> Vec<Bound> {
-    // What a flow does whose large packets vanish says nothing else.
+    // What a flow does whose large packets are lost says nothing else.
     if path::black_hole(known).is_some() {
         return Vec::new();
     }

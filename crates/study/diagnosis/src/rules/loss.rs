@@ -96,7 +96,7 @@ pub(super) fn one_link() -> Remedy {
     Remedy::new(None, text, "")
 }
 
-/// The round trip grows with TCP and not with UDP of as much: what waits is on the way back, where the acknowledgments go.
+/// The round trip grows with TCP and not with UDP of as much: what waits is in the reverse direction, where the acknowledgments go.
 fn slow_acks(known: &Known<'_>, run: &TcpFacts) -> Option<Bound> {
     let (mean, base) = (run.mean_rtt_ns?, known.base_rtt_ns?);
     let grows = mean.saturating_sub(base);

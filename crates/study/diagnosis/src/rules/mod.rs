@@ -149,7 +149,7 @@ pub(crate) fn scaled(bps: u64, overhead: u64, payload_bytes: u64) -> u64 {
     share(bps, payload.saturating_add(overhead), payload)
 }
 
-/// Whether large packets vanish on the path.
+/// Whether the path loses large packets.
 pub(crate) fn has_hole(known: &Known<'_>) -> bool {
     path::hole(known).is_some()
 }

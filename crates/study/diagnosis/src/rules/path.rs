@@ -52,7 +52,7 @@ pub(super) fn small_segments(known: &Known<'_>) -> Option<Bound> {
     })
 }
 
-/// Packets of the hosts' MTU vanish, and smaller ones pass: without a message TCP retransmits them until it gives up (RFC 2923 §2.1).
+/// Packets of the hosts' MTU are lost, and smaller ones pass: without a message TCP retransmits them until it gives up (RFC 2923 §2.1).
 pub(super) fn black_hole(known: &Known<'_>) -> Option<Bound> {
     let (lost, passed) = hole(known)?;
     let run = known.tcp(Purpose::Default);

@@ -51,7 +51,7 @@ pub(super) fn explain(known: &Known<'_>, causes: &mut [Cause]) {
     let (udp, tcp) = (udp(known), tcp(known));
     for cause in causes {
         let code = cause.bound.code;
-        // What waits on the way back was not met by UDP.
+        // What waits in the reverse direction was not met by UDP.
         let compared = match &udp {
             Some(compared) if OF_PATH.contains(&code) => compared,
             _ => match &tcp {

@@ -311,7 +311,7 @@ fn another_control_that_carries_less_hides_no_cause() {
     run.mean_rtt_ns = Some(300 * MS);
     let mut runs = clear_path();
     runs.push(Run::Tcp(tcp(Purpose::OtherControl, 6 * MBIT)));
-    // The way back is slow.
+    // The reverse direction is slow.
     assert_eq!(named(&with(run, runs)), [(Code::Shaper, Some(Location::Network), None)]);
 }
 

@@ -108,7 +108,7 @@ fn curves_follow_both() {
     assert_eq!(lost, measured.lost());
 }
 
-/// Packets of both ways by themselves, as captures at both ends show them: each way's delay and losses are known, and found again.
+/// Packets of both directions by themselves, as captures at both ends show them: each direction's delay and losses are known, and found again.
 #[test]
 fn captures_at_both_ends_tell_each_way() {
     use longhaul_profile::{LossLaw, Passage, Probes, Split, simulate_ways};

@@ -113,7 +113,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// What comes out of probes whose delays there and back and whose offset of clocks `of` tells, in ms.
+    /// What comes out of probes whose delays in both directions and whose offset of clocks `of` tells, in ms.
     fn cut(probes: u64, of: impl Fn(u64) -> [i64; 3]) -> (Vec<BothWays>, u64) {
         let mut clock = ResponderClock::default();
         let mut all = Vec::new();

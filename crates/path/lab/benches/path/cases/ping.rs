@@ -16,7 +16,7 @@ use crate::measure::{EmulatorFigures, Sample, Variant, in_turns, quantile};
 use crate::report::{Row, Target};
 use crate::rig::{Bridge, Rig, emulated, path};
 
-/// The path's delay there and back; it has no rate, so nothing is added.
+/// The path's round trip; it has no rate, so nothing is added.
 const NOMINAL_NS: u64 = 10_000_000;
 /// Not the round trip's 10 ms: a request shall not find the CPU awake from the reply before it.
 const INTERVAL_US: u64 = 13_000;

@@ -194,7 +194,7 @@ pub(crate) fn every(plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Packets of 1 to `packets` that are missing and should not be, or the reverse, or that came twice.
+/// Packets of 1 to `packets` that are missing and should not be, or the reverse, or that are duplicates.
 fn wrongly_lost(received: &UdpReceived, packets: u64, every: u64) -> u64 {
     let expected: Vec<u64> = (1..=packets / every).map(|i| i * every).collect();
     let tail = packets - received.highest;
