@@ -247,3 +247,23 @@ fn descriptions_have_no_names_of_rust() {
     assert!(is_of_rust("UdpParameters::default") && is_of_rust("CAUSES_MOST"));
     assert!(!["TCP_INFO", "rtt_ns", "RFC", "fd77::1:N"].into_iter().any(is_of_rust));
 }
+
+#[test]
+fn what_rust_alone_knows_is_left_out() {
+    let text = "See [`Self::a`](crate::a) and\n[`B`]; `None` or `null`.\n\nNext";
+    assert_eq!(plain_text(text), "See `Self::a` and `B`; null or null.\n\nNext");
+    let string = json!({ "type": "string" });
+    for (option, plain) in [
+        (json!({ "type": ["string", "null"] }), string.clone()),
+        (json!({ "anyOf": [{ "$ref": "#/$defs/A" }, { "type": "null" }] }), json!({ "$ref": "#/$defs/A" })),
+        (
+            json!({ "anyOf": [string, { "$ref": "#/$defs/A" }, { "type": "null" }] }),
+            json!({ "anyOf": [string, { "$ref": "#/$defs/A" }] }),
+        ),
+        (string.clone(), string),
+    ] {
+        let mut property = option;
+        never_null(&mut property);
+        assert_eq!(property, plain);
+    }
+}
