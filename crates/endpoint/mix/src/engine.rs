@@ -281,7 +281,7 @@ fn remedy_at(ifindex: u32) -> Result<String, LinkError> {
             format!("`ethtool -K {} gro on` at its far end", netlink.link_by_index(peer)?.name)
         }
         (Some("veth"), peer) => {
-            let number = peer.map_or(String::new(), |peer| format!(", link {peer} there"));
+            let number = peer.map_or(String::new(), |peer| format!(", interface {peer} there"));
             format!("`ethtool -K IF gro on` in the network namespace of its far end{number}")
         }
         (None, _) => format!(

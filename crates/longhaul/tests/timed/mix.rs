@@ -267,7 +267,7 @@ fn without_live_frames_a_packet_socket_sends() {
     let caveat = &whole["caveats"][0];
     assert_eq!(caveat["code"], "packet_socket_used", "{whole:#}");
     let far = cable.server.enter(|| Netlink::open().unwrap().index_of("lan").unwrap()).unwrap();
-    let remedy = format!("`ethtool -K IF gro on` in the network namespace of its far end, link {far} there");
+    let remedy = format!("`ethtool -K IF gro on` in the network namespace of its far end, interface {far} there");
     assert_eq!(caveat["remedy"], remedy);
     let output = cable.mix(&["--target", TARGET, "-k", "1", "--engine", "xdp"]);
     let text = String::from_utf8_lossy(&output.stderr);

@@ -92,7 +92,7 @@ impl Netlink {
     /// # Errors
     /// [`LinkError::Answer`], where links come and go all the time.
     pub fn links(&mut self) -> Result<Vec<Link>, LinkError> {
-        let answers = self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), "list links")?;
+        let answers = self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), "list interfaces")?;
         Ok(answers.into_iter().filter_map(describe).collect())
     }
 
@@ -102,7 +102,7 @@ impl Netlink {
     /// As [`Self::links`].
     pub fn first_links(mut self, most: usize) -> Result<(Vec<Link>, bool), LinkError> {
         let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let mut answers = self.dump_first(most.saturating_add(1), message, "list links")?;
+        let mut answers = self.dump_first(most.saturating_add(1), message, "list interfaces")?;
         let are_more = answers.len() > most;
         answers.truncate(most);
         Ok((answers.into_iter().filter_map(describe).collect(), are_more))
