@@ -108,6 +108,24 @@ mod tests {
         assert_eq!(fields(text), ["a_b", "c"]);
     }
 
+    /// They are of the control protocol, which knows no command line. Only `peer` says how to start the other end.
+    #[test]
+    fn libraries_of_tests_name_no_flag() {
+        fn names_flag(line: &str) -> bool {
+            let mut after = line.split("--").skip(1);
+            !line.trim_start().starts_with("//") && after.any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+        }
+        for library in ["terms", "session", "udp", "tcp", "rtt"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test").join(library).join("src");
+            for file in sources(&folder) {
+                let text = fs::read_to_string(&file).unwrap();
+                let flag = text.lines().find(|line| names_flag(line));
+                assert!(flag.is_none(), "{}: name a field between backticks: {flag:?}", file.display());
+            }
+        }
+        assert!(names_flag("\"give --time\"") && !names_flag("    /// `--time`") && !names_flag("a -- b"));
+    }
+
     #[test]
     fn only_fields_become_flags() {
         assert_eq!(with_flags("`streams` 0: 1 to 64 streams"), "-P 0: 1 to 64 streams");
