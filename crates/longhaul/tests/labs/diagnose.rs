@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_kernel::process::{Process, Signal};
 use serde_json::Value;
@@ -152,12 +152,11 @@ fn a_capture_tells_the_limit_of_its_connections() {
     let interface = route.split_whitespace().skip_while(|word| *word != "dev").nth(1).unwrap();
     let spool = web.folder.0.join("spool");
     let capture = [LONGHAUL, "capture", interface, "-o", spool.to_str().unwrap(), "--snap", "128"];
-    let mut capturing = on(&web.lab, "client", &capture).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while !spool.exists() && began.elapsed() < Duration::from_secs(10) {
-        thread::sleep(Duration::from_millis(20));
-    }
-    thread::sleep(Duration::from_millis(500));
+    let mut capturing = on(&web.lab, "client", &capture).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(capturing.stderr.take().unwrap());
+    let mut said = String::new();
+    // Where it may not capture it ends.
+    while !said.contains("Ctrl-C ends") && stderr.read_line(&mut said).unwrap() > 0 {}
     let curl = ["curl", "-4", "-s", "-o", "/dev/null", "--max-time", "4", "http://server/large"];
     on(&web.lab, "client", &curl).output().unwrap();
     Process::open(capturing.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
