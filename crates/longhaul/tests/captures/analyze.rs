@@ -292,7 +292,8 @@ fn drawn_again(a: &str, b: &str, folder: &Folder) {
     same_pages("compare", &page, &again);
 
     let [page, again] = pages(&["analyze", a]);
-    let left_out = "<p class=\"quiet\">Intervals over time are left out: only the --html of longhaul analyze draws them.</p>\n";
+    let left_out =
+        "<p class=\"quiet\">Intervals over time are left out: only the --html of longhaul analyze draws them.</p>\n";
     assert!(again.contains(left_out) && again.contains("data-figure=\"Rate\""), "{again}");
     // Without surfaces there are fewer scripts.
     let body = |page: &str| {

@@ -405,6 +405,7 @@ mod tests {
         assert_eq!(plan.words(&plan.runs()[0]), "Small buffer, 1, run 1");
         assert_eq!(plan.place(1, 0), Some((0, 0)), "the result has no other series");
     }
+
     #[test]
     fn a_comma_parts_texts_unless_a_name_has_it() {
         let series = |name: &str| format!("[[udp]]\nname = '{name}'\nrates = ['1M']\n");

@@ -294,7 +294,10 @@ mod tests {
         );
         let left_out = vec!["no <table>".into()];
         let saved = Report { left_out, ..of(vec![flow]) }.html();
-        assert!(saved.contains("<p class=\"quiet\">no &lt;table&gt;</p>") && !saved.contains("has no interval"), "{saved}");
+        assert!(
+            saved.contains("<p class=\"quiet\">no &lt;table&gt;</p>") && !saved.contains("has no interval"),
+            "{saved}"
+        );
     }
 
     #[test]

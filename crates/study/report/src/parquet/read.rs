@@ -235,9 +235,7 @@ fn next(column: &mut Option<(ColumnReader, bool)>, count: usize) -> Result<Colum
         ColumnReader::Int64ColumnReader(reader) => {
             Column::numbers(next_values(reader, count, *always)?, i64::cast_unsigned)
         }
-        ColumnReader::DoubleColumnReader(reader) => {
-            Column::numbers(next_values(reader, count, *always)?, f64::to_bits)
-        }
+        ColumnReader::DoubleColumnReader(reader) => Column::numbers(next_values(reader, count, *always)?, f64::to_bits),
         ColumnReader::ByteArrayColumnReader(reader) => Column::Texts(next_values(reader, count, *always)?),
         _ => Column::Missing,
     })
