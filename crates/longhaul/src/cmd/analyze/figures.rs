@@ -68,7 +68,7 @@ struct Column {
 impl Figures {
     /// For the direction of each flow that carries more.
     pub(crate) fn of(flows: &[FlowSummary], gaps: Gaps) -> Self {
-        let carries = |flow: &&FlowSummary| payload(&flow.forward) + payload(&flow.backward) > 0;
+        let carries = |flow: &&FlowSummary| payload(&flow.forward).max(payload(&flow.backward)) > 0;
         let drawn: Vec<&FlowSummary> = flows.iter().filter(carries).take(DRAWN_FLOWS).collect();
         let most_columns = COLUMNS.min(ALL_COLUMNS / drawn.len().max(1));
         let drawn = drawn.into_iter().map(|flow| {

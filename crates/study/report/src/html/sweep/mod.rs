@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use longhaul_result::Caveat;
-use longhaul_sweep::{Knee, Metric, PointResult, PointSetting, SweepResult, common};
+use longhaul_sweep::{Knee, Metric, PointResult, SweepResult, common};
 use longhaul_udp::Pace;
 
 use crate::html::page::{caveats, escape, heading, page, verdict, with_numbers};
@@ -72,10 +72,11 @@ impl Report<'_> {
             if most <= least {
                 continue;
             }
-            for setting in settings(&self.result.points) {
-                let words = setting.words().join(", ");
+            // The setting changes last. In a result of others it may change back and forth: each point is drawn once all the same.
+            for points in self.result.points.chunk_by(|one, next| one.point.setting == next.point.setting) {
+                let words = points[0].point.setting.words().join(", ");
                 let title = if words.is_empty() { title.to_owned() } else { format!("{title}, {words}") };
-                let svg = heat(&self.result.points, setting, &title, most, |point| point.mean(metric), write);
+                let svg = heat(points, &title, most, |point| point.mean(metric), write);
                 let _ = writeln!(body, "<figure>{svg}</figure>");
             }
         }
@@ -138,29 +139,20 @@ fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// The settings in their order.
-fn settings(points: &[PointResult]) -> Vec<PointSetting> {
-    let mut settings: Vec<PointSetting> = points.iter().map(|point| point.point.setting).collect();
-    settings.dedup();
-    settings
-}
-
-/// The points of `setting` as cells: rates to the right, sizes upwards, darker the nearer to `most`.
+/// The points of a setting as cells: rates to the right, sizes upwards, darker the nearer to `most`.
 fn heat(
     points: &[PointResult],
-    setting: PointSetting,
     title: &str,
     most: f64,
     value: impl Fn(&PointResult) -> Option<f64>,
     write: impl Fn(f64) -> String,
 ) -> String {
-    let own = || points.iter().filter(|point| point.point.setting == setting);
     let pace = |point: &PointResult| match point.point.pace {
         Pace::SpacingNs(ns) => format!("each {} µs", us(ns as f64)),
         _ => point.point.rate().map_or_else(|| "unlimited".into(), |rate| format!("{} Mb/s", mbit(rate.0 as f64))),
     };
     let (mut paces, mut sizes): (Vec<String>, Vec<u32>) = (Vec::new(), Vec::new());
-    for point in own() {
+    for point in points {
         if !paces.contains(&pace(point)) {
             paces.push(pace(point));
         }
@@ -174,7 +166,7 @@ fn heat(
          <text x=\"{LEFT}\" y=\"16\" font-weight=\"600\">{0}</text>",
         escape(title)
     );
-    for point in own() {
+    for point in points {
         let column = paces.iter().position(|own| *own == pace(point)).unwrap_or(0);
         let row = sizes.iter().position(|own| *own == point.point.payload_bytes).unwrap_or(0);
         let (x, y) = (LEFT + column * CELL.0, ABOVE + (sizes.len() - 1 - row) * CELL.1);
@@ -221,12 +213,12 @@ fn heat(
         let text = value(point).map_or_else(String::new, &write);
         vec![point.point.payload_bytes.to_string(), pace(point), text]
     };
-    with_numbers(&svg, std::iter::once(names).chain(own().map(row)))
+    with_numbers(&svg, std::iter::once(names).chain(points.iter().map(row)))
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_sweep::Limit;
+    use longhaul_sweep::{Limit, PointSetting};
 
     use super::*;
 
