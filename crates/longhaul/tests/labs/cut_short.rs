@@ -49,6 +49,13 @@ fn a_server_that_dies_leaves_a_result() {
         let shown = String::from_utf8(longhaul(&["show", &saved]).stdout).unwrap();
         assert!(shown.contains("forward") || shown.contains("backward"), "{shown}");
         assert!(!shown.contains("port 0"), "an end that the server did not name has no port: {shown}");
+        if kind == "udp" {
+            let page = folder.file("page.html");
+            assert!(longhaul(&["show", &saved, "--html", &page]).status.success());
+            let page = fs::read_to_string(page).unwrap();
+            let why = "Packets over time are left out: the result does not say when packets left";
+            assert!(page.contains(why) && !page.contains("<figure data-figure="), "{options:?}: {page}");
+        }
     }
 }
 

@@ -254,6 +254,12 @@ pub fn results(end: &TestEnd, mut save: Option<&mut SaveLosses<'_>>) -> Option<(
             return Some(lost_receiver_result(parameters, sender, receiver, counted));
         }
         let mut assembled = UdpResult::assemble(parameters, sender, receiver);
+        if end.cut.is_some() {
+            // What stands in for the departures of a lost server are arrivals.
+            for stream in &mut assembled.result.streams {
+                (stream.first_sent_ns, stream.last_sent_ns) = (None, None);
+            }
+        }
         if assembled.needs_losses_file {
             let losses = &mut assembled.attribution.losses();
             match save.as_mut().map(|save| save(ending(parameters.direction, backward), losses)) {
