@@ -218,7 +218,9 @@ fn heat(
 
 #[cfg(test)]
 mod tests {
-    use longhaul_sweep::{Limit, PointSetting};
+    use std::collections::BTreeMap;
+
+    use longhaul_sweep::{Estimate, Limit, Point, PointSetting};
 
     use super::*;
 
@@ -251,5 +253,21 @@ mod tests {
             "<h2>Where losses begin",
         ];
         assert!(places.map(place).is_sorted(), "{html}");
+    }
+
+    /// In a result of others GRO may be on and off in turn.
+    #[test]
+    fn each_point_is_drawn_once_in_whatever_order_they_are() {
+        let point = |number: u32| {
+            let setting = PointSetting { gro: Some(number.is_multiple_of(2)), ..PointSetting::default() };
+            let lost = Estimate { mean: f64::from(number) / 10.0, standard_error: None, tests: 1 };
+            let point = Point { payload_bytes: 100 + number, pace: Pace::Unlimited, setting };
+            PointResult { means: BTreeMap::from([(Metric::Lost, lost)]), ..PointResult::new(point) }
+        };
+        let result = SweepResult { points: (0..6).map(point).collect(), knees: Vec::new() };
+        let (host, longhaul, started_at, text) = ("far".into(), "1".into(), "now".into(), String::new());
+        let html = Report { host, longhaul, started_at, result: &result, caveats: &[], text }.html();
+        assert!(html.contains("<title>Packets lost, %, gro on</title>"), "{html}");
+        assert_eq!(html.matches("<rect x=").count(), 6, "{html}");
     }
 }
