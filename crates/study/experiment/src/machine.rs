@@ -30,6 +30,13 @@ impl Machine {
         Self { began: monotonic(), own: process_cpu_time(), spent: Spent::now() }
     }
 
+    /// One that began a second ago, since when other programs had all the time that programs have had since the kernel started.
+    #[cfg(test)]
+    pub(crate) fn of_others() -> Self {
+        let spent = Spent::now().map(|now| Spent { programs: Nanos::ZERO, ..now });
+        Self { began: monotonic() - Nanos::from_secs(1), own: process_cpu_time(), spent }
+    }
+
     /// Why the run is void, if a hypervisor gave the machine's time to others.
     pub(crate) fn taken(&self) -> Option<String> {
         let share = self.share(self.since(|spent| spent.steal)?);

@@ -579,3 +579,25 @@ fn each_experiment_says_its_quick_points_and_all_are_within_forty_minutes() {
     println!("all: {all:.0} s");
     assert!(all <= 2400.0, "{all} s");
 }
+
+/// Both halves of `make demo`, by their plans: a run that this machine spoils is made again on top of that.
+#[test]
+fn the_demo_is_planned_for_three_minutes() {
+    let halves = ["nlr-udp-loss".into(), root().join("experiments/demo-tcp.toml").display().to_string()];
+    let seconds = halves.map(|experiment| {
+        let output = longhaul(&["lab", "run", &experiment, "--quick", "--plan", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        object(&output.stdout)["result"]["time_ns"].as_f64().unwrap() / 1e9
+    });
+    assert!(seconds.iter().sum::<f64>() <= 180.0, "{seconds:?}");
+}
+
+/// Netem is in a guest's kernel alone: the emulators are in `tests/endpoint/guests`. NIMA has tests of its own here.
+#[test]
+fn each_experiment_has_a_cell() {
+    let others = ["emulators", "emulators-tcp", "nima", "faults"];
+    for name in longhaul_experiment::names().filter(|name| !others.contains(name)) {
+        let has_cell = include_str!("papers.rs").contains(&format!("        name: \"{name}\",\n"));
+        assert!(has_cell, "{name} has no cell");
+    }
+}

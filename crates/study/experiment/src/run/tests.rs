@@ -105,6 +105,14 @@ fn a_run_that_others_disturbed_does_not_count() {
     assert_eq!(judged(failed, others(), late(), false), (None, both), "it has no result");
 }
 
+/// Where a program of the experiment is what is measured, it uses them itself.
+#[test]
+fn cpus_that_other_programs_use_are_a_reason() {
+    let why = taken(&Machine::of_others(), false).unwrap();
+    assert!(why.is(caveats::CPU_TAKEN) && why.message.starts_with("other programs used "), "{why:?}");
+    assert_eq!(taken(&Machine::of_others(), true), None);
+}
+
 #[test]
 fn a_udp_run_whose_sender_missed_its_schedule_does_not_count() {
     for code in [PACING_NOT_ACHIEVED, SENDER_STOPPED, CLOCK_STEPPED] {
