@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::browser::{Browser, axe};
-use crate::common::page::{fits, pictures};
+use crate::common::page::{fits, pictures, same_pages};
 use crate::common::{alone, longhaul, object, root, side_by_side};
 use longhaul_kernel::capability;
 use longhaul_kernel::process::{Process, Signal};
@@ -69,6 +69,18 @@ fn only_runs(series: &Value) -> Vec<Value> {
     series["points"].as_array().unwrap().iter().map(run).collect()
 }
 
+/// Fails unless `report` draws of the result what the experiment drew over time.
+fn is_drawn_again(folder: &Folder) {
+    let again = folder.file("again.html");
+    let output = longhaul(&["report", folder.0.to_str().unwrap(), "--html", again.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let [page, again] = [folder.file("report.html"), again].map(|file| {
+        let page = fs::read_to_string(file).unwrap();
+        page.split_once("<h2>Over time</h2>").unwrap().1.split("<h2>").next().unwrap().to_owned()
+    });
+    same_pages("over time", &page, &again);
+}
+
 /// Runs the three places and returns the result; the folder has the report.
 fn three_places(folder: &Folder) -> Value {
     let experiment = root().join("crates/longhaul/tests/three-places.toml");
@@ -118,17 +130,11 @@ fn each_place_is_provoked_and_the_report_shows_it() {
     let links = result["hosts"]["server"]["interfaces"].as_array().unwrap();
     assert_eq!((links.len(), &links[1]["name"]), (2, &json!("eth0")), "a host sees its own interfaces");
     assert_eq!(links[1]["gro_flush_timeout_ns"], 20_000_000, "and how they are set");
+    is_drawn_again(&folder);
 
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
     let page = fs::read_to_string(folder.file("report.html")).unwrap();
-    // As `report` draws them of the result.
-    let again = folder.file("again.html");
-    let output = longhaul(&["report", folder.0.to_str().unwrap(), "--html", again.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
-    let section =
-        |page: &str| page.split_once("<h2>Over time</h2>").unwrap().1.split("<h2>").next().unwrap().to_owned();
-    assert!(section(&page) == section(&fs::read_to_string(&again).unwrap()), "{page}");
     // This machine may have spoiled one.
     let place = |point: usize, rate: &str| {
         let counts = !result["result"]["udp"][0]["points"][point]["runs"].as_array().unwrap().is_empty();
@@ -225,6 +231,7 @@ fn tcp_has_its_table_and_its_page() {
         page.contains("the flows that share the path") && page.contains("expected by the response function"),
         "{page}"
     );
+    is_drawn_again(&folder);
     let Some(mut browser) = Browser::start(&folder.0) else { return };
     let (report, axe) = (format!("file://{}", folder.file("report.html").display()), axe());
     let own = ["Goodput", "Congestion window", "Round trip", "Retransmissions", "What limits reno (rejected)"];
