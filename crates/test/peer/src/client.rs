@@ -212,13 +212,20 @@ fn run_with(
     driven.map(with_doubt)
 }
 
-/// The end of a test, with the doubt that belongs to it where the server had this host stop early.
+/// The end of a test, with the doubt that belongs to it where the server had this host stop early, or stopped early itself without a reason.
 fn with_doubt(mut end: TestEnd) -> TestEnd {
-    if end.stopped_by_server {
+    let has_reason = end.remote.as_ref().is_some_and(says_why_it_stopped);
+    if end.stopped_by_server || end.ended_by_server && !has_reason {
         let message = "the sender stopped early: the server ended the test before its time";
         end.caveats.push(Caveat::new(caveats::SENDER_STOPPED, message, "do not trust what this server reports"));
     }
     end
+}
+
+/// Whether the server reports why it sent no more: the result has its caveat, or that of the stream that failed.
+fn says_why_it_stopped(server: &EndReport) -> bool {
+    let failed = server.tcp.iter().flat_map(|tcp| &tcp.streams).any(|stream| stream.failure.is_some());
+    failed || server.caveats.iter().any(|caveat| caveat.is(caveats::SENDER_STOPPED))
 }
 
 /// Hands over what probes came to whose session broke off: their threads wait for the last answers.
@@ -296,14 +303,30 @@ impl Session for Client<'_> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_tcp::{TcpEndReport, TcpStreamReport};
+
     use super::*;
 
     #[test]
     fn a_test_that_the_server_ended_has_a_doubt() {
-        let codes = |stopped_by_server| {
-            let end = with_doubt(TestEnd { stopped_by_server, ..TestEnd::default() });
+        let doubts = |end: TestEnd| {
+            let end = with_doubt(end);
             end.caveats.iter().filter(|caveat| caveat.is(caveats::SENDER_STOPPED)).count()
         };
-        assert_eq!((codes(false), codes(true)), (0, 1));
+        let stopped = |stopped_by_server| TestEnd { stopped_by_server, ..TestEnd::default() };
+        assert_eq!([false, true].map(|by_server| doubts(stopped(by_server))), [0, 1]);
+        let ended = |ended_by_server, server| TestEnd { ended_by_server, remote: Some(server), ..TestEnd::default() };
+        assert_eq!([false, true].map(|by_server| doubts(ended(by_server, EndReport::default()))), [0, 1]);
+        // It says why: the result has that.
+        let said = Caveat::new(caveats::SENDER_STOPPED, "the sender stopped early: no route", "");
+        let stream = TcpStreamReport { failure: Some("broken pipe".into()), ..TcpStreamReport::default() };
+        let tcp = TcpEndReport { streams: vec![stream], ..TcpEndReport::default() };
+        for server in [
+            EndReport { caveats: vec![said], ..EndReport::default() },
+            EndReport { tcp: Some(tcp), ..EndReport::default() },
+        ] {
+            assert_eq!(doubts(ended(true, server.clone())), 0);
+            assert_eq!(doubts(TestEnd { stopped_by_server: true, ..ended(false, server) }), 1);
+        }
     }
 }

@@ -79,6 +79,22 @@ struct Running {
     interrupted: Option<Nanos>,
     /// Why the server is lost: the result is what this end knows.
     cut: Option<SessionError>,
+    /// The server stopped sending before its time, though nobody had told it to.
+    ended_by_server: bool,
+}
+
+/// Clocks of two hosts differ by less than this part of a time.
+const CLOCKS_DIFFER: u64 = 64;
+
+impl Running {
+    /// Whether the server says by `message` that it sends no more, before its time and before it has sent all that was asked for.
+    fn is_early_end(&self, now: Nanos, message: &Message) -> bool {
+        let Message::Finished { streams } = message else { return false };
+        let kind = self.accept.parameters.kind();
+        let time = self.accept.caps.sending_time(kind.amount());
+        let least = Nanos(time.0 - time.0 / CLOCKS_DIFFER);
+        self.interrupted.is_none() && self.transfer.running_for(now) < least && !kind.is_all(streams)
+    }
 }
 
 impl ClientSession {
@@ -155,6 +171,7 @@ impl ClientSession {
                 running.deadline.get_or_insert(report_deadline(now));
             }
             (State::Running(running), message) => {
+                running.ended_by_server |= running.is_early_end(now, &message);
                 if let Some(message) = running.transfer.handle_message(now, message, &mut self.line) {
                     self.unexpected(now, &message);
                 }
@@ -269,6 +286,7 @@ impl ClientSession {
             deadline,
             interrupted: None,
             cut: None,
+            ended_by_server: false,
         }));
     }
 
@@ -404,7 +422,9 @@ impl ClientSession {
         if running.cut.is_some() {
             return self.finish_cut();
         }
-        let Running { accept, transfer, local: Some(local), remote, remote_whole: true, .. } = &mut **running else {
+        let Running { accept, transfer, ended_by_server, local: Some(local), remote, remote_whole: true, .. } =
+            &mut **running
+        else {
             return;
         };
         match serde_json::from_str::<EndReport>(remote) {
@@ -417,6 +437,7 @@ impl ClientSession {
                     caveats: std::mem::take(&mut accept.caveats),
                     cut: None,
                     stopped_by_server: transfer.is_stopped_by_peer(),
+                    ended_by_server: *ended_by_server,
                 };
                 self.line.say(now, Message::Goodbye);
                 self.line.push(Output::Finished(Box::new(end)));
@@ -433,7 +454,10 @@ impl ClientSession {
     /// The server is lost: there is a result as soon as this end has reported.
     fn finish_cut(&mut self) {
         let State::Running(running) = &mut self.state else { return };
-        let Running { accept, local: Some(local), cut: Some(error), transfer, .. } = &mut **running else { return };
+        let Running { accept, local: Some(local), cut: Some(error), transfer, ended_by_server, .. } = &mut **running
+        else {
+            return;
+        };
         let end = TestEnd {
             parameters: accept.parameters.clone(),
             local: std::mem::take(local),
@@ -441,6 +465,7 @@ impl ClientSession {
             caveats: std::mem::take(&mut accept.caveats),
             cut: Some(Cut { error: error.clone(), heard: transfer.heard() }),
             stopped_by_server: transfer.is_stopped_by_peer(),
+            ended_by_server: *ended_by_server,
         };
         self.line.push(Output::Finished(Box::new(end)));
         self.line.end();

@@ -199,6 +199,11 @@ impl Transfer {
         }
     }
 
+    /// How long it has run.
+    pub(super) fn running_for(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.begin)
+    }
+
     /// By when it is over.
     pub(super) fn over_by(&self) -> Nanos {
         self.over_by

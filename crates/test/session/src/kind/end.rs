@@ -52,6 +52,8 @@ pub struct TestEnd {
     pub cut: Option<Cut>,
     /// Client: the server had this end stop sending before its time, as no server of longhaul does.
     pub stopped_by_server: bool,
+    /// Client: the server stopped sending before its time, by this host's clock, and before it had sent all that was asked for. Nobody had told it to.
+    pub ended_by_server: bool,
 }
 
 /// The server was lost while a test ran.

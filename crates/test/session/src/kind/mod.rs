@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use longhaul_rtt::RttParameters;
 use longhaul_tcp::TcpParameters;
 use longhaul_tcp::proof::TcpProof;
-use longhaul_terms::{Amount, ParameterError, TestDirection};
+use longhaul_terms::{Amount, ParameterError, StreamSent, TestDirection};
 use longhaul_udp::UdpParameters;
 use longhaul_udp::proof::{ClientProof, ServerProof};
 use longhaul_units::{BitRate, Nanos};
@@ -61,6 +61,11 @@ pub trait TestKind {
 
     /// How much is sent.
     fn amount(&self) -> Amount;
+
+    /// Whether the streams of a direction that have `sent` so much have sent all; `false` where the time of the test decides.
+    fn is_all(&self, _sent: &[StreamSent]) -> bool {
+        false
+    }
 
     /// Who sends.
     fn direction(&self) -> TestDirection;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use longhaul_result::Caveat;
 use longhaul_tcp::proof::TcpProof;
 use longhaul_tcp::{TcpEndReport, TcpParameters, TcpResult, TcpStreamReport};
-use longhaul_terms::{Amount, Directions, ParameterError, TestDirection};
+use longhaul_terms::{Amount, Directions, ParameterError, StreamSent, TestDirection};
 use longhaul_units::{BitRate, Bytes, Nanos};
 
 use super::{EndReport, Proof, TRAFFIC_CLASS, TestEnd, TestKind, TestParameters, sockets};
@@ -24,6 +24,11 @@ impl TestKind for TcpParameters {
 
     fn amount(&self) -> Amount {
         self.amount
+    }
+
+    fn is_all(&self, sent: &[StreamSent]) -> bool {
+        let of_stream = |stream| self.bytes_of_stream(stream);
+        (0..self.streams).zip(sent).all(|(stream, sent)| of_stream(stream).is_some_and(|all| sent.sent_bytes >= all))
     }
 
     fn direction(&self) -> TestDirection {

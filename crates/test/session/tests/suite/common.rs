@@ -251,7 +251,8 @@ impl Pair {
         }
     }
 
-    fn finish(&mut self, from: Side) {
+    /// It sends no more, and says what it has sent.
+    pub(crate) fn finish(&mut self, from: Side) {
         let now = self.now;
         let end = self.end(from);
         end.generation += 1;

@@ -5,7 +5,8 @@ use longhaul_result::Location;
 use longhaul_session::limits::{
     DRAIN_LIMIT, INTERRUPT_TIMEOUT, OVERRUN, PEER_SILENCE, PROOF_TIMEOUT, REPORT_TIMEOUT, SETUP_TIMEOUT,
 };
-use longhaul_session::{BusyPolicy, Caps, Hello, Message, SessionError, TestEnd, Verdict};
+use longhaul_session::{BusyPolicy, Caps, Hello, Message, SessionError, TestEnd, TestParameters, Verdict};
+use longhaul_tcp::TcpParameters;
 use longhaul_terms::{Amount, TestDirection};
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
 use longhaul_units::{BitRate, Nanos};
@@ -154,6 +155,40 @@ fn a_server_that_ends_a_test_early_is_told_of() {
     let mut pair = Pair::new(parameters(TestDirection::Forward));
     pair.run();
     assert!(!pair.test_end(Side::Client).stopped_by_server, "it came to its end");
+}
+
+/// When it says so, this end sees by its own clock; how much it sent is compared with what was asked for.
+#[test]
+fn a_server_that_sends_no_more_before_its_time_is_told_of() {
+    let told = |parameters: TestParameters, act: Option<fn(&mut Pair)>| {
+        let mut pair = Pair::new(parameters);
+        if let Some(act) = act {
+            pair.at(Nanos::from_millis(1_400), act);
+        }
+        pair.run();
+        pair.test_end(Side::Client).ended_by_server
+    };
+    let finishes: fn(&mut Pair) = |pair| pair.finish(Side::Server);
+    // What the server sends no more then was told it.
+    let interrupted: fn(&mut Pair) = |pair| pair.client.handle_interrupt(pair.now);
+    for direction in [TestDirection::Reverse, TestDirection::Bidirectional] {
+        let time = Amount::DurationNs(2_000_000_000);
+        let tests: [TestParameters; 4] = [
+            parameters(direction).into(),
+            UdpParameters { amount: Amount::Bytes(2_000_000), ..parameters(direction) }.into(),
+            UdpParameters { amount: time, ..parameters(direction) }.into(),
+            TcpParameters { amount: time, direction, ..TcpParameters::default() }.into(),
+        ];
+        for asked in tests {
+            for (act, is_early) in [(None, false), (Some(interrupted), false), (Some(finishes), true)] {
+                assert_eq!(told(asked.clone(), act), is_early, "{asked:?}");
+            }
+        }
+    }
+    // All that was asked for may be sent before any time.
+    let few =
+        TcpParameters { amount: Amount::Bytes(1_000), direction: TestDirection::Reverse, ..TcpParameters::default() };
+    assert!(!told(few.into(), None));
 }
 
 /// The server does not do what it is told, and goes on sending.
