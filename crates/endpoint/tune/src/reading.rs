@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::Path;
 
+use longhaul_kernel::address::is_link_local;
 use longhaul_kernel::driver_settings;
 use longhaul_kernel::ethtool::{Ethtool, EthtoolError};
 use longhaul_kernel::link::{Link, Netlink, Route, RouteOwner};
@@ -42,8 +43,8 @@ const MODULES_BYTES: u64 = 16 << 20;
 
 impl HostState {
     /// Reads the settings of the machine and of the calling thread's network namespace: of `interface`, or of those that are up; where there is
-    /// hardware among them, of that alone. With `to` also of the route to that address.
-    pub fn take(interface: Option<&str>, to: Option<IpAddr>) -> Self {
+    /// hardware among them, of that alone. With `to` also of the route to that address, whatever its port.
+    pub fn take(interface: Option<&str>, to: Option<SocketAddr>) -> Self {
         let mut host = Self {
             page_bytes: page_bytes() as u64,
             memory_bytes: memory_bytes(),
@@ -72,7 +73,8 @@ impl HostState {
         host
     }
 
-    fn read_route(&mut self, to: IpAddr) {
+    fn read_route(&mut self, to: SocketAddr) {
+        let what = || format!("the route to {}", to.ip());
         match Netlink::open().and_then(|mut netlink| netlink.route_to(to)) {
             Ok(Some(route)) => {
                 self.route = Some(RouteState {
@@ -83,8 +85,8 @@ impl HostState {
                     not_kept: not_kept(&route),
                 });
             }
-            Ok(None) => self.note(format!("the route to {to}"), "none in the main table leads there"),
-            Err(error) => self.note(format!("the route to {to}"), error.to_string()),
+            Ok(None) => self.note(what(), "none in the main table leads there"),
+            Err(error) => self.note(what(), error.to_string()),
         }
     }
 
@@ -152,6 +154,9 @@ const NETWORK_MANAGERS: [&str; 3] = ["NetworkManager", "systemd-networkd", "syst
 
 /// Why a change of `route` would go by itself, or cannot be made.
 fn not_kept(route: &Route) -> Option<String> {
+    if is_link_local(route.network) {
+        return Some("other interfaces may have a route to the same network".to_owned());
+    }
     let owner = match route.owner {
         RouteOwner::Kernel => None,
         RouteOwner::Person => {

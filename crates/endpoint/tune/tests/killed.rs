@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::ToSocketAddrs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -330,7 +331,7 @@ fn a_route_is_changed_in_its_place_and_put_back() {
         ip("route add 192.0.2.0/24 via 10.9.0.2 metric 7 mtu 1400 window 131072 initcwnd 12");
         let before = ip("route show 192.0.2.0/24");
         let store = store(&folder.0);
-        let host = HostState::take(Some("v0"), Some("192.0.2.77".parse().unwrap()));
+        let host = HostState::take(Some("v0"), Some(([192, 0, 2, 77], 0).into()));
         let route = host.route.clone().unwrap();
         assert_eq!(
             (route.network.as_str(), route.first_window.as_str(), &route.not_kept),
@@ -372,8 +373,17 @@ fn a_route_is_changed_in_its_place_and_put_back() {
         assert_eq!(undone[0].now.as_deref(), Some("no such route"));
         // What a DHCP client set up is said, and not changed.
         ip("route add 198.51.100.0/24 via 10.9.0.2 proto dhcp");
-        let host = HostState::take(Some("v0"), Some("198.51.100.1".parse().unwrap()));
+        let host = HostState::take(Some("v0"), Some(([198, 51, 100, 1], 0).into()));
         assert!(host.route.unwrap().not_kept.unwrap().contains("DHCP"));
+        // Each interface may have a route to a link-local address. None is changed: the name of its network does not say which.
+        for name in ["v0", "v1"] {
+            ip(&format!("addr add fe80::1/64 dev {name} nodad"));
+        }
+        ip("-6 route add fe80::2/128 dev v1");
+        for (host, network) in [("fe80::2%v0", "fe80::/64"), ("fe80::2%v1", "fe80::2/128")] {
+            let route = HostState::take(None, (host, 0).to_socket_addrs().unwrap().next()).route.unwrap();
+            assert_eq!((route.network.as_str(), route.not_kept.is_some()), (network, true), "{host}");
+        }
     };
     namespace.enter(test).unwrap();
 }

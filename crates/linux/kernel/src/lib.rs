@@ -10,7 +10,7 @@
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | capture header snippets of frames, and choose the frames | [`capture_ring`], [`socket_filter`] |
 //! | send and receive UDP for tests | [`udp`] |
-//! | give an address another port | [`address`] |
+//! | give an address another port, know its zone | [`address`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
 //! | know congestion controls and who uses them | [`congestion_control`] |
@@ -48,6 +48,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod address;
 mod changes;
 pub mod clock;
 pub mod direct_file;
@@ -73,4 +74,4 @@ pub use processes::{
     capability, group_limits, installed, mounts, namespace, open_files, process, procfs, schedule, signals,
     user_namespace,
 };
-pub use sockets::{address, congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};
+pub use sockets::{congestion_control, process_sockets, sock_diag, tcp, tcp_info, udp, unix};

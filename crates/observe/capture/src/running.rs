@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use longhaul_captures::ledger::Ledger;
 use longhaul_captures::spool::{Mark, Meta, Share};
+use longhaul_kernel::address::zone_of;
 use longhaul_kernel::clock::realtime;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::nic_stamps::NicStamps;
@@ -280,7 +281,9 @@ fn notice_own_traffic(spec: &CaptureSpec, links: &[LogLink], counters: &Counters
     let Some(mut netlink) = Netlink::open().ok().filter(|_| spec.filter_text.is_empty()) else { return };
     let addresses = netlink.addresses().unwrap_or_default();
     for link in links {
-        let index = addresses.iter().find(|address| address.ip == link.local_ip()).map(|address| address.ifindex);
+        let (own, zone) = (link.local_address().ip(), zone_of(link.local_address()));
+        let mut indices = addresses.iter().filter(|address| address.ip == own).map(|address| address.ifindex);
+        let index = indices.find(|index| zone.is_none_or(|zone| zone == *index));
         let mut is_way = |name: &&String| netlink.link_by_name(name).is_ok_and(|found| Some(found.index) == index);
         if let Some(interface) = spec.interfaces.iter().find(|name| is_way(name)) {
             let (name, port) = (link.name(), link.port());

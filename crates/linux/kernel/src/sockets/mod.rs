@@ -1,6 +1,5 @@
 //! Sockets, and what the kernel knows of those of others.
 
-pub mod address;
 pub mod congestion_control;
 pub mod process_sockets;
 pub mod sock_diag;

@@ -1,9 +1,10 @@
 //! `longhaul tune --rate … --rtt …`: the plan, and with `--apply` what comes of it.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use longhaul_kernel::address::{is_link_local, zone_of};
 use longhaul_kernel::link::holds_default_route;
 use longhaul_path::spec::Direction;
 use longhaul_result::Caveat;
@@ -165,11 +166,15 @@ pub(crate) fn run(args: PlanArgs) -> Outcome {
     Ok(exit.into())
 }
 
-/// The first address of `host`.
-fn address(host: &str) -> Result<IpAddr, Failure> {
+/// The first address of `host`, with the zone that it has there.
+fn address(host: &str) -> Result<SocketAddr, Failure> {
     let found = (host, 0).to_socket_addrs().map(|mut all| all.next());
     match found {
-        Ok(Some(address)) => Ok(address.ip()),
+        Ok(Some(address)) if is_link_local(address.ip()) && zone_of(address).is_none() => {
+            let ip = address.ip();
+            Err(Failure::usage(format!("--to {host}: a link-local address needs its interface, as in {ip}%eth0")))
+        }
+        Ok(Some(address)) => Ok(address),
         Ok(None) => Err(Failure::usage(format!("--to {host}: it has no address"))),
         Err(error) => Err(Failure::usage(format!("--to {host}: {error}"))),
     }
@@ -203,4 +208,21 @@ fn target(args: &PlanArgs) -> Result<Target, Failure> {
     }
     let causes: Option<Vec<Cause>> = diagnosis.map(|found| found.causes);
     Ok(Target { rate_bps, rtt_ns, role: args.role.into(), causes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddrV6;
+
+    use super::*;
+
+    #[test]
+    fn a_link_local_address_keeps_its_interface() {
+        // Loopback is the first interface of each network namespace.
+        let on_loopback = SocketAddrV6::new("fe80::1".parse().unwrap(), 0, 0, 1);
+        assert_eq!(address("fe80::1%lo").ok(), Some(on_loopback.into()));
+        assert_eq!(address("192.0.2.1").ok(), Some(([192, 0, 2, 1], 0).into()));
+        let refused = address("fe80::1").unwrap_err();
+        assert!(refused.message().contains("needs its interface, as in fe80::1%eth0"), "{}", refused.message());
+    }
 }

@@ -1,6 +1,6 @@
 //! The datagrams of a link: encrypted, and passed to the kernel in batches.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use longhaul_channel::{DATAGRAM_OVERHEAD_BYTES, DatagramKeys};
 use longhaul_kernel::udp::{SenderOptions, UdpOpenError, UdpSendError, UdpSender, Unsent};
@@ -70,8 +70,8 @@ impl Datagrams {
     }
 
     /// The local address.
-    pub(super) fn local_ip(&self) -> IpAddr {
-        self.socket.local_address().ip()
+    pub(super) fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
     }
 
     /// Longest datagram.

@@ -215,8 +215,8 @@ impl LogLink {
     }
 
     /// The local address of the datagrams.
-    pub(super) fn local_ip(&self) -> std::net::IpAddr {
-        self.datagrams.local_ip()
+    pub(super) fn local_address(&self) -> std::net::SocketAddr {
+        self.datagrams.local_address()
     }
 
     /// The port that datagrams are sent to.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_host::HostSnapshot;
-use longhaul_kernel::address::at_port;
+use longhaul_kernel::address::{at_port, zone_of};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpOpenError, UdpReceiver};
 use longhaul_result::Caveat;
@@ -58,7 +58,7 @@ impl ProbingData {
         let failed = |error: UdpOpenError| SessionError::new("data_socket", error.to_string(), "");
         let socket = Arc::new(socket_to(peer, source.of_data(0, server)).map_err(failed)?);
         let own = socket.local_address().ip();
-        let nic = parameters.nic_stamps.then(|| Nic::open(own, server.ip())).transpose()?;
+        let nic = parameters.nic_stamps.then(|| Nic::open(own, server.ip(), zone_of(server))).transpose()?;
         let over = Arc::new(AtomicBool::new(false));
         let thread = {
             let (socket, over, probes) = (socket.clone(), over.clone(), ProofQueue::new(0, None, events));
@@ -226,8 +226,8 @@ impl Probes for UdpProbes {
         }
     }
 
-    fn peer(&self) -> IpAddr {
-        self.peer.ip()
+    fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     fn own(&self) -> Option<IpAddr> {

@@ -87,8 +87,8 @@ impl Probes for ClosedPortProbes {
         let _ = self.socket().send_to(payload, self.peer);
     }
 
-    fn peer(&self) -> IpAddr {
-        self.peer.ip()
+    fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     fn own(&self) -> Option<IpAddr> {

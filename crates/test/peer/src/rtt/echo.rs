@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use longhaul_kernel::address::zone_of;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::udp::{EchoSocket, ReceiveSlots, UdpOpenError};
 use longhaul_rtt::{Answer, Observed, RttParameters};
@@ -46,7 +47,8 @@ pub(super) fn begin(
 ) -> Result<(Probing, Receiver<Observed>), SessionError> {
     let magic = random::<8>()?;
     let socket = open(peer, source, magic)?;
-    let nic = parameters.nic_stamps.then(|| Nic::open(socket.socket().local_address().ip(), peer.ip())).transpose()?;
+    let own = socket.socket().local_address().ip();
+    let nic = parameters.nic_stamps.then(|| Nic::open(own, peer.ip(), zone_of(peer))).transpose()?;
     if nic.is_some() {
         // Else its stamps do not come, and the result says so.
         let _ = socket.socket().stamp_sent(true);
@@ -116,8 +118,8 @@ impl Probes for EchoProbes {
         let _ = self.socket().send(packet, sequence as u16);
     }
 
-    fn peer(&self) -> IpAddr {
-        self.peer.ip()
+    fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     fn own(&self) -> Option<IpAddr> {

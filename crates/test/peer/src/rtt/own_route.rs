@@ -1,7 +1,8 @@
 //! This host's route to the one that it probes, while it probes: the kernel tells that routes and addresses changed, and is asked anew.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use longhaul_kernel::address::zone_of;
 use longhaul_kernel::clock::{monotonic, realtime};
 use longhaul_kernel::link::{Changes, Netlink, NextHop};
 use longhaul_rtt::{ChangedRoute, GapReason, OwnRoute, PathChange};
@@ -18,7 +19,7 @@ pub(super) struct Seen {
 
 /// Watches the route. Where the kernel tells nothing, it sees nothing.
 pub(super) struct RouteWatch {
-    peer: IpAddr,
+    peer: SocketAddr,
     changes: Option<Changes>,
     netlink: Option<Netlink>,
     /// The last route that there was, as the kernel looks it up.
@@ -30,11 +31,12 @@ pub(super) struct RouteWatch {
 
 impl RouteWatch {
     /// Watches the calling thread's network namespace.
-    pub(super) fn new(peer: IpAddr) -> Self {
+    pub(super) fn new(peer: SocketAddr) -> Self {
         let mut netlink = Netlink::open().ok();
         // It listens before it looks, to miss nothing.
         let changes = Changes::listen().ok();
-        let next_hop = netlink.as_mut().and_then(|netlink| netlink.next_hop_to(peer).ok().flatten());
+        let to_peer = |netlink: &mut Netlink| netlink.next_hop_to(peer.ip(), zone_of(peer)).ok().flatten();
+        let next_hop = netlink.as_mut().and_then(to_peer);
         let route = next_hop.map(|next_hop| named(netlink.as_mut(), next_hop)).unwrap_or_default();
         Self { peer, changes, netlink, next_hop, route, obstacle: None, looked: monotonic() }
     }
@@ -47,10 +49,16 @@ impl RouteWatch {
         let Some(netlink) = self.netlink.as_mut().filter(|_| news || self.obstacle.is_some()) else {
             return Seen::default();
         };
+        // Who talks to a link-local address has its own in the same zone.
+        let zone = zone_of(self.peer);
         // What the kernel does not say is taken as no change.
-        let Ok(now) = netlink.next_hop_to(self.peer) else { return Seen { change: None, obstacle: self.obstacle } };
-        let is_gone =
-            |own: IpAddr| matches!(netlink.next_hop_to(own), Ok(found) if !found.is_some_and(|next| next.is_local));
+        let Ok(now) = netlink.next_hop_to(self.peer.ip(), zone) else {
+            return Seen { change: None, obstacle: self.obstacle };
+        };
+        let is_gone = |own: IpAddr| {
+            let found = netlink.next_hop_to(own, zone);
+            matches!(found, Ok(found) if !found.is_some_and(|next| next.is_local))
+        };
         self.obstacle = match now {
             // A measurement that began without a route learns nothing when it has none.
             None if self.next_hop.is_some() => Some(GapReason::NoRoute),
@@ -78,4 +86,28 @@ fn named(netlink: Option<&mut Netlink>, next_hop: NextHop) -> OwnRoute {
     let link = netlink.and_then(|netlink| netlink.link_by_index(next_hop.ifindex).ok());
     let interface = link.map_or_else(|| format!("interface {}", next_hop.ifindex), |link| link.name);
     OwnRoute { interface, gateway: next_hop.gateway, source: next_hop.source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddrV6;
+
+    use super::*;
+    use crate::interface::tests::{host_of_twins, ip, number_of};
+
+    #[test]
+    fn the_route_to_a_link_local_address_is_by_its_interface() {
+        let Some(host) = host_of_twins() else { return };
+        let check = || {
+            let peer = |link| SocketAddrV6::new("fe80::2".parse().unwrap(), 0, 0, number_of(link));
+            let mut watches = ["l1", "l2"].map(|link| RouteWatch::new(peer(link).into()));
+            assert_eq!(watches.each_ref().map(|watch| watch.route.interface.as_str()), ["l1", "l2"]);
+            // The other interface keeps that address, and its network.
+            ip("address del fe80::1/64 dev l2");
+            let own = "fe80::1".parse().unwrap();
+            let obstacles = watches.each_mut().map(|watch| watch.look(Some(own)).obstacle);
+            assert_eq!(obstacles, [None, Some(GapReason::NoRoute)]);
+        };
+        host.enter(check).unwrap();
+    }
 }

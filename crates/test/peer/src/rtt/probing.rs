@@ -1,6 +1,6 @@
 //! Sending probes on time and keeping their account, however they are sent.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -34,8 +34,8 @@ pub(super) trait Probes: Send + Sync + 'static {
     /// Sends probe `sequence`, which the program stamped with `program_ns`. What cannot be sent is lost.
     fn send(&self, sequence: u64, program_ns: i64);
 
-    /// Whom it probes.
-    fn peer(&self) -> IpAddr;
+    /// Whom it probes, at any port.
+    fn peer(&self) -> SocketAddr;
 
     /// The address that probes are sent from; `None` where each has its own.
     fn own(&self) -> Option<IpAddr> {

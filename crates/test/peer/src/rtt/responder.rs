@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use longhaul_host::HostSnapshot;
-use longhaul_kernel::address::at_port;
+use longhaul_kernel::address::{at_port, zone_of};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::udp::{ReceiveSlots, ReceiverOptions, SuperPacket, TimestampMode, UdpReceiver};
 use longhaul_result::Caveat;
@@ -85,7 +85,7 @@ impl AnsweringData {
         // Where it cannot stamp, the kernel does, and the result says so.
         let nic = match place {
             ThisEnd::Server { peer, .. } if parameters.nic_stamps && place.may_change_host() => {
-                Nic::open(at.ip(), peer).ok()
+                Nic::open(at.ip(), peer, zone_of(at)).ok()
             }
             _ => None,
         };

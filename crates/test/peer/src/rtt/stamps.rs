@@ -33,11 +33,11 @@ struct ReadTime {
 }
 
 impl Nic {
-    /// Has the NIC stamp that receives what `peer` sends to this host's address `own`.
+    /// Has the NIC stamp that receives what `peer` sends to this host's address `own`; link-local ones are in the zone of interface number `zone`.
     ///
     /// # Errors
     /// `no_nic_timestamps`: it cannot, it has no clock that can be read, or this process may not.
-    pub(super) fn open(own: IpAddr, peer: IpAddr) -> Result<Self, SessionError> {
+    pub(super) fn open(own: IpAddr, peer: IpAddr, zone: Option<u32>) -> Result<Self, SessionError> {
         let failed = |error: String| {
             SessionError::new(
                 "no_nic_timestamps",
@@ -45,7 +45,7 @@ impl Nic {
                 "use those of the kernel",
             )
         };
-        let link = receiving_interface(own, peer).map_err(|error| failed(error.to_string()))?;
+        let link = receiving_interface(own, peer, zone).map_err(|error| failed(error.to_string()))?;
         let stamps = match NicStamps::enable(&link) {
             // As long as the other test has it stamp.
             Err(NicStampsError::Busy { .. }) => None,

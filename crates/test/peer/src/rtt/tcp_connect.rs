@@ -1,7 +1,7 @@
 //! Round trips as the time that TCP takes to connect, or to be refused: any host with or without an open port tells it.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -121,8 +121,8 @@ impl Probes for TcpProbes {
         });
     }
 
-    fn peer(&self) -> IpAddr {
-        self.peer.ip()
+    fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     fn receive(&self, account: &Shared, deadline: Nanos) -> bool {

@@ -30,7 +30,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Sets what `plan` asks of this end, which is `own` and receives from `peer`.
+    /// Sets what `plan` asks of this end, which is `own` and receives from `peer`; link-local addresses are in the zone of interface number `zone`.
     ///
     /// # Errors
     /// What of it this host cannot have, with what to do.
@@ -39,6 +39,7 @@ impl Placement {
         parameters: &UdpParameters,
         own: IpAddr,
         peer: IpAddr,
+        zone: Option<u32>,
     ) -> Result<Self, SessionError> {
         let allowed = allowed();
         if plan.sends {
@@ -51,7 +52,7 @@ impl Placement {
         all_in(&receiver_cpus, &allowed)?;
         let mut bound = Self { receiver_cpus, softirq_cpus, ..Self::default() };
         let interface = || {
-            receiving_interface(own, peer)
+            receiving_interface(own, peer, zone)
                 .map_err(|error| SessionError::new("interface_unknown", error.to_string(), ""))
         };
         if !bound.softirq_cpus.is_empty() {

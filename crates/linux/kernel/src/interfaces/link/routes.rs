@@ -2,7 +2,7 @@
 //!
 //! Source: rtnetlink(7), ip-route(8), `net/ipv4/fib_frontend.c`, `net/ipv6/route.c`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netlink_packet_core::NLM_F_REPLACE;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -13,6 +13,7 @@ use netlink_packet_route::route::{
 
 use super::addressing::family;
 use super::{LinkError, Netlink};
+use crate::address::{is_link_local, zone_of};
 
 /// A route to a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,18 +64,16 @@ pub enum RouteOwner {
 }
 
 impl Netlink {
-    /// The route of the main table that packets to `ip` take; `None` where they take another table's, as to the host's own addresses, or where
-    /// there is none.
+    /// The route of the main table that packets to `address` take, whatever its port; `None` where they take another table's, as to the host's own
+    /// addresses, or where there is none.
     ///
     /// # Errors
     /// [`LinkError::Answer`].
-    pub fn route_to(&mut self, ip: IpAddr) -> Result<Option<Route>, LinkError> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(ip);
-        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+    pub fn route_to(&mut self, address: SocketAddr) -> Result<Option<Route>, LinkError> {
+        let ip = address.ip();
+        let mut message = question(ip, zone_of(address));
         // The entry of the table, and not what is made of it for this address (Linux 4.13).
         message.header.flags = RouteFlags::FibMatch;
-        message.attributes.push(RouteAttribute::Destination(ip.into()));
         match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the route to {ip}")) {
             Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(Route::of(message)),
             Ok(_) => Ok(None),
@@ -83,15 +82,13 @@ impl Netlink {
         }
     }
 
-    /// How packets to `ip` leave this host now, by the tables that its rules name; `None` where they cannot.
+    /// How packets to `ip` leave this host now, by the tables that its rules name; `None` where they cannot. A link-local one is in the zone of the
+    /// interface with number `zone`.
     ///
     /// # Errors
     /// [`LinkError::Denied`], [`LinkError::Answer`].
-    pub fn next_hop_to(&mut self, ip: IpAddr) -> Result<Option<NextHop>, LinkError> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(ip);
-        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
-        message.attributes.push(RouteAttribute::Destination(ip.into()));
+    pub fn next_hop_to(&mut self, ip: IpAddr, zone: Option<u32>) -> Result<Option<NextHop>, LinkError> {
+        let message = question(ip, zone);
         match self.ask(RouteNetlinkMessage::GetRoute(message), &format!("find the route to {ip}")) {
             Ok(RouteNetlinkMessage::NewRoute(message)) => Ok(NextHop::of(&message)),
             Ok(_) => Ok(None),
@@ -124,6 +121,16 @@ impl Netlink {
         let action = format!("change the route to {}/{}", route.network, route.prefix_bits);
         self.request(RouteNetlinkMessage::NewRoute(route.wanted()), NLM_F_REPLACE, &action)
     }
+}
+
+/// Asks for the route to `ip`; to a link-local one, of which other interfaces may have the same, at the interface with number `zone`.
+fn question(ip: IpAddr, zone: Option<u32>) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(ip);
+    message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+    message.attributes.push(RouteAttribute::Destination(ip.into()));
+    message.attributes.extend(zone.filter(|_| is_link_local(ip)).map(RouteAttribute::Oif));
+    message
 }
 
 /// ENETUNREACH: no route.

@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use longhaul_bpf::caveats::NO_DROP_EVENTS;
 use longhaul_bpf::drops::Flow;
 use longhaul_host::HostSnapshot;
+use longhaul_kernel::address::zone_of;
 use longhaul_kernel::clock::{RealtimeOffset, monotonic, realtime_offset};
 use longhaul_kernel::udp::{SocketMemory, UdpReceiver, UdpSender};
 use longhaul_result::Caveat;
@@ -103,12 +104,14 @@ impl UdpData {
         let place = opening.place;
         let mut data = Self::open_sockets(opening, parameters)
             .map_err(|error| SessionError::new("data_socket", error.to_string(), ""))?;
-        let (own, peer) = match (place, data.streams.first()) {
-            (ThisEnd::Server { own, peer, .. }, _) => (own.ip(), peer),
-            (ThisEnd::Client { server, .. }, Some(stream)) => (stream.receiver.local_address().ip(), server.ip()),
-            (ThisEnd::Client { server, .. }, None) => (server.ip(), server.ip()),
+        let (own, peer, zone) = match (place, data.streams.first()) {
+            (ThisEnd::Server { own, peer, .. }, _) => (own.ip(), peer, zone_of(own)),
+            (ThisEnd::Client { server, .. }, Some(stream)) => {
+                (stream.receiver.local_address().ip(), server.ip(), zone_of(server))
+            }
+            (ThisEnd::Client { server, .. }, None) => (server.ip(), server.ip(), zone_of(server)),
         };
-        data.placement = Placement::new(&data.plan, &data.parameters, own, peer)?;
+        data.placement = Placement::new(&data.plan, &data.parameters, own, peer, zone)?;
         data.watch_from_the_start()?;
         data.start_receiving();
         Ok(data)
