@@ -135,6 +135,8 @@ impl Failure {
 
     /// Prints it: a line on stderr and, with `json`, an object on stdout.
     pub(crate) fn report(self, json: bool) -> ExitCode {
+        // Nothing else follows, and whoever reads this may be slow.
+        Stop::release();
         if json {
             print_json(&PrintedFailure { schema: "longhaul.error/1", error: &self });
         }

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_kernel::link::Netlink;
+use longhaul_kernel::namespace::NetNamespace;
 use longhaul_testing::program::Program;
 use longhaul_testing::waiting::until;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -15,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, pipe, write};
 use serde_json::{Value, json};
 
+use crate::common::captures::Folder;
 use crate::common::relay::relay;
 use crate::udp_refusals::Server;
 
@@ -83,6 +86,29 @@ fn a_result_that_nobody_reads_holds_no_command_without_a_server() {
     } else {
         longhaul_testing::no_judge!("rtt --to-each-hop needs CAP_NET_RAW (run as root)");
     }
+}
+
+/// They change what is put back by then. In a network namespace of their own, whose settings are nobody's else.
+#[test]
+fn a_result_that_nobody_reads_holds_no_command_that_changes_a_host() {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("run as root");
+        return;
+    }
+    let folder = Folder::new("deaf");
+    let (state, spool) = (folder.file("state"), folder.file("spool"));
+    let tune = ["tune", "--rate", "10G", "--rtt", "150ms", "--apply", "--for", "100ms", "--state", &state, "--json"];
+    let run = || {
+        let mut netlink = Netlink::open().unwrap();
+        let lo = netlink.index_of("lo").unwrap();
+        netlink.set_up(lo, true).unwrap();
+        deaf_for(&tune, &[Signal::SIGTERM]);
+        deaf_for(&["filter", "attach", "lo", "-t", "100ms", "--json"], &[Signal::SIGINT]);
+        deaf_for(&["capture", "lo", "-t", "100ms", "-o", &spool, "--json"], &[Signal::SIGTERM]);
+        // Why a command failed is read by nobody either. It handles signals by then.
+        deaf_for(&["filter", "attach", "none0", "--json"], &[Signal::SIGTERM]);
+    };
+    NetNamespace::create().unwrap().enter(run).unwrap();
 }
 
 #[test]

@@ -67,6 +67,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         readable_until(stop, Some(look)).map_err(|error| Failure::new("wait", error))?;
     }
     let (selected, refused) = selection.connections().map_err(|error| Failure::new("bpf", error))?;
+    // Whoever reads this may be slow; no connection is given the control any more once the process has ended.
+    Stop::release();
     print_text(&format!("{selected} connections used {name}\n"));
     if refused > 0 {
         print_text(&format!("the kernel refused it for {refused} connections\n"));

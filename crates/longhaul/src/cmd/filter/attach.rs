@@ -239,6 +239,8 @@ fn stay(
         file.finish()?;
     }
     let last = report(&mut netlink, &link, &filter)?;
+    // Whoever reads this may be slow; the filter goes with the process.
+    Stop::release();
     if staying.json {
         last.print_json()
     } else {

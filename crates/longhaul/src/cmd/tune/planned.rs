@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use longhaul_kernel::address::{is_link_local, zone_of};
 use longhaul_kernel::link::holds_default_route;
+use longhaul_kernel::signals::Stop;
 use longhaul_path::spec::Direction;
 use longhaul_result::Caveat;
 use longhaul_tune::{
@@ -151,6 +152,8 @@ pub(crate) fn run(args: PlanArgs) -> Outcome {
         false => None,
     };
     let exit = applied.as_ref().map_or(0, |applied| applied.exit);
+    // What was to be put back is, and whoever reads this may be slow.
+    Stop::release();
     if args.json {
         let parameters = Parameters {
             target,

@@ -183,6 +183,8 @@ pub(super) fn run(args: &super::Args) -> Outcome {
     let interrupted = ran.interrupted;
     let envelope = Envelope::new(FAULTS_SCHEMA, started_at, parameters, ran, Vec::new());
     let saved = folder.as_ref().map_or(Ok(()), |folder| folder.save(&envelope));
+    // Whoever reads this may be slow.
+    Stop::release();
     if args.json {
         print_json(&envelope);
     }

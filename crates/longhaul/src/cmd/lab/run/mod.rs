@@ -429,6 +429,8 @@ fn measure(args: &Args, experiment: &Experiment) -> Outcome {
         begun.map_err(unwritable).and_then(|()| measured.save(&ran, interrupted, false))
     };
     let envelope = measured.envelope(&ran, interrupted);
+    // What there is to save is saved, and whoever reads this may be slow.
+    Stop::release();
     if args.json {
         print_json(&envelope);
     }
