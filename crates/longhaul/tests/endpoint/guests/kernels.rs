@@ -59,6 +59,23 @@ const COMMANDS: &[(&str, Wanted, Wanted)] = &[
         Says("this needs Linux 6.4 or newer"),
         Works("lh_bbr3"),
     ),
+    // What the kernel asks for where it loads a module by itself. A server that refuses to change its host has it ask for none.
+    (
+        "printf '#!/bin/busybox sh\\necho \"$@\" >>/tmp/asked\\n' >/tmp/modprobe; chmod +x /tmp/modprobe; : >/tmp/asked
+         echo /tmp/modprobe >/proc/sys/kernel/modprobe
+         longhaul lab exec --name one server -- sh -c 'longhaul serve -p 6001 --host-settings refuse >/tmp/refuses 2>&1 &'; sleep 1
+         longhaul lab exec --name one client -- longhaul tcp server -p 6001 -R -n 1M -C westwood 2>&1 |
+             grep -o 'let clients load one'
+         echo \"asked for $(grep -c tcp_westwood /tmp/asked)\"",
+        Works("let clients load one\nasked for 0"),
+        Works("let clients load one\nasked for 0"),
+    ),
+    (
+        "longhaul lab exec --name one client -- longhaul tcp server -R -n 1M -C westwood >/tmp/tested 2>&1
+         grep -q tcp_westwood /tmp/asked && echo asked for it",
+        Works("asked for it"),
+        Works("asked for it"),
+    ),
     ("longhaul lab down --name one", Works("lab one is down"), Works("lab one is down")),
 ];
 

@@ -9,7 +9,7 @@ const HOSTS: &str =
     "set -e; ip() { /usr/bin/ip \"$@\"; }; mkdir -p /run/netns; ip netns add far; ip link set eth1 netns far
     ip link set eth0 up; ip address add 10.1.1.1/24 dev eth0
     ip -n far link set lo up; ip -n far link set eth1 up; ip -n far address add 10.1.1.2/24 dev eth1
-    ip netns exec far sh -c 'longhaul serve --bind 10.1.1.2 --no-auth --host-settings allow >/tmp/serve 2>&1 &'
+    ip netns exec far sh -c 'longhaul serve --bind 10.1.1.2 --no-auth --host-settings allow >/tmp/serve 2>&1 & echo $! >/tmp/pid'
     for i in $(seq 100); do grep -q listening /tmp/serve && ping -c 1 -W 1 10.1.1.2 >/dev/null && break; sleep 0.1; done
     cat /tmp/serve";
 
@@ -34,17 +34,26 @@ fn with_nics(model: &'static str, modules: &[&str], commands: &[&str]) -> Option
     Some(exits.split_off(1))
 }
 
+/// The ring of the receiving NIC while a test has changed it, and after the server was killed, which had done that.
+const RING_AFTER_KILL: &str =
+    "ring() { /usr/bin/ip netns exec far ethtool -g eth1 | grep RX: | tail -n 1 | tr -dc 0-9; echo; }
+    becomes() { for i in $(seq 100); do [ \"$(ring)\" = $1 ] && break; sleep 0.1; done; ring; }
+    longhaul sweep 10.1.1.2 --no-auth --sizes 200 -b 1M --ring 64 -t 60s --repeat 1 >/tmp/swept 2>&1 & sweep=$!
+    becomes 64; kill -9 $(cat /tmp/pid); becomes 256; kill $sweep";
+
 #[test]
 fn a_ring_is_changed_for_a_test_and_put_back() {
     let commands = [
         "longhaul sweep 10.1.1.2 --no-auth --sizes 200 -b 1M --ring 64 --irq-cpu 0 -t 200ms --repeat 1 --json",
         "/usr/bin/ip netns exec far ethtool -g eth1",
+        RING_AFTER_KILL,
     ];
     let Some(exits) = with_nics("virtio-net-pci", &["virtio_pci", "virtio_net"], &commands) else { return };
     // As the driver said it was in the test, and how it is behind it. The guest has one CPU, so that the interrupts' is found and stays.
     assert!(exits[0].output.contains("\"ring_packets\":64,\"coalesce_us\":"), "{}", exits[0].output);
     assert!(exits[0].output.contains("\"irq_cpus\":[0]"), "{}", exits[0].output);
     assert!(exits[1].output.matches("RX:\t\t256").count() == 2, "{}", exits[1].output);
+    assert_eq!(exits[2].output.split_whitespace().collect::<Vec<_>>()[..2], ["64", "256"], "{}", exits[2].output);
 }
 
 /// The time that `ethtool -c` tells, microseconds.

@@ -29,6 +29,12 @@ const TWO_OF_ONE_NIC: &str = "set -e; ip() { /usr/bin/ip \"$@\"; }
     stamps; longhaul capture tagged0 --clock nic -t 100ms -J -o /tmp/other >/tmp/other.json 2>&1; stamps; wait; stamps
     grep -q 'NIC of tagged0' /tmp/other.json && echo refused; cat /tmp/two.json";
 
+/// Whether each NIC stamps while a test has them do so, and after its client was killed: then the server's end ends as well.
+const AFTER_KILL: &str = "stamps() { cat /sys/module/clocked_nics/parameters/stamps_received; }
+    becomes() { for i in $(seq 100); do [ \"$(stamps)\" = $1 ] && break; sleep 0.1; done; stamps; }
+    longhaul rtt 10.1.1.2 --no-auth -t 60s --timestamps nic -i 5ms >/tmp/killed 2>&1 & rtt=$!
+    becomes 1,1; kill -9 $rtt; becomes 0,0";
+
 /// Median and 99th percentile of round trips, microseconds, and who stamped: sent, received, at the responder.
 fn measured(said: &str) -> ([f64; 2], [String; 3]) {
     let all = object(said.as_bytes());
@@ -69,6 +75,7 @@ fn nics_leave_out_what_their_interrupts_wait() {
         &format!("longhaul rtt 127.0.0.1 --icmp -c 2 {nic}"),
         STAMPS,
         TWO_OF_ONE_NIC,
+        AFTER_KILL,
     ];
     let exits = guest.run(&commands);
     for (command, exit) in commands.iter().zip(&exits) {
@@ -106,5 +113,6 @@ fn nics_leave_out_what_their_interrupts_wait() {
     for at in [0, 1] {
         assert!(interfaces[at]["clock"].as_str().unwrap().contains("NIC"), "{interfaces}");
     }
+    assert_eq!(said(12).split_whitespace().collect::<Vec<_>>(), ["1,1", "0,0"], "{}", said(12));
     assert!(exits[9].status != 0 && said(9).contains("no_nic_timestamps"), "{}", said(9));
 }
