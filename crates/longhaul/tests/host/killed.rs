@@ -98,6 +98,11 @@ const CASES: &[Case] = &[
         "rtt/probes-*.parquet",
         "page.html",
     ]),
+    Case::near("rtt 10.96.0.1 --icmp -i 10ms -t 300ms -o OUT/rtt").leaves(&[
+        "rtt",
+        "rtt/result.json",
+        "rtt/probes-*.parquet",
+    ]),
     Case::near("rtt 10.96.0.1 --to-each-hop -c 5 --timeout 100ms"),
     Case::near("sweep 10.96.0.1 -p 7001 --key KEY -l 64 -b 1M -t 100ms --repeat 1 -o OUT/sweep --html OUT/page.html")
         .leaves(&["sweep", "sweep/result.json", "page.html"]),

@@ -41,13 +41,14 @@ fn time() -> Duration {
 }
 
 /// What good clients do, in turn.
-const TESTS: [&str; 6] = [
+const TESTS: [&str; 7] = [
     "udp 10.96.0.1 -p 7001 --key KEY -b 5M -t 50ms -J",
     "tcp 10.96.0.1 -p 7001 --key KEY -t 50ms -J",
     "udp 10.96.0.1 -p 7001 --key KEY -b 5M -t 50ms -R -P 4 -J",
     "tcp 10.96.0.1 -p 7001 --key KEY -t 50ms -R -P 4 -J",
     "tcp 10.96.0.1 -p 7001 --key KEY -t 50ms --bidir -J",
     "udp 10.96.0.1 -p 7001 --key KEY -b 5M -t 50ms --softirq same -J",
+    "rtt 10.96.0.1 -p 7001 --key KEY -i 10ms -c 5 -J",
 ];
 
 /// A connection from the hostile address; `None` where the server does not take it.

@@ -165,7 +165,13 @@ fn goes_on_for(test: &[&str], is_whole: bool) -> Duration {
 fn a_server_that_falls_silent_with_its_report_holds_no_test() {
     let udp = &["udp", "-t", "100ms", "--collect", "off"][..];
     thread::scope(|scope| {
-        for (test, is_whole) in [(udp, true), (udp, false), (&["tcp", "-t", "100ms"], false)] {
+        for (test, is_whole) in [
+            (udp, true),
+            (udp, false),
+            (&["tcp", "-t", "100ms"], false),
+            (&["rtt", "-i", "10ms", "-c", "3"], false),
+            (&["sweep", "-l", "64", "-b", "1M", "-t", "10ms", "--repeat", "1"], false),
+        ] {
             scope.spawn(move || {
                 let took = goes_on_for(test, is_whole);
                 assert!(took < Duration::from_secs(17), "{test:?}, {is_whole}: {took:?}");

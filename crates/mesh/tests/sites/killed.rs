@@ -215,6 +215,7 @@ fn kill(lab: &Lab) {
     // Once more, while nobody is killed: then each list has arrived, too.
     lab.wait("a list is missing", || (seen.look() == 0 && seen.waiting().is_empty()).then_some(()));
     drop((coordinator, sites));
+    lab.wait("a program of a test outlived its site", || lab.tests().is_empty().then_some(()));
     let all = archived(lab);
     lists(lab, &mut seen);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a result is there twice");
