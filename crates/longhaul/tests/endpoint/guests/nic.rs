@@ -34,26 +34,40 @@ fn with_nics(model: &'static str, modules: &[&str], commands: &[&str]) -> Option
     Some(exits.split_off(1))
 }
 
-/// The ring of the receiving NIC while a test has changed it, and after the server was killed, which had done that.
-const RING_AFTER_KILL: &str =
-    "ring() { /usr/bin/ip netns exec far ethtool -g eth1 | grep RX: | tail -n 1 | tr -dc 0-9; echo; }
-    becomes() { for i in $(seq 100); do [ \"$(ring)\" = $1 ] && break; sleep 0.1; done; ring; }
-    longhaul sweep 10.1.1.2 --no-auth --sizes 200 -b 1M --ring 64 -t 60s --repeat 1 >/tmp/swept 2>&1 & sweep=$!
-    becomes 64; kill -9 $(cat /tmp/pid); becomes 256; kill $sweep";
+/// What the last line of `look` tells of the receiving NIC: while a test with `option` has changed it to `changed`, after the server was killed,
+/// which had done that, and before.
+fn after_kill(look: &str, option: &str, changed: &str) -> String {
+    format!(
+        "look() {{ /usr/bin/ip netns exec far {look} | tail -n 1 | tr -dc 0-9; echo; }}
+        becomes() {{ for i in $(seq 100); do [ \"$(look)\" = $1 ] && break; sleep 0.1; done; look; }}
+        before=$(look)
+        longhaul sweep 10.1.1.2 --no-auth --sizes 200 -b 1M {option} -t 60s --repeat 1 >/tmp/swept 2>&1 & sweep=$!
+        becomes {changed}; kill -9 $(cat /tmp/pid); becomes $before; kill $sweep 2>/dev/null; echo $before"
+    )
+}
+
+/// Asserts that a setting was `changed` to this, and was as before after the kill.
+fn was_put_back(exit: &Exit, changed: &str) {
+    let [during, after, before] = exit.output.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{}", exit.output);
+    };
+    assert_eq!((during, after), (changed, before), "{}", exit.output);
+}
 
 #[test]
 fn a_ring_is_changed_for_a_test_and_put_back() {
+    let killed = after_kill("ethtool -g eth1 | grep RX:", "--ring 64", "64");
     let commands = [
         "longhaul sweep 10.1.1.2 --no-auth --sizes 200 -b 1M --ring 64 --irq-cpu 0 -t 200ms --repeat 1 --json",
         "/usr/bin/ip netns exec far ethtool -g eth1",
-        RING_AFTER_KILL,
+        &killed,
     ];
     let Some(exits) = with_nics("virtio-net-pci", &["virtio_pci", "virtio_net"], &commands) else { return };
     // As the driver said it was in the test, and how it is behind it. The guest has one CPU, so that the interrupts' is found and stays.
     assert!(exits[0].output.contains("\"ring_packets\":64,\"coalesce_us\":"), "{}", exits[0].output);
     assert!(exits[0].output.contains("\"irq_cpus\":[0]"), "{}", exits[0].output);
     assert!(exits[1].output.matches("RX:\t\t256").count() == 2, "{}", exits[1].output);
-    assert_eq!(exits[2].output.split_whitespace().collect::<Vec<_>>()[..2], ["64", "256"], "{}", exits[2].output);
+    was_put_back(&exits[2], "64");
 }
 
 /// The time that `ethtool -c` tells, microseconds.
@@ -69,7 +83,8 @@ fn coalescing_is_changed_for_a_test_and_put_back() {
         "longhaul sweep 10.1.1.2 --no-auth --sizes 200 --spacings 200us --coalesce 0,2ms -t 1s --repeat 1 --json >/tmp/swept 2>/tmp/caveats &
         while kill -0 $!; do {LOOK} | grep rx-usecs:; usleep 100000; done"
     );
-    let commands = [LOOK, &during, "cat /tmp/swept", LOOK, "cat /tmp/caveats"];
+    let killed = after_kill("ethtool -c eth1 | grep rx-usecs:", "--coalesce 2ms", "2000");
+    let commands = [LOOK, &during, "cat /tmp/swept", LOOK, "cat /tmp/caveats", &killed];
     let Some(exits) = with_nics("e1000e", &["e1000e"], &commands) else { return };
     let [before, during, after] = [0, 1, 3].map(|nth| receive_us(&exits[nth].output));
     assert_eq!((before.len(), &before), (1, &after), "it is as it was");
@@ -85,6 +100,7 @@ fn coalescing_is_changed_for_a_test_and_put_back() {
     };
     let [(first_us, first_ns), (second_us, second_ns)] = [of(&points[0]), of(&points[1])];
     assert_eq!((first_us, second_us), (Some(0), Some(2_000)), "{swept}");
+    was_put_back(&exits[5], "2000");
     println!("median between arrivals: {first_ns} ns at once, {second_ns} ns where interrupts wait 2 ms");
     // Packets leave 200 us apart: at once they arrive so, and in batches nearly together.
     assert!((150e3..300e3).contains(&first_ns) && second_ns < 20e3, "{first_ns} {second_ns}");
