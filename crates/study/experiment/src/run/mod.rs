@@ -31,7 +31,7 @@ use longhaul_path::spec::PathSpec;
 use longhaul_peer::caveats::{CLOCK_STEPPED, PACING_NOT_ACHIEVED, SENDER_STOPPED};
 use longhaul_peer::client::{self, Live, Target};
 use longhaul_peer::server::{ServeOptions, Server};
-use longhaul_report::html::findings::Finding;
+use longhaul_report::html::findings::JudgedFinding;
 use longhaul_report::html::points::{Point, Repeat, Run};
 use longhaul_report::html::series::Series;
 use longhaul_report::html::{mix as mix_report, tcp_goodput, udp_loss};
@@ -261,7 +261,7 @@ impl Ran {
     }
 
     /// What came of the findings of `experiment`.
-    pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<Finding> {
+    pub fn findings(&self, experiment: &Experiment, plan: &Plan) -> Vec<JudgedFinding> {
         let judge = |finding: &PaperFinding| {
             let asked = finding.asked(|series, point| {
                 let name = match (experiment.udp.get(series), experiment.tcp.get(series)) {
