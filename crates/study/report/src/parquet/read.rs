@@ -139,7 +139,7 @@ impl ReadSamples {
         let mut flows = Vec::with_capacity(self.0.len());
         for ReadFlow { end, direction, stream, congestion, series } in &mut self.0 {
             let series = std::mem::replace(series, Series::new(0));
-            flows.push(FlowSamples { end: *end, direction: *direction, stream: *stream, congestion, series });
+            flows.push(FlowSamples { end, direction, stream: *stream, congestion, series });
         }
         flows
     }
