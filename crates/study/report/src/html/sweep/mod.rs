@@ -268,6 +268,6 @@ mod tests {
         let (host, longhaul, started_at, text) = ("far".into(), "1".into(), "now".into(), String::new());
         let html = Report { host, longhaul, started_at, result: &result, caveats: &[], text }.html();
         assert!(html.contains("<title>Packets lost, %, gro on</title>"), "{html}");
-        assert_eq!(html.matches("<rect x=").count(), 6, "{html}");
+        assert_eq!(html.matches(" bytes, unlimited: ").count(), 6, "{html}");
     }
 }
