@@ -48,13 +48,13 @@ impl ReadProgress {
 
     /// Counts the length of the file at `path`, which is opened later.
     pub(super) fn add(&mut self, path: &Path) -> io::Result<()> {
-        self.total_bytes += fs::metadata(path)?.len();
+        self.total_bytes = self.total_bytes.saturating_add(fs::metadata(path)?.len());
         Ok(())
     }
 
     pub(super) fn open(&mut self, path: &Path) -> io::Result<Counted> {
         let file = File::open(path)?;
-        self.total_bytes += file.metadata()?.len();
+        self.total_bytes = self.total_bytes.saturating_add(file.metadata()?.len());
         Ok(Counted::new(file, self.of_capture()))
     }
 

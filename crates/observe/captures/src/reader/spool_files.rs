@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::CaptureAccount;
 use super::progress::{Counted, FILE_CHUNK, ReadBytes};
+use crate::ledger::Ledger;
 use crate::record::Record;
 use crate::spool::{BlockReader, Kind, Meta, RecordBuffer, SpoolError};
 
@@ -73,7 +74,10 @@ impl SpoolFiles {
                         buffer.settle(i64::MIN);
                     }
                 }
-                Kind::Ledger => account.ledger.add(&block.json()?),
+                Kind::Ledger => {
+                    // What is written is what is read: a file may say any number.
+                    account.ledger.add(&Ledger { written_packets: 0, ..block.json()? });
+                }
                 Kind::Mark => account.marks.push(block.json()?),
                 Kind::Tick => buffer.settle(block.first_ns),
                 Kind::End | Kind::Pad => {}
@@ -111,4 +115,49 @@ impl SpoolFiles {
 
 fn reader(file: Counted) -> BlockReader<BufReader<Counted>> {
     BlockReader::new(BufReader::with_capacity(FILE_CHUNK, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::ReadProgress;
+    use crate::record::{InterfaceDirection, LinkType};
+    use crate::spool::{Interface, PacketBlock, control_block};
+
+    /// A writer leaves their number 0.
+    #[test]
+    fn packets_are_written_that_are_read_whatever_the_ledger_says() {
+        let meta = Meta { interfaces: vec![Interface::default()], ..Meta::default() };
+        let ledger = Ledger { seen_packets: 3, written_packets: u64::MAX, ..Ledger::default() };
+        let mut packets = PacketBlock::with_capacity(4096);
+        for at_ns in [1, 2] {
+            packets.push(&Record {
+                at_ns,
+                interface: 0,
+                direction: InterfaceDirection::Unknown,
+                link: LinkType::Ethernet,
+                frame_len: 60,
+                gso_segs: 1,
+                gso_size: 0,
+                snippet: &[],
+            });
+        }
+        let mut bytes = control_block(Kind::Meta, 0, &meta);
+        bytes.extend(control_block(Kind::Ledger, 0, &ledger));
+        bytes.extend_from_slice(packets.finish());
+        bytes.extend(control_block(Kind::Ledger, 0, &ledger));
+        bytes.extend(control_block(Kind::End, 0, &()));
+        let path = std::env::temp_dir().join(format!("longhaul-written-{}.spool", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let mut files = SpoolFiles::at(vec![path.clone()], ReadProgress::default().of_capture());
+        let (mut account, mut read) = (CaptureAccount::default(), 0);
+        files.fill(&mut account).unwrap();
+        while files.current().is_some() {
+            read += 1;
+            files.advance();
+        }
+        std::fs::remove_file(path).unwrap();
+        let Ledger { seen_packets, written_packets, .. } = account.ledger;
+        assert_eq!((read, seen_packets, written_packets), (2, 6, 2));
+    }
 }
