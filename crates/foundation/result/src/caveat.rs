@@ -1,5 +1,7 @@
 //! A doubt about a result.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 /// The kind of a caveat. Each crate that raises caveats has a table of its codes, made by [`caveat_codes!`](crate::caveat_codes).
@@ -28,7 +30,7 @@ macro_rules! caveat_codes {
 }
 
 /// A doubt about a result: why a number may not be what it seems, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 // Other crates make one by `Caveat::new`, so that its code is in a table.
 #[non_exhaustive]
@@ -69,14 +71,26 @@ impl Caveat {
         Self { remedy: remedy.into(), ..self }
     }
 
-    /// Each caveat once, in order: both ends and both directions of a test may raise the same.
+    /// Each caveat once, in order: both ends and both directions of a test may raise the same. A file of others may have very many.
     pub fn unique(caveats: Vec<Self>) -> Vec<Self> {
-        let mut unique = Vec::new();
-        for caveat in caveats {
-            if !unique.contains(&caveat) {
-                unique.push(caveat);
-            }
-        }
-        unique
+        let mut known = HashSet::with_capacity(caveats.len());
+        let are_new: Vec<bool> = caveats.iter().map(|caveat| known.insert(caveat)).collect();
+        drop(known);
+        caveats.into_iter().zip(are_new).filter_map(|(caveat, is_new)| is_new.then_some(caveat)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_caveat_is_told_once_where_it_came_first() {
+        let caveat = |code: &str, message: &str, remedy: &str| Caveat::of_error(code, message, remedy);
+        let (late, later) = (caveat("late", "by 3 ms", "wait"), caveat("late", "by 8 ms", "wait"));
+        let others = [caveat("lost", "by 3 ms", "wait"), caveat("late", "by 3 ms", "")];
+        let all = [&[later.clone(), late.clone()][..], &others, &[late.clone(), later.clone()], &others].concat();
+        let expected = [&[later, late][..], &others].concat();
+        assert_eq!(Caveat::unique(all), expected);
     }
 }

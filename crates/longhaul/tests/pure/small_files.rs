@@ -1,13 +1,33 @@
-//! A small capture with very many flows.
+//! Small files, as others may have made them, that stand for very much.
 
 use std::fs;
 use std::io::Write;
-use std::process::Command;
+use std::ops::Range;
+use std::process::{Command, Output};
 
 use crate::common::captures::Folder;
-use crate::common::longhaul;
+use crate::common::{longhaul, object, root};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+/// The binary with `arguments`, in the memory that SECURITY.md names and ten seconds of CPU time, of which it should take one or two.
+fn limited(arguments: &[&str]) -> Output {
+    let mut limited = Command::new("prlimit");
+    limited.args(["--as=536870912", "--cpu=10", env!("CARGO_BIN_EXE_longhaul")]).args(arguments);
+    let output = limited.output().unwrap();
+    let said = &output.stderr[..output.stderr.len().min(300)];
+    assert!(output.status.success(), "{arguments:?}: {}, {}", output.status, String::from_utf8_lossy(said));
+    output
+}
+
+/// A saved result of this kind, changed.
+fn changed(kind: &str, change: impl FnOnce(&mut Value)) -> String {
+    let text = fs::read_to_string(root().join("fuzz/corpus/saved_result").join(kind)).unwrap();
+    let mut result: Value = serde_json::from_str(&text).unwrap();
+    change(&mut result);
+    result.to_string()
+}
 
 /// A pcap file without packets.
 fn empty() -> Vec<u8> {
@@ -121,4 +141,22 @@ fn a_small_file_has_room_for_some_diagnoses() {
     assert!(output.status.success(), "{said}");
     let left_out = 30_000_usize.checked_sub(room).unwrap();
     assert!(said.contains(&format!("{left_out} connections are left out")), "of {} bytes: {said}", packed.len());
+}
+
+/// Two results have 50,000 caveats each, and half of them alike: each is told once, where it came first.
+#[test]
+fn very_many_caveats_are_told_once() {
+    let folder = Folder::new("many-caveats");
+    let written = |name: &str, numbers: Range<u32>| {
+        let caveat = |number: u32| json!({"code": "late", "message": format!("by {number} ms"), "remedy": ""});
+        let file = folder.file(name);
+        fs::write(&file, changed("watch-udp", |result| result["caveats"] = numbers.map(caveat).collect())).unwrap();
+        file
+    };
+    let (a, b) = (written("a.json", 0..50_000), written("b.json", 25_000..75_000));
+    let compared = object(&limited(&["compare", "--json", &a, &b]).stdout);
+    let late = compared["caveats"].as_array().unwrap().iter().filter(|caveat| caveat["code"] == "late");
+    let messages: Vec<&str> = late.filter_map(|caveat| caveat["message"].as_str()).collect();
+    assert_eq!(messages.len(), 75_000);
+    assert!((0..).zip(messages).all(|(number, message)| message == format!("by {number} ms")));
 }
