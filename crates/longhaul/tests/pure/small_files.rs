@@ -160,3 +160,28 @@ fn very_many_caveats_are_told_once() {
     assert_eq!(messages.len(), 75_000);
     assert!((0..).zip(messages).all(|(number, message)| message == format!("by {number} ms")));
 }
+
+/// Each point of a sweep has a pace of its own, and so a column.
+#[test]
+fn a_page_of_very_many_paces_is_drawn() {
+    const POINTS: u64 = 6_000;
+    const METRICS: [&str; 7] =
+        ["lost", "received_bps", "reordered", "spacing_out_ns", "batch_out_packets", "receiver_cpu", "sender_cpu"];
+    let folder = Folder::new("many-paces");
+    let (saved, page) = (folder.file("sweep.json"), folder.file("page.html"));
+    let point = |number: u64| {
+        // Of two that differ there is a figure.
+        let known = if number < 2 { METRICS.len() } else { 0 };
+        let mean = json!({"mean": number as f64, "standard_error": null, "tests": 1});
+        let means: Value = METRICS.iter().take(known).map(|metric| (*metric, mean.clone())).collect();
+        let point = json!({"payload_bytes": 9, "pace": {"spacing_ns": (100 + number) * 1_000}});
+        json!({"point": point, "tests": [], "means": means})
+    };
+    let points: Value = (0..POINTS).map(point).collect();
+    let swept = changed("sweep", |result| result["result"] = json!({"points": points, "knees": []}));
+    fs::write(&saved, swept).unwrap();
+    limited(&["show", &saved, "--html", &page]);
+    let page = fs::read_to_string(&page).unwrap();
+    assert_eq!(page.matches("<rect x=").count(), 7 * POINTS as usize);
+    assert_eq!(page.matches(">each 6099 µs</text>").count(), 7);
+}

@@ -1,6 +1,8 @@
 //! A sweep as a page: a heat map for each metric, by size and rate.
 
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::hash::Hash;
 
 use longhaul_result::Caveat;
 use longhaul_sweep::{Knee, Metric, PointResult, SweepResult, common};
@@ -147,28 +149,16 @@ fn heat(
     value: impl Fn(&PointResult) -> Option<f64>,
     write: impl Fn(f64) -> String,
 ) -> String {
-    let pace = |point: &PointResult| match point.point.pace {
-        Pace::SpacingNs(ns) => format!("each {} µs", us(ns as f64)),
-        _ => point.point.rate().map_or_else(|| "unlimited".into(), |rate| format!("{} Mb/s", mbit(rate.0 as f64))),
-    };
-    let (mut paces, mut sizes): (Vec<String>, Vec<u32>) = (Vec::new(), Vec::new());
-    for point in points {
-        if !paces.contains(&pace(point)) {
-            paces.push(pace(point));
-        }
-        if !sizes.contains(&point.point.payload_bytes) {
-            sizes.push(point.point.payload_bytes);
-        }
-    }
-    let (width, height) = (LEFT + CELL.0 * paces.len() + 8, ABOVE + CELL.1 * sizes.len() + BELOW);
+    let paces: Vec<String> = points.iter().map(pace).collect();
+    let (columns, column_of) = different(paces.iter().map(String::as_str));
+    let (sizes, row_of) = different(points.iter().map(|point| point.point.payload_bytes));
+    let (width, height) = (LEFT + CELL.0 * columns.len() + 8, ABOVE + CELL.1 * sizes.len() + BELOW);
     let mut svg = format!(
         "<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>\
          <text x=\"{LEFT}\" y=\"16\" font-weight=\"600\">{0}</text>",
         escape(title)
     );
-    for point in points {
-        let column = paces.iter().position(|own| *own == pace(point)).unwrap_or(0);
-        let row = sizes.iter().position(|own| *own == point.point.payload_bytes).unwrap_or(0);
+    for (((point, pace), column), row) in points.iter().zip(&paces).zip(column_of).zip(row_of) {
         let (x, y) = (LEFT + column * CELL.0, ABOVE + (sizes.len() - 1 - row) * CELL.1);
         let found = value(point);
         let share = found.map_or(0.0, |found| (found / most).clamp(0.0, 1.0));
@@ -180,7 +170,7 @@ fn heat(
             CELL.0 - 2,
             CELL.1 - 2,
             point.point.payload_bytes,
-            escape(&pace(point)),
+            escape(pace),
             escape(&text),
             x + CELL.0 / 2,
             y + CELL.1 / 2 + 4,
@@ -193,7 +183,7 @@ fn heat(
         let _ = write!(svg, "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" font-size=\"12\">{bytes} B</text>", LEFT - 8);
     }
     let bottom = ABOVE + CELL.1 * sizes.len();
-    for (column, pace) in paces.iter().enumerate() {
+    for (column, pace) in columns.iter().enumerate() {
         let x = LEFT + column * CELL.0 + CELL.0 / 2;
         let _ = write!(
             svg,
@@ -202,18 +192,40 @@ fn heat(
             escape(pace)
         );
     }
-    let middle = LEFT + CELL.0 * paces.len() / 2;
+    let middle = LEFT + CELL.0 * columns.len() / 2;
     let _ = write!(
         svg,
         "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\">payload rate asked, by payload of a packet</text></svg>",
         bottom + 36
     );
     let names = ["payload, bytes", "payload rate asked", title].map(str::to_owned).to_vec();
-    let row = |point: &PointResult| {
+    let row = |(point, pace): (&PointResult, &String)| {
         let text = value(point).map_or_else(String::new, &write);
-        vec![point.point.payload_bytes.to_string(), pace(point), text]
+        vec![point.point.payload_bytes.to_string(), pace.clone(), text]
     };
-    with_numbers(&svg, std::iter::once(names).chain(points.iter().map(row)))
+    with_numbers(&svg, std::iter::once(names).chain(points.iter().zip(&paces).map(row)))
+}
+
+/// How fast a point sends, in words.
+fn pace(point: &PointResult) -> String {
+    match point.point.pace {
+        Pace::SpacingNs(ns) => format!("each {} µs", us(ns as f64)),
+        _ => point.point.rate().map_or_else(|| "unlimited".into(), |rate| format!("{} Mb/s", mbit(rate.0 as f64))),
+    }
+}
+
+/// The different ones of `values`, in the order in which they first come, and the place of each value among these. In a result of others all may be
+/// different.
+fn different<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
+    let (mut different, mut known) = (Vec::new(), HashMap::new());
+    let of_value = |value: T| {
+        *known.entry(value).or_insert_with(|| {
+            different.push(value);
+            different.len() - 1
+        })
+    };
+    let of_each = values.map(of_value).collect();
+    (different, of_each)
 }
 
 #[cfg(test)]
@@ -269,5 +281,24 @@ mod tests {
         let html = Report { host, longhaul, started_at, result: &result, caveats: &[], text }.html();
         assert!(html.contains("<title>Packets lost, %, gro on</title>"), "{html}");
         assert_eq!(html.matches(" bytes, unlimited: ").count(), 6, "{html}");
+    }
+
+    /// Also where two rates are written alike.
+    #[test]
+    fn a_cell_is_in_the_column_of_its_rate_and_the_row_of_its_size() {
+        let point = |payload_bytes: u32, bps: u64| {
+            let lost = Estimate { mean: bps as f64 / 1e9, standard_error: None, tests: 1 };
+            let point = Point { payload_bytes, pace: Pace::RateBps(bps), setting: PointSetting::default() };
+            PointResult { means: BTreeMap::from([(Metric::Lost, lost)]), ..PointResult::new(point) }
+        };
+        let rates = [5_000_000, 2_000_000, 2_000_001, 9_000_000];
+        let points: Vec<PointResult> =
+            [100, 200].into_iter().flat_map(|bytes| rates.map(|bps| point(bytes, bps))).collect();
+        let svg = heat(&points, "lost", 0.01, |point| point.mean(Metric::Lost), percent);
+        let cells: Vec<&str> = svg.split("<rect ").skip(1).map(|cell| cell.split(" width").next().unwrap()).collect();
+        let [left, middle, right] = [0, 1, 2].map(|column| LEFT + column * CELL.0);
+        let at = |y: usize| [left, middle, middle, right].map(|x| format!("x=\"{x}\" y=\"{y}\""));
+        assert_eq!(cells, [at(ABOVE + CELL.1), at(ABOVE)].concat(), "{svg}");
+        assert_eq!(svg.matches(" Mb/s</text>").count(), 3, "{svg}");
     }
 }
