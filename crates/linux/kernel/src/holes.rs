@@ -9,12 +9,24 @@ use std::io;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Whether `bytes` of the regular file `file`, or more, are in no hole. It looks for holes in no more of it than that takes, and moves the place
-/// at which the file is read next.
+/// Shorter files may have any holes.
+const LENGTH_SURE: u64 = 1 << 20;
+/// A longer one stores this part of its length at least.
+const STORED_PART: u64 = 4;
+
+/// Whether the regular file `file` says to be more than four times as long as what it stores, and is longer than 1 MiB. It moves the place at which
+/// the file is read next.
 ///
 /// # Errors
 /// As lseek(2).
-pub fn stores(file: &File, bytes: u64) -> io::Result<bool> {
+pub fn is_nearly_all_holes(file: &File) -> io::Result<bool> {
+    let length = file.metadata()?.len();
+    Ok(length > LENGTH_SURE && !stores(file, length / STORED_PART)?)
+}
+
+/// Whether `bytes` of the regular file `file`, or more, are in no hole. It looks for holes in no more of it than that takes, and moves the place
+/// at which the file is read next.
+fn stores(file: &File, bytes: u64) -> io::Result<bool> {
     let (mut at, mut stored) = (0, 0);
     while stored < bytes {
         let data = match seek(file, SeekFrom::Data(at)) {

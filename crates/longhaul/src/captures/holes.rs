@@ -1,22 +1,18 @@
 //! Refuses files that are nearly all holes: what memory and time a file may take follows its length, and a hole costs nobody anything.
 
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use longhaul_kernel::holes::stores;
+use longhaul_kernel::holes::is_nearly_all_holes;
 use longhaul_rtt::probe_log::{ProbeLogError, ProbeLogReader, segments};
+use longhaul_units::regular_file;
 
 use crate::output::Failure;
 
-/// Shorter files may have any holes.
-const LENGTH_SURE: u64 = 1 << 20;
-/// A longer one stores this part of its length at least.
-const STORED_PART: u64 = 4;
-
 /// Refuses each of `files` that says to be four times as long as what it stores. One that cannot be looked at is left to whoever reads it.
 pub(crate) fn refuse_holes(files: &[PathBuf]) -> Result<(), Failure> {
-    let Some(path) = files.iter().find(|path| is_nearly_all_holes(path).unwrap_or(false)) else { return Ok(()) };
+    let is_refused =
+        |path: &&PathBuf| regular_file::open(path).is_ok_and(|file| is_nearly_all_holes(&file).unwrap_or(false));
+    let Some(path) = files.iter().find(is_refused) else { return Ok(()) };
     let message = format!("{}: it is mostly holes: less than a quarter of its length is stored", path.display());
     let remedy =
         "if it is whole, copy it without holes (cp --sparse=never); if a copy was broken off, get it once more";
@@ -32,16 +28,9 @@ pub(crate) fn open_probe_log(
     ProbeLogReader::open(path).map_err(unreadable)
 }
 
-fn is_nearly_all_holes(path: &Path) -> io::Result<bool> {
-    let about = fs::metadata(path)?;
-    if !about.is_file() || about.len() <= LENGTH_SURE {
-        return Ok(false);
-    }
-    Ok(!stores(&File::open(path)?, about.len() / STORED_PART)?)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
     use super::*;

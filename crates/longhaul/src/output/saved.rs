@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use longhaul_experiment::faults::{find, run::of_evidence_name};
 use longhaul_kernel::capability::{self, Capability};
+use longhaul_kernel::holes::is_nearly_all_holes;
 use longhaul_kernel::new_file::{NewFile, PUBLIC, without_name};
 use longhaul_kernel::open_folder::OpenFolder;
 use longhaul_report::saved::{ANALYZE_SCHEMA, COMPARE_SCHEMA, RTT_SCHEMA};
@@ -526,7 +527,7 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
 /// Opens the table `name` of the result that was read from `file`: one that is beside it in its folder, wherever the name would lead.
 ///
 /// # Errors
-/// It has no folder, or the folder no such table.
+/// It has no folder, the folder no such table, or the table is mostly holes: how many rows it may have follows from its length.
 pub(crate) fn open_table(file: &Path, name: &str) -> io::Result<File> {
     let none = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if file.file_name().is_none_or(|own| own != RESULT) {
@@ -540,7 +541,11 @@ pub(crate) fn open_table(file: &Path, name: &str) -> io::Result<File> {
     if table.symlink_metadata()?.is_symlink() {
         return none("a link, not a file");
     }
-    regular_file::open(&table)
+    let open = regular_file::open(&table)?;
+    if is_nearly_all_holes(&open)? {
+        return none("it is mostly holes: less than a quarter of its length is stored");
+    }
+    Ok(open)
 }
 
 fn holds_a_capture(folder: &Path) -> bool {

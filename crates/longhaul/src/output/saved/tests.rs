@@ -240,5 +240,10 @@ fn tables_are_those_of_the_folder() {
         assert!(open_table(&result, name).is_err(), "{name}: a link, a folder, and none");
     }
     assert!(open_table(&folder.join("other.json"), "samples.parquet").is_err(), "not in a folder of -o");
+    // What a table may have follows from its length: that of a hole costs nobody anything.
+    let samples = File::options().write(true).open(folder.join("samples.parquet")).unwrap();
+    samples.set_len(80 << 20).unwrap();
+    let refused = open_table(&result, "samples.parquet").unwrap_err().to_string();
+    assert!(refused.contains("mostly holes"), "{refused}");
     fs::remove_dir_all(&folder).unwrap();
 }
