@@ -39,7 +39,7 @@ pub struct Series {
 /// Why a text is not a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SeriesError {
-    /// It is cut off, or not base64.
+    /// It is cut off, not base64, or its time goes back.
     #[error("the samples are cut off or damaged")]
     Damaged,
     /// It has more samples than allowed.
@@ -120,6 +120,10 @@ impl Series {
         let stride = get(&mut rest)?.try_into().map_err(|_| SeriesError::Damaged)?;
         let mut samples = vec![Sample { at_ns: 0, congestion: 0, info: TcpInfo::default() }; count];
         read_column(&mut rest, &mut samples, |sample, value| sample.at_ns = value)?;
+        // Who draws them relies on their order.
+        if !samples.is_sorted_by_key(|sample| sample.at_ns) {
+            return Err(SeriesError::Damaged);
+        }
         read_column(&mut rest, &mut samples, |sample, value| sample.congestion = value as u8)?;
         for field in FIELDS {
             read_column(&mut rest, &mut samples, |sample, value| sample.info.set(field, value))?;
@@ -250,10 +254,21 @@ mod tests {
         assert_eq!(Series::from_text(&text(50), MAX_SAMPLES).unwrap().samples().len(), 50);
     }
 
+    #[test]
+    fn samples_whose_time_goes_back_are_damaged() {
+        let read = |times: [u64; 3]| {
+            let mut series = Series::new(10);
+            times.into_iter().for_each(|at| series.push(sample(at, 7)));
+            Series::from_text(&series.to_text(), 10).map(|series| series.samples().len())
+        };
+        assert_eq!([read([5, 9, 9]), read([5, 9, 8])], [Ok(3), Err(SeriesError::Damaged)]);
+    }
+
     proptest! {
         #[test]
-        fn any_series_survives(seeds in prop::collection::vec((any::<u64>(), any::<u64>()), 0..40), length in 0_usize..=280) {
+        fn any_series_survives(mut seeds in prop::collection::vec((any::<u64>(), any::<u64>()), 0..40), length in 0_usize..=280) {
             let mut series = Series::new(100);
+            seeds.sort_unstable();
             for (at, seed) in seeds {
                 let mut sample = sample(at, seed);
                 sample.info.set_length(length);

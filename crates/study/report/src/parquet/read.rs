@@ -146,8 +146,12 @@ impl ReadSamples {
 }
 
 impl ReadFlow {
-    /// Adds a sample. The first one of another congestion control was taken as that began.
+    /// Adds a sample, which was taken no earlier than the last: lines of samples are thinned by their order. The first one of another congestion
+    /// control was taken as that began.
     fn push(&mut self, at_ns: u64, control: &str, info: TcpInfo) -> Option<()> {
+        if self.series.samples().last().is_some_and(|last| at_ns < last.at_ns) {
+            return None;
+        }
         if self.congestion.last().is_none_or(|last| last.name != control) {
             if self.congestion.len() == CONTROLS_MOST || control.len() > CONTROL_BYTES_MOST {
                 return None;
@@ -313,6 +317,23 @@ mod tests {
             assert_eq!(flow.series.samples()[0].info.get(fields::BUSY_TIME), None);
             assert_eq!(flow.series.samples().len(), 5);
         }
+    }
+
+    #[test]
+    fn samples_of_a_flow_whose_time_goes_back_are_damaged() {
+        let read = |flows: [&[u64]; 2]| {
+            let flow = |(stream, times): (u32, &[u64])| {
+                let (mut series, info) = (Series::new(100), TcpInfo::parse(&[0; 168]));
+                times.iter().for_each(|at_ns| series.push(Sample { at_ns: *at_ns, congestion: 0, info }));
+                FlowSamples { end: "sender", direction: "forward", stream, congestion: &[], series }
+            };
+            let mut out = Vec::new();
+            let flows = (0..).zip(flows).map(flow).collect();
+            write_samples(&mut out, &[End { flows, unix_offset_ns: None }]).unwrap();
+            ReadSamples::read(Bytes::from(out)).map(|mut read| read.take().len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read([&[0, 7, 7, 9], &[0, 8]]), Ok(2), "each flow has its own time");
+        assert_eq!(read([&[0, 7, 7, 9], &[0, 9, 8]]), Err("it is damaged".to_owned()));
     }
 
     #[test]
