@@ -508,11 +508,9 @@ pub(crate) fn read_result(path: &Path) -> Result<(PathBuf, String), Failure> {
     let mut text = String::new();
     let mut read = || {
         // Opening a pipe waits for its writer: whoever names one wants that, and in a folder nobody named it.
-        if in_folder && !fs::metadata(&file)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
+        let opened = if in_folder { regular_file::open(&file) } else { File::open(&file) };
         // A device or a pipe may have no end.
-        File::open(&file)?.take(MOST_BYTES + 1).read_to_string(&mut text)
+        opened?.take(MOST_BYTES + 1).read_to_string(&mut text)
     };
     let why = match read() {
         Ok(_) if text.len() as u64 > MOST_BYTES => {

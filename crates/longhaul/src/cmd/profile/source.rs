@@ -1,12 +1,11 @@
 //! Measurements of round trips, from what people have of them.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use longhaul_profile::{Probe, Probes, probes_most, read_ping};
 use longhaul_rtt::probe_log::{ProbeKind, ProbeLogReader, ProbeRow};
-use longhaul_units::{Nanos, read_text};
+use longhaul_units::{Nanos, read_text, regular_file};
 
 use crate::captures::holes::{open_probe_log, refuse_holes};
 use crate::cmd::profile::measured::{Measured, SAMPLES, bytes_of, files_of, name_of, plain};
@@ -126,7 +125,7 @@ impl Kind {
         }
         // Standard input and pipes cannot be looked at first.
         let mut begin = [0; 256];
-        let read = if path.is_file() { File::open(path).and_then(|mut file| file.read(&mut begin)) } else { Ok(0) };
+        let read = regular_file::open(path).and_then(|mut file| file.read(&mut begin));
         let begin = &begin[..read.unwrap_or(0)];
         if begin.contains(&0) || std::str::from_utf8(begin).is_err_and(|error| error.error_len().is_some()) {
             Self::Capture

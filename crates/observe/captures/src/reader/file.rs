@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use longhaul_units::regular_file;
 
 use super::found::{files_in, is_pipe, is_spool};
 use super::progress::{Counted, FILE_CHUNK, ReadBytes, ReadProgress};
@@ -236,7 +237,8 @@ impl Capture {
             }
             _ => {
                 let failed = |error| OpenError::new(&self.path, error);
-                let mut file = Counted::new(File::open(&self.path).map_err(failed)?, read.of_capture());
+                let opened = regular_file::open(&self.path).map_err(failed)?;
+                let mut file = Counted::new(opened, read.of_capture());
                 let first = file.peek().map_err(failed)?;
                 open_stream(&self.path, file, &first)?
             }
@@ -464,14 +466,14 @@ fn open_stream(path: &Path, file: Counted, first: &[u8]) -> Result<Source, OpenE
 }
 
 fn open_log(path: &Path, with_snippets: bool) -> Result<HeaderLogReader<File>, OpenError> {
-    let file = File::open(path).map_err(|error| OpenError::new(path, error))?;
+    let file = regular_file::open(path).map_err(|error| OpenError::new(path, error))?;
     let reader = HeaderLogReader::new(file).map_err(|error| OpenError::new(path, error))?;
     Ok(if with_snippets { reader } else { reader.without_snippets().without_ethernet() })
 }
 
 /// When the spool whose file is at `path` dropped packets, by that file.
 fn gaps_of(path: &Path) -> Result<Vec<Gap>, OpenError> {
-    let gaps = File::open(path).map_err(SpoolError::from).and_then(gaps_in);
+    let gaps = regular_file::open(path).map_err(SpoolError::from).and_then(gaps_in);
     gaps.map_err(|error| OpenError::new(path, error))
 }
 

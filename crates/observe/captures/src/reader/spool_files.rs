@@ -1,9 +1,10 @@
 //! A spool as it is read: its files one after the other, one of them open, and their packets in order of time.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::PathBuf;
+
+use longhaul_units::regular_file;
 
 use super::CaptureAccount;
 use super::progress::{Counted, FILE_CHUNK, ReadBytes};
@@ -43,7 +44,7 @@ impl SpoolFiles {
                     buffer.settle_all();
                     return Ok(());
                 };
-                match File::open(path) {
+                match regular_file::open(&path) {
                     Ok(file) => self.open = Some(reader(Counted::new(file, self.bytes.clone()))),
                     // A capture that goes on removes its oldest files.
                     Err(error) if error.kind() == ErrorKind::NotFound => account.was_cut = true,
