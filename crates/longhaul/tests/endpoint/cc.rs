@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
+use crate::common::captures::missing;
 use crate::common::{TestLab, longhaul, object, printed};
 use longhaul_bpf::support::has_bpf_fs;
 use longhaul_congestion::Algorithm;
@@ -142,6 +143,22 @@ fn sockets_that_use_it_are_told_and_go_on() {
     let (other, _far) = connection(&namespace, "reno");
     assert!(setsockopt(&other, sockopt::TcpCongestion, &name.as_str().into()).is_err());
     drop(control);
+}
+
+/// Each user can have more network namespaces than a command may have files open.
+#[test]
+fn no_number_of_namespaces_hides_sockets() {
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to look into network namespaces");
+        return;
+    }
+    if missing("prlimit") {
+        return;
+    }
+    let _held: Vec<_> = (0..100).map(|_| NetNamespace::create().unwrap()).collect();
+    let list = ["--nofile=64:64", env!("CARGO_BIN_EXE_longhaul"), "cc", "list", "--json"];
+    let list = object(&Command::new("prlimit").args(list).output().unwrap().stdout);
+    assert!(list["result"]["namespaces"].as_u64() > Some(100), "{list:#}");
 }
 
 #[test]

@@ -12,9 +12,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use longhaul_units::Nanos;
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use super::open_files::Look;
+use super::open_files::{Look, LookLimits};
+use crate::clock::monotonic;
+use crate::open_folder::by_descriptor;
 
 /// The calling thread's own network namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -105,6 +109,17 @@ impl NetNamespace {
             Ok(file) => Ok(Self { fd: file.into() }),
             Err(source) => Err(NamespaceError::Open { path: path.display().to_string(), source }),
         }
+    }
+
+    /// The one at `path`, if there is something on `device` still, which is that of namespaces. Behind the descriptor of another process there can be another
+    /// file at any moment, and to open a pipe waits, to open a device may do something.
+    fn open_on(path: &Path, device: u64) -> io::Result<Option<Self>> {
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if rustix::fs::fstat(&found)?.st_dev != device {
+            return Ok(None);
+        }
+        // This very one.
+        Ok(Some(Self { fd: File::open(by_descriptor(&found))?.into() }))
     }
 
     /// The one that process `pid` is in.
@@ -203,37 +218,56 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// The network namespaces that `/proc` shows.
-#[derive(Debug)]
-pub struct Visible {
-    /// Those of processes, and those that a descriptor holds, as far as the caller may look; its own first.
-    pub namespaces: Vec<NetNamespace>,
+/// What [`for_each_visible`] has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unvisited {
+    /// Namespaces that were found, and whose turn did not come in time or that could not be opened.
+    pub namespaces: usize,
     /// Processes whose descriptors were not all read.
     pub unread_processes: u32,
 }
 
-/// The network namespaces that `/proc` shows, those that only descriptors hold as far as `look` may read.
+/// Calls `visit` with each network namespace that `/proc` shows as far as the caller may look: its own, then those of processes, then those that only
+/// descriptors hold, which are read as far as `limits` say. Each user can have thousands of them. So one is open at a time, and none but the caller's own
+/// is visited later than `time` after the beginning.
 ///
 /// # Errors
 /// [`NamespaceError::Open`] for the caller's own.
-pub fn visible(mut look: Look) -> Result<Visible, NamespaceError> {
+pub fn for_each_visible(
+    limits: LookLimits,
+    time: Nanos,
+    mut visit: impl FnMut(&NetNamespace),
+) -> Result<Unvisited, NamespaceError> {
+    let until = monotonic().saturating_add(time);
     let own = NetNamespace::current()?;
-    let mut seen = HashSet::from([own.id()?]);
-    let mut found = vec![own];
+    let own_id = own.id()?;
+    visit(&own);
+    drop(own);
+    let (mut visited, mut left) = (HashSet::from([own_id]), HashSet::new());
     let mut take = |path: &Path| {
         let Ok(metadata) = std::fs::metadata(path) else { return };
-        let id = NamespaceId { device: metadata.dev(), inode: metadata.ino() };
-        if !seen.contains(&id)
-            && let Ok(namespace) = NetNamespace::open(path)
-            && seen.insert(id)
-        {
-            found.push(namespace);
+        let found = NamespaceId { device: metadata.dev(), inode: metadata.ino() };
+        if found.device != own_id.device || visited.contains(&found) {
+            return;
+        }
+        if monotonic() >= until {
+            left.insert(found);
+            return;
+        }
+        match NetNamespace::open_on(path, own_id.device) {
+            // Another one may have its number, or its place, by now.
+            Ok(Some(namespace)) if namespace.id().is_ok_and(|id| visited.insert(id)) => visit(&namespace),
+            Ok(_) => {}
+            // It has ended, or has become another user's.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
+            Err(_) => _ = left.insert(found),
         }
     };
     for process in folder("/proc").filter(|path| path.file_name().is_some_and(is_number)) {
         take(&process.join("ns/net"));
     }
-    let unseen = look.of_all(0, |_, descriptor, target| {
+    // Its time begins now.
+    let unseen = Look::begin(limits).of_all(0, |_, descriptor, target| {
         // A namespace's descriptor reads `net:[4026531840]`.
         if target.as_os_str().as_encoded_bytes().starts_with(b"net:[") {
             take(descriptor);
@@ -241,7 +275,7 @@ pub fn visible(mut look: Look) -> Result<Visible, NamespaceError> {
     });
     // Without /proc there is nothing to read.
     let unread_processes = unseen.map_or(0, |unseen| unseen.unread_processes);
-    Ok(Visible { namespaces: found, unread_processes })
+    Ok(Unvisited { namespaces: left.difference(&visited).count(), unread_processes })
 }
 
 fn is_number(name: &OsStr) -> bool {

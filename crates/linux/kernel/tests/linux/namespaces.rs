@@ -1,11 +1,13 @@
 //! Network namespaces are apart, and nobody is left in one by accident.
 
+use std::collections::HashSet;
 use std::process::Command;
 use std::time::Duration;
 
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::Netlink;
-use longhaul_kernel::namespace::NetNamespace;
+use longhaul_kernel::namespace::{NetNamespace, for_each_visible};
+use longhaul_kernel::open_files::LookLimits;
 use longhaul_kernel::process::{Signal, in_namespace};
 use longhaul_kernel::unix::{connect_abstract, listen_abstract};
 use longhaul_units::Nanos;
@@ -72,6 +74,27 @@ fn its_processes_are_found_and_ended() {
     child.wait().unwrap();
     found[0].signal(Signal::KILL).unwrap();
     assert!(in_namespace(id).unwrap().is_empty());
+}
+
+/// Other users can have thousands.
+#[test]
+fn those_that_are_visible_are_visited_once_and_in_their_time() {
+    if unprivileged() {
+        return;
+    }
+    let held = [(); 3].map(|()| NetNamespace::create().unwrap());
+    let here = NetNamespace::current().unwrap().id().unwrap();
+    let limits = LookLimits { time: Nanos::from_secs(60), ..LookLimits::default() };
+    let mut visited = Vec::new();
+    let visit = |namespace: &NetNamespace| visited.push(namespace.id().unwrap());
+    for_each_visible(limits, Nanos::from_secs(60), visit).unwrap();
+    assert_eq!(visited[0], here);
+    assert!(held.iter().all(|namespace| visited.contains(&namespace.id().unwrap())), "{visited:?}");
+    assert_eq!(visited.iter().collect::<HashSet<_>>().len(), visited.len(), "{visited:?}");
+    visited.clear();
+    let unvisited = for_each_visible(limits, Nanos::ZERO, |namespace| visited.push(namespace.id().unwrap())).unwrap();
+    assert_eq!(visited, [here]);
+    assert!(unvisited.namespaces >= held.len(), "{unvisited:?}");
 }
 
 #[test]

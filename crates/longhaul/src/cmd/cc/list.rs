@@ -9,7 +9,7 @@ use longhaul_bpf::congestion;
 use longhaul_congestion::{Algorithm, Variant};
 use longhaul_kernel::congestion_control::{CongestionControls, sockets_by_control};
 use longhaul_kernel::namespace;
-use longhaul_kernel::open_files::{Look, LookLimits};
+use longhaul_kernel::open_files::LookLimits;
 use longhaul_result::Caveat;
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -82,6 +82,8 @@ pub(crate) struct Listed {
 
 /// What may be read of the open files of processes, which can hold network namespaces.
 const LOOK: LookLimits = LookLimits { files_of_process: 1 << 16, files: 1_000_000, time: Nanos::from_secs(2) };
+/// So long network namespaces are looked at. One takes some 2 ms: no host needs so many, and each of its users can have them.
+const TIME: Nanos = Nanos::from_secs(5);
 
 /// How the visible network namespaces use controls.
 #[derive(Debug, Default)]
@@ -92,35 +94,32 @@ pub(crate) struct Use {
     pub(crate) sockets: BTreeMap<String, u64>,
     /// Namespaces by their default control.
     pub(crate) defaults: BTreeMap<String, u64>,
-    /// Namespaces that could not be read.
+    /// Namespaces that were not read, or not found.
     pub(crate) caveats: Vec<Caveat>,
 }
 
 impl Use {
-    /// Reads every visible network namespace.
+    /// Reads every visible network namespace, as far as its time allows.
     pub(crate) fn look() -> Self {
         let mut all = Self::default();
-        let visible = namespace::visible(Look::begin(LOOK)).ok();
-        let unread_processes = visible.as_ref().map_or(0, |visible| visible.unread_processes);
-        let namespaces = visible.map(|visible| visible.namespaces).unwrap_or_default();
-        let mut unseen = 0;
-        for namespace in &namespaces {
+        let mut unseen: usize = 0;
+        let visited = namespace::for_each_visible(LOOK, TIME, |namespace| {
             let looked = namespace.enter(|| {
                 let default = CongestionControls::read().map(|controls| controls.default);
                 sockets_by_control().map(|sockets| (sockets, default))
             });
-            let Ok(Ok((sockets, default))) = looked else {
-                unseen += 1;
-                continue;
-            };
-            all.take(sockets, default.ok());
-        }
+            match looked {
+                Ok(Ok((sockets, default))) => all.take(sockets, default.ok()),
+                _ => unseen += 1,
+            }
+        });
+        let unvisited = visited.unwrap_or_default();
         // Without CAP_SYS_ADMIN a process cannot enter even its own namespace; it need not.
         if all.namespaces == 0
             && let Ok(sockets) = sockets_by_control()
         {
             all.take(sockets, CongestionControls::read().map(|controls| controls.default).ok());
-            unseen = namespaces.len().saturating_sub(1);
+            unseen = unseen.saturating_sub(1);
         }
         if unseen > 0 || all.namespaces == 0 {
             all.caveats.push(Caveat::new(
@@ -129,12 +128,24 @@ impl Use {
                 "run as root",
             ));
         }
-        if unread_processes > 0 {
+        if unvisited.namespaces > 0 {
             all.caveats.push(Caveat::new(
                 caveats::NAMESPACES_UNSEEN,
                 format!(
-                    "not all open files of {unread_processes} processes were looked at, as they have so many: sockets \
-                     in network namespaces that only such files hold could not be counted"
+                    "{} network namespaces were not looked at, as there are so many: their sockets were not counted",
+                    unvisited.namespaces
+                ),
+                "end the programs that have so many network namespaces (lsns -t net), or take the numbers of sockets \
+                 as lower bounds",
+            ));
+        }
+        if unvisited.unread_processes > 0 {
+            all.caveats.push(Caveat::new(
+                caveats::NAMESPACES_UNSEEN,
+                format!(
+                    "not all open files of {} processes were looked at, as they have so many: sockets in network \
+                     namespaces that only such files hold could not be counted",
+                    unvisited.unread_processes
                 ),
                 "end the programs that have so many files open (ls /proc/PID/fd), or trust the other numbers",
             ));
