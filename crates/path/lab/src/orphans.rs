@@ -34,7 +34,7 @@ fn started(pid: u32) -> Option<u64> {
     if ended { None } else { fields.nth(18)?.parse().ok() }
 }
 
-/// A namespace that belonged to a lab.
+/// A namespace that belonged to a lab. It is not held: there may be many.
 #[derive(Debug)]
 pub struct Orphan {
     /// The lab's name.
@@ -51,19 +51,30 @@ pub fn find() -> std::io::Result<Vec<Orphan>> {
     let own = NetNamespace::current().ok().and_then(|namespace| namespace.id().ok());
     let mut seen: HashSet<NamespaceId> = own.into_iter().collect();
     let mut orphans = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // Processes come and go, and some are not ours to look at.
-        let Ok(namespace) = NetNamespace::of_process(pid) else { continue };
-        let Ok(id) = namespace.id() else { continue };
+    for (namespace, id) in namespaces_of_processes()? {
         if seen.insert(id)
-            && namespace.is_callers()
-            && let Ok(Some(lab)) = namespace.enter(abandoned_lab)
+            && let Some(lab) = lab_that_left(&namespace)
         {
             orphans.push(Orphan { lab, id });
         }
     }
     Ok(orphans)
+}
+
+/// The network namespaces of all processes, one open at a time. Processes come and go, and some are not ours to look at.
+fn namespaces_of_processes() -> std::io::Result<impl Iterator<Item = (NetNamespace, NamespaceId)>> {
+    let opened = |entry: std::io::Result<std::fs::DirEntry>| {
+        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let namespace = NetNamespace::of_process(pid).ok()?;
+        let id = namespace.id().ok()?;
+        Some((namespace, id))
+    };
+    Ok(std::fs::read_dir("/proc")?.filter_map(opened))
+}
+
+/// The lab that has left `namespace`, if it was this user's.
+fn lab_that_left(namespace: &NetNamespace) -> Option<String> {
+    if namespace.is_callers() { namespace.enter(abandoned_lab).ok()? } else { None }
 }
 
 impl Orphan {
@@ -72,7 +83,12 @@ impl Orphan {
     /// # Errors
     /// Where one belongs to somebody else, or does not end.
     pub fn end(&self) -> Result<usize, ProgramsError> {
-        programs::end(&[self.id])
+        let is_it = |(namespace, id): &(NetNamespace, NamespaceId)| {
+            *id == self.id && lab_that_left(namespace).is_some_and(|lab| lab == self.lab)
+        };
+        // It may have gone since, and its number be that of the next namespace that somebody made. As long as it is held, it is not.
+        let Some((_held, id)) = namespaces_of_processes()?.find(is_it) else { return Ok(0) };
+        programs::end(&[id])
     }
 }
 

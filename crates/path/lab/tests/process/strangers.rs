@@ -1,7 +1,9 @@
 //! What looks like a killed lab and is none.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use crate::common::{alone, unprivileged};
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_lab::orphans;
@@ -65,4 +67,39 @@ fn a_lab_of_another_pid_namespace_is_no_orphan() {
     until("the mark", || is_marked(&inner));
     assert!(!is_orphan(&name));
     end(inner);
+}
+
+/// The kernel gives the lowest number that is free: most often the next namespace has that of the one that went last.
+#[test]
+fn a_namespace_that_got_the_number_of_an_orphan_is_left_alone() {
+    if unprivileged() {
+        return;
+    }
+    let _alone = alone();
+    let name = format!("gone-{}", std::process::id());
+    let left = marked(&name, &["unshare", "--net"]);
+    until("the mark", || is_marked(&left));
+    let number = NetNamespace::of_process(left.id()).unwrap().id().unwrap();
+    let found = orphans::find().unwrap();
+    let orphan = found.iter().find(|orphan| orphan.lab == name).unwrap();
+    end(left);
+    // The kernel clears it a little later; other tests may get its number first.
+    let mut others = Vec::new();
+    let next = (0..200).find_map(|_| {
+        let next = NetNamespace::create().unwrap();
+        if next.id().unwrap() == number {
+            return Some(next);
+        }
+        others.push(next);
+        std::thread::sleep(Duration::from_millis(5));
+        None
+    });
+    let Some(next) = next else {
+        longhaul_testing::skipped!("no namespace got that number again");
+        return;
+    };
+    let mut program = next.enter(|| Command::new("sleep").arg("60").spawn().unwrap()).unwrap();
+    assert_eq!(orphan.end().unwrap(), 0);
+    assert!(program.try_wait().unwrap().is_none(), "a program in another namespace was ended");
+    end(program);
 }
