@@ -112,25 +112,34 @@ impl AsFd for Process {
     }
 }
 
-/// The processes in network namespace `namespace` (that of their main thread), as far as the caller may look.
+/// The other processes in network `namespaces` (those of their main threads), as far as the caller may look. Where there are more than this process may
+/// have descriptors ([`allow_many_files`]), it is those that were found first: look again when they have ended.
 ///
 /// # Errors
-/// Where `/proc` is not mounted.
-pub fn in_namespace(namespace: NamespaceId) -> io::Result<Vec<Process>> {
+/// Where `/proc` is not mounted, or this process has no descriptor left for one of them.
+pub fn in_namespaces(namespaces: &[NamespaceId]) -> io::Result<Vec<Process>> {
+    let is_in_one = |pid| id_of_process(pid).is_some_and(|id| namespaces.contains(&id));
+    let own = std::process::id();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if id_of_process(pid) != Some(namespace) {
+        if pid == own || !is_in_one(pid) {
             continue;
         }
         // Held first, looked at again then: the number may have passed to another process in between.
-        if let Some(process) = Process::open(pid)?
-            && id_of_process(pid) == Some(namespace)
-        {
-            found.push(process);
+        match Process::open(pid) {
+            Ok(Some(process)) if is_in_one(pid) => found.push(process),
+            Ok(_) => {}
+            Err(error) if is_out_of_files(&error) && !found.is_empty() => break,
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
+}
+
+/// Whether this process, or the machine, may have no more files open.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A child of this process that has ended, and how; `None` where none has. Each is told of once. Adopted ones are children, too
@@ -228,7 +237,7 @@ mod tests {
     fn finds_signals_and_awaits() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let here = NetNamespace::current().unwrap().id().unwrap();
-        let process = in_namespace(here).unwrap().into_iter().find(|process| process.pid() == child.id()).unwrap();
+        let process = in_namespaces(&[here]).unwrap().into_iter().find(|process| process.pid() == child.id()).unwrap();
         assert!(!process.wait_until_gone(monotonic() + Nanos::from_millis(2)).unwrap());
         assert!(end(vec![process], Nanos::from_secs(10), Nanos::from_secs(10)).unwrap().is_empty());
         child.wait().unwrap();

@@ -8,7 +8,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::namespace::{NetNamespace, for_each_visible};
 use longhaul_kernel::open_files::LookLimits;
-use longhaul_kernel::process::{Signal, in_namespace};
+use longhaul_kernel::process::{Signal, in_namespaces};
 use longhaul_kernel::unix::{connect_abstract, listen_abstract};
 use longhaul_units::Nanos;
 
@@ -63,17 +63,17 @@ fn its_processes_are_found_and_ended() {
     }
     let namespace = NetNamespace::create().unwrap();
     let id = namespace.id().unwrap();
-    assert!(in_namespace(id).unwrap().is_empty());
+    assert!(in_namespaces(&[id]).unwrap().is_empty());
     // A thread that is not the main one leaves its process where it is, a program it starts is inside.
     let mut child = namespace.enter(|| Command::new("sleep").arg("60").spawn()).unwrap().unwrap();
-    let found = in_namespace(id).unwrap();
+    let found = in_namespaces(&[id]).unwrap();
     assert_eq!(found.iter().map(|process| process.pid()).collect::<Vec<_>>(), [child.id()]);
     assert_eq!(NetNamespace::of_process(child.id()).unwrap().id().unwrap(), id);
     found[0].signal(Signal::KILL).unwrap();
     assert!(found[0].wait_until_gone(monotonic() + Nanos::from_secs(10)).unwrap());
     child.wait().unwrap();
     found[0].signal(Signal::KILL).unwrap();
-    assert!(in_namespace(id).unwrap().is_empty());
+    assert!(in_namespaces(&[id]).unwrap().is_empty());
 }
 
 /// Other users can have thousands.

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use longhaul_kernel::capability;
+use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::user_namespace;
 use longhaul_lab::control::{ControlError, Listener};
@@ -102,6 +103,8 @@ pub(super) fn hold() -> Outcome {
     // It must outlive the terminal and the process group that started it.
     let _ = rustix::process::setsid();
     longhaul_kernel::schedule::favour_session();
+    // When the lab ends, the programs on its hosts are held until they have ended.
+    let _ = allow_many_files();
     let mut order = String::new();
     std::io::stdin().read_line(&mut order).map_err(failed)?;
     let order: Order = serde_json::from_str(&order).map_err(|error| failed(error.into()))?;

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use longhaul_kernel::process::allow_many_files;
 use longhaul_lab::control::{Client, ControlError, Info, list};
 use longhaul_lab::{LabSpec, orphans};
 use longhaul_path::preset;
@@ -404,6 +405,8 @@ fn orphaned_labs() -> Result<Vec<String>, Failure> {
 fn clear_orphans(labs: &[String]) -> Result<BTreeSet<String>, Failure> {
     let mut cleared = BTreeSet::new();
     for orphan in find_orphans()?.iter().filter(|orphan| labs.contains(&orphan.lab)) {
+        // Its programs are held while they end.
+        let _ = allow_many_files();
         let ended = orphan.end().map_err(|error| {
             Failure::new("lab", format!("programs of the killed lab {} do not end: {error}", orphan.lab))
         })?;
