@@ -195,6 +195,23 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
     assert!(fs::read_to_string(&page).unwrap().contains("<html"));
 }
 
+/// With room again the next one begins in the same folder.
+#[test]
+fn a_capture_that_cannot_begin_leaves_no_spool() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("spool");
+    let disk = folder.path("disk");
+    let capture = format!("{} capture lo -t 100ms", env!("CARGO_BIN_EXE_longhaul"));
+    let run = format!("{capture} -o {disk}/o; {capture} -w {disk}/x.pcapng; ls -A {disk}; ls -A {disk}/o");
+    let output = on_a_full_disk(&folder, &run);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "o\nused\n", "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("No space left").count(), 2, "{output:?}");
+}
+
 /// It says so before it measures, by the name that the user gave.
 #[test]
 fn an_experiment_without_room_for_its_runs_does_not_begin() {

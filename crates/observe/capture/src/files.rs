@@ -90,7 +90,11 @@ impl SpoolFiles {
             removed_bytes: 0,
             reserve,
         };
-        files.describe().map_err(failed)?;
+        if let Err(error) = files.describe() {
+            // Nothing is in it: it would keep the next capture out of its folder.
+            let _ = fs::remove_file(files.folder.path().join(&files.name));
+            return Err(failed(error));
+        }
         Ok(files)
     }
 
