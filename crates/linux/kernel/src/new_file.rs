@@ -271,9 +271,12 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
     at_free_name(|more| part(path, more), make)
 }
 
-/// Has `make` make the file that `name` names, and says where that is. Other users can tell the name, and what they put there nobody else may
-/// remove from a folder such as `/tmp`: the name then has random letters more.
-fn at_free_name<T>(
+/// Has `make` make the file or folder that `name` names, and says where that is. Other users can tell the name, and what they put there nobody else may
+/// remove from a folder such as `/tmp`: the name then has random letters more, which `name` is given.
+///
+/// # Errors
+/// Those of `name` and `make`.
+pub fn at_free_name<T>(
     name: impl Fn(&str) -> io::Result<PathBuf>,
     make: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<(PathBuf, T)> {

@@ -195,6 +195,29 @@ fn a_file_that_was_made_meanwhile_stays_and_what_was_measured_is_beside_it() {
     assert!(fs::read_to_string(&page).unwrap().contains("<html"));
 }
 
+/// Another user tells the name and has a folder there, which nobody else may remove from a folder such as `/tmp`.
+#[test]
+fn a_taken_name_keeps_no_capture_from_its_file() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to capture");
+        return;
+    }
+    let folder = Folder::new("taken");
+    let (taken, file) = (folder.path(".x.pcapng.$$.spool"), folder.path("x.pcapng"));
+    // The command has the number of the shell.
+    let run = format!(
+        "ip link set lo up && mkdir {taken} && exec {} capture lo -t 100ms -w {file}",
+        env!("CARGO_BIN_EXE_longhaul")
+    );
+    let output = Command::new("unshare").args(["-n", "sh", "-c", &run]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    let [taken, file] = &names[..] else { panic!("{names:?}") };
+    assert!(taken.to_str().unwrap().ends_with(".spool") && file == "x.pcapng", "{names:?}");
+}
+
 /// With room again the next one begins in the same folder.
 #[test]
 fn a_capture_that_cannot_begin_leaves_no_spool() {

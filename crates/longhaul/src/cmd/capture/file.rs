@@ -7,6 +7,7 @@ use longhaul_captures::header_log::WriterOptions;
 use longhaul_captures::writer::Form;
 use longhaul_kernel::link::Netlink;
 use longhaul_kernel::links::parent;
+use longhaul_kernel::new_file::at_free_name;
 use longhaul_kernel::open_folder::OpenFolder;
 
 use crate::cmd::convert::write_capture;
@@ -34,15 +35,13 @@ impl IntoFile {
     /// The file `file`, whose spool lies beside it.
     pub(super) fn at(file: &Path) -> Result<Self, Failure> {
         Form::of(file)?;
-        let mut name = OsString::from(".");
-        name.push(file.file_name().unwrap_or_default());
-        name.push(format!(".{}.spool", std::process::id()));
-        let spool = parent(file).join(&name);
-        let failed = |error| Failure::unwritable(&spool, error);
+        let failed = |error| Failure::unwritable(&spool_beside(file, ""), error);
         let folder = OpenFolder::open(parent(file)).map_err(failed)?;
-        let file = OutputFile::named(file)?;
-        let opened = folder.make_child(&name).map_err(failed)?;
-        Ok(Self { file, spool, opened, folder, name })
+        let output = OutputFile::named(file)?;
+        let make = |at: &Path| folder.make_child(at.file_name().unwrap_or_default());
+        let (spool, opened) = at_free_name(|more| Ok(spool_beside(file, more)), make).map_err(failed)?;
+        let name = spool.file_name().unwrap_or_default().to_owned();
+        Ok(Self { file: output, spool, opened, folder, name })
     }
 
     /// Where packets go, for the first line.
@@ -68,6 +67,14 @@ impl Drop for IntoFile {
             let _ = self.folder.remove_child(&self.name, &self.opened);
         }
     }
+}
+
+/// `.NAME.PID.spool` beside `file`, with `more` before its end.
+fn spool_beside(file: &Path, more: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}{more}.spool", std::process::id()));
+    parent(file).join(name)
 }
 
 /// All interfaces of this network namespace that are up.
