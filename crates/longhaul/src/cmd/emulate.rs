@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let own = Overwrite::by(true);
     let began = monotonic();
     let end = args.time.map_or(Nanos::MAX, |time| began.saturating_add(time));
-    let mut away = Vec::new();
+    let (mut away, mut told) = (Vec::new(), false);
     while stop.requested().is_none() && monotonic() < end {
         let until = monotonic().saturating_add(INTERVAL).min(end);
         readable_until(stop, Some(until)).map_err(|error| Failure::new("wait", error))?;
@@ -118,20 +118,26 @@ pub(crate) fn run(args: Args) -> Outcome {
         if let Some(metrics) = &mut metrics {
             metrics.write(&Interval::of(&status));
         }
-        if let Some(file) = &args.stats {
-            write_status(file, &envelope(status), own)?;
+        // The path stays: programs use it, and the disk may have room again.
+        if let Some(file) = &args.stats
+            && let Err(failure) = write_status(file, &envelope(status), own)
+            && !std::mem::replace(&mut told, true)
+        {
+            say(format_args!("{}; the emulator goes on, and tries again every second", failure.message()));
         }
     }
     let status = running.stop().map_err(|error| Failure::new("emulator", error))?;
     tell_of_ports(&status, &mut away);
     let envelope = envelope(status);
-    if let Some(file) = &args.stats {
-        write_status(file, &envelope, own)?;
-    }
+    let saved = args.stats.as_ref().map_or(Ok(()), |file| write_status(file, &envelope, own));
     if std::io::stderr().is_terminal() {
         stderr_line!();
     }
     print_result(&envelope, args.json, status::text);
+    if let Err(failure) = saved {
+        // The result is printed already; with --json it is the only object.
+        return Ok(failure.report_beside());
+    }
     let signal = stop.requested();
     Ok(if away.is_empty() || signal == Some(StopSignal::Interrupt) { ended_by(signal) } else { ExitCode::FAILURE })
 }

@@ -1,13 +1,16 @@
 //! Key files, and files that are whole or not there.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 
 /// A folder; gone with the value.
 struct Folder(PathBuf);
@@ -317,4 +320,43 @@ fn a_device_is_written_to_and_not_replaced() {
     let output = Command::new("unshare").args(["-n", "sh", "-c", &run]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(fs::metadata(&null).unwrap().file_type().is_char_device());
+}
+
+/// Others may fill the disk. Programs on both ends use the path.
+#[test]
+fn a_full_disk_ends_no_path() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("stats");
+    let (disk, said) = (folder.path("disk"), folder.path("said"));
+    fs::create_dir(&disk).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=256k none {disk} && ip link add name v0 type veth peer name v1 && ip link set v0 up && \
+         ip link set v1 up && exec {} emulate --left v0 --right v1 --path lan --stats {disk}/stats.json",
+        env!("CARGO_BIN_EXE_longhaul")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "-n", "--propagation", "private", "sh", "-c", &script]);
+    let stderr = fs::File::create(&said).unwrap();
+    let mut emulator = Program(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap());
+    let inside = PathBuf::from(format!("/proc/{}/root{disk}", emulator.0.id()));
+    // Each time it is another file.
+    let number = || fs::metadata(inside.join("stats.json")).ok().map(|file| file.ino());
+    until("the status", || number().is_some());
+    let said = || fs::read_to_string(&said).unwrap();
+    until("a status that has no room", || {
+        let used = fs::OpenOptions::new().create(true).append(true).open(inside.join("used"));
+        let _ = used.and_then(|mut used| used.write_all(&[0; 1 << 16]));
+        said().contains("No space left")
+    });
+    let before = number();
+    assert!(before.is_some(), "the last one stays");
+    fs::remove_file(inside.join("used")).unwrap();
+    until("another status", || number() != before);
+    assert!(Command::new("kill").arg(emulator.0.id().to_string()).status().unwrap().success());
+    assert!(emulator.0.wait().unwrap().success(), "{}", said());
+    assert_eq!(said().matches("No space left").count(), 1, "{}", said());
 }
