@@ -34,7 +34,8 @@ pub struct Terms {
 /// plan, or the command was asked to end ([`Store::with_give_up`]). `step` is called before the first change and after each.
 ///
 /// # Errors
-/// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where none is changed.
+/// [`TuneError::Pending`], [`TuneError::Earlier`], [`TuneError::NotFirst`], [`TuneError::Store`], [`TuneError::DropIn`]; [`TuneError::Refused`] where none
+/// is changed; [`TuneError::LeftChanged`] where some are that nobody puts back by himself.
 pub fn apply<'a>(
     store: &Store,
     changes: impl Iterator<Item = &'a Change>,
@@ -135,20 +136,32 @@ pub fn apply<'a>(
             }
         }
         step();
-        store.save(&state)?;
+        store.save(&state).map_err(|error| left_changed(error, terms, state.done))?;
     }
+    let done = state.done;
+    let keep = |state| keep(store, state).map_err(|error| left_changed(error, terms, done));
     if refused.len() == changes.len() && !refused.is_empty() {
         if state.settings.is_empty() {
             store.remove()?;
         } else {
-            keep(store, state)?;
+            keep(state)?;
         }
         return Err(none_changed(refused.remove(0)));
     }
     if !terms.unless_confirmed {
-        keep(store, state)?;
+        keep(state)?;
     }
     Ok(refused)
+}
+
+/// What failed when so many settings were `done`.
+fn left_changed(error: TuneError, terms: Terms, done: usize) -> TuneError {
+    match error {
+        TuneError::Store { path, source } if done > 0 && !terms.unless_confirmed => {
+            TuneError::LeftChanged { path, source }
+        }
+        other => other,
+    }
 }
 
 /// Nobody else has set it since the plan was made, and it is still there.

@@ -24,6 +24,14 @@ pub enum TuneError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The state could not be written after settings were changed. What was written before the first of them is enough to put them back.
+    #[error("{}: {source}; some settings are changed", path.display())]
+    LeftChanged {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The state is not what longhaul wrote.
     #[error("{}: {why}", path.display())]
     Broken {

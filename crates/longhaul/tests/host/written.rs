@@ -322,6 +322,36 @@ fn a_device_is_written_to_and_not_replaced() {
     assert!(fs::metadata(&null).unwrap().file_type().is_char_device());
 }
 
+/// A state has room on the disk, and its successor has none. Only the folder of this one knows what was before.
+#[test]
+fn settings_that_stay_changed_for_want_of_room_are_told() {
+    let _side = side_by_side();
+    if !is_root_in_namespace() {
+        longhaul_testing::no_judge!("needs root, to mount a small disk");
+        return;
+    }
+    let folder = Folder::new("half");
+    let (disk, tune) = (folder.path("disk"), format!("{} tune", env!("CARGO_BIN_EXE_longhaul")));
+    let is_as_before = "[ \"$(cat /proc/sys/net/ipv4/tcp_rmem)\" = \"$before\" ]; echo $?";
+    let script = format!(
+        "unshare -n sh -c 'ip link set lo up; before=$(cat /proc/sys/net/ipv4/tcp_rmem);
+         {tune} --rate 10G --rtt 100ms --apply --state {disk}/st >/dev/null; {is_as_before};
+         {tune} undo --state {disk}/st >/dev/null; {is_as_before}'"
+    );
+    let mut told = 0;
+    // How many inodes the lock and the state take is the kernel's.
+    for inodes in 3..=6 {
+        let output = on_a_disk(&folder, &format!("1m,nr_inodes={inodes}"), &script);
+        let (as_before, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_left = as_before.starts_with('1') && said.contains("No space left");
+        let is_told = said.contains("some settings are changed") && said.contains("longhaul tune undo");
+        assert_eq!(is_told, is_left, "{inodes}: {as_before} {said}");
+        assert!(as_before.ends_with("\n0\n"), "{inodes}: {as_before} {said}");
+        told += u32::from(is_told);
+    }
+    assert!(told > 0, "with none of these the settings stayed changed");
+}
+
 /// Others may fill the disk. Programs on both ends use the path.
 #[test]
 fn a_full_disk_ends_no_path() {

@@ -76,6 +76,9 @@ fn failure(error: &TuneError) -> Failure {
             ("denied", "run as root")
         }
         TuneError::Store { .. } => ("no_state", "--state FOLDER names another folder"),
+        TuneError::LeftChanged { .. } => {
+            ("no_state", "`longhaul tune undo` puts them back, `longhaul tune status` shows them; use the same --state")
+        }
         TuneError::Broken { .. } => ("no_state", "look into the file, put back what it says, and remove it"),
         TuneError::Busy { .. } => ("busy", "try it again, or look what that process waits for"),
         TuneError::Pending => {
