@@ -355,14 +355,15 @@ impl Drop for Delivery<'_> {
     }
 }
 
-/// Whether a site may write results of a test with these names: it was part of it, and the mesh has or had such a test.
+/// Whether a site may write results of a test with these names: it was part of it, and the mesh tests this pair so, or did and has results of it.
 fn is_own(mesh: &Mesh, archive: &mut Archive, site: &str, names: [&str; 3]) -> Result<bool, Failure> {
     let [test, sender, receiver] = names;
     if sender == receiver || sender != site && receiver != site {
         return Ok(false);
     }
-    let is_planned = mesh.tests.iter().any(|plan| plan.name == test)
-        && [sender, receiver].into_iter().all(|name| mesh.site(name).is_some());
+    let plan = mesh.tests.iter().find(|plan| plan.name == test);
+    let pair = mesh.site(sender).zip(mesh.site(receiver));
+    let is_planned = plan.zip(pair).is_some_and(|(plan, pair)| plan.has(pair));
     Ok(is_planned || archive.has_flow(names)?)
 }
 

@@ -166,6 +166,28 @@ fn a_stolen_key_writes_and_leases_for_its_own_site_alone() {
     assert!(matches!(other.answer(stranger.public(), fetch), Message::Refused { .. }));
 }
 
+/// Of pairs that the mesh tests and its site is part of it writes results, of round trips in either order; of others none.
+#[test]
+fn a_stolen_key_writes_of_no_pair_that_the_mesh_does_not_test() {
+    let mesh = Mesh::make("stolen-pairs");
+    // From each end of the cable to the other: not from ithaca to geneva.
+    let between = |kind: &str| format!("{kind}between = ['@here', 'chicago']\n");
+    let [udp, rtt] = ["kind = 'udp'\n", "kind = 'rtt'\n"];
+    mesh.folder.write("mesh.toml", &MESH.replace(udp, &between(udp)).replace(rtt, &between(rtt))).unwrap();
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
+    let pairs = [("ithaca", "geneva"), ("geneva", "ithaca"), ("ithaca", "chicago"), ("chicago", "ithaca")];
+    let results = pairs.map(|(sender, receiver)| result(sender, receiver)).to_vec();
+    let measurements = pairs.map(|(sender, receiver)| measurement(sender, receiver)).to_vec();
+    let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
+    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 8), "what is not kept comes no more");
+    let kept = archive.since(0).unwrap();
+    assert!(kept.len() == 2 && results[2..].iter().all(|one| kept.contains(one)), "{kept:?}");
+    let kept = archive.measurements(0).unwrap();
+    assert!(kept.len() == 2 && measurements[2..].iter().all(|one| kept.contains(one)), "{kept:?}");
+}
+
 /// As fast as it can, with sound results of its own pair: of an hour as many are kept as the schedule makes of three rounds, and of those that a
 /// site had to keep for a day.
 #[test]

@@ -170,8 +170,8 @@ pub struct TestPlan {
     pub name: String,
     /// What is tested.
     pub kind: Kind,
-    /// Its pairs, each from the sender to the receiver, without those that cannot be tested. Of `rtt` each pair is there once, as a round trip
-    /// has both directions.
+    /// Its pairs in order, each from the sender to the receiver, without those that cannot be tested. Of `rtt` each pair is there once, as a round
+    /// trip has both directions.
     pub pairs: Vec<(SiteId, SiteId)>,
     /// Pairs of two sites that nobody can connect to.
     pub untestable: Vec<(SiteId, SiteId)>,
@@ -198,6 +198,12 @@ impl TestPlan {
     /// How long a test holds both hosts at most.
     pub fn holds(&self) -> Nanos {
         self.time.saturating_add(if self.kind == Kind::Diagnose { DIAGNOSE_OVERHEAD } else { OVERHEAD })
+    }
+
+    /// Whether it tests this pair, from the sender to the receiver: of `rtt` in either order.
+    pub fn has(&self, (from, to): (SiteId, SiteId)) -> bool {
+        let is_there = |pair| self.pairs.binary_search(&pair).is_ok();
+        is_there((from, to)) || self.kind == Kind::Rtt && is_there((to, from))
     }
 }
 

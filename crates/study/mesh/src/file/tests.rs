@@ -68,6 +68,20 @@ fn a_mesh_reads_as_it_is_written() {
     assert_eq!(mesh.links[0].direction(geneva, zurich), None);
 }
 
+/// Those between the groups of a test that somebody can connect to; a round trip has no direction.
+#[test]
+fn a_plan_knows_which_pairs_it_tests() {
+    let mesh = Mesh::parse(TEXT).unwrap();
+    let [ithaca, chicago, geneva, zurich] =
+        ["ithaca", "chicago", "geneva", "zurich"].map(|name| mesh.site(name).unwrap());
+    let [probes, bulk, delay] = [0, 1, 2].map(|number| &mesh.tests[number]);
+    assert!(probes.has((ithaca, chicago)) && probes.has((chicago, ithaca)) && !probes.has((geneva, zurich)));
+    assert!(bulk.has((geneva, ithaca)) && bulk.has((ithaca, geneva)) && !bulk.has((ithaca, chicago)));
+    assert_eq!(delay.pairs.len(), 5);
+    assert!(delay.has((ithaca, chicago)) && delay.has((chicago, ithaca)));
+    assert!(!delay.has((zurich, geneva)) && !delay.has((ithaca, ithaca)));
+}
+
 /// Each wrong line, and what is said of it.
 #[test]
 fn errors_say_where_what_and_what_is_allowed() {
