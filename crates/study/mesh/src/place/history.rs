@@ -40,6 +40,9 @@ const BURSTS: f64 = 0.002;
 const BURSTS_OF_FAULT: f64 = 3.0;
 /// More packets in a test say no more: what a path usually loses is not known better than that, and no site's report outweighs those of all others.
 const PACKETS_MOST: f64 = 5_000.0;
+/// A path counts as losing so much less than usual at most, as a share of its packets. One of its two sites may have made up that it usually loses much:
+/// without a bound that would hide what all others lose. Few paths usually lose more than this.
+const BELOW_USUAL_MOST: f64 = FAULT_LOSS / 2.0;
 /// What one test can say at most for or against a fault, natural logarithm: a burst is one test and must not be an alarm.
 pub(super) const LIKELIHOOD_MOST: f64 = 4.0;
 
@@ -63,6 +66,13 @@ pub(super) struct Judged {
     pub(super) of_fault: bool,
     /// Whether the path was known long enough.
     pub(super) known: bool,
+}
+
+impl Judged {
+    /// How many of `lost` packets are above the usual. Below 0 where fewer were lost than usual: bounded.
+    pub(super) fn above(&self, lost: f64) -> f64 {
+        (lost - self.usual * self.sent).max(-BELOW_USUAL_MOST * self.sent)
+    }
 }
 
 /// The tests of a path.

@@ -151,7 +151,7 @@ impl Locator {
     /// an outage or a burst may have made.
     fn loss(&self, suspect: Suspect, open: &Open) -> Option<f64> {
         let is_new = open.alarm.since.is_some();
-        let above = |test: &Judged| test.lost - if is_new { test.usual * test.sent } else { 0.0 };
+        let above = |test: &Judged| if is_new { test.above(test.lost) } else { test.lost };
         let by_hour = by_hour(&self.tests_of(suspect, open.first), |_| true, above);
         let last = by_hour.iter().rev().find(|(_, paths)| likelihood(paths) > 0.0).map(|(hour, _)| *hour)?;
         let mut rates: Vec<f64> = by_hour.range(..=last).map(|(_, paths)| share(paths)).collect();
@@ -263,7 +263,8 @@ impl Locator {
             // A site that was away has not recovered, however often one of its partners was there.
             let tested = self.paths_of(*suspect).len() as f64 * QUIET_HOURS as f64 * TESTED_SHARE;
             let hours: usize = tests.iter().map(|path| hours_of(path)).sum();
-            let above = |test: &Judged| test.bounded - if alarm.since.is_some() { test.usual * test.sent } else { 0.0 };
+            let is_new = alarm.since.is_some();
+            let above = |test: &Judged| if is_new { test.above(test.bounded) } else { test.bounded };
             let paths: Vec<Tested> =
                 tests.iter().filter(|path| !path.is_empty()).map(|path| Tested::of(path, above)).collect();
             alarm.raised.0 / HOUR.0 + QUIET_HOURS <= hour
@@ -346,7 +347,7 @@ fn likelihood(paths: &[Tested]) -> f64 {
 /// Loss above the usual over the paths of a group in the six hours that end with `hour`, if it is more than chance and bursts make.
 fn group_loss(paths: &[Vec<Judged>], hour: u64) -> Option<f64> {
     let least = PARTNERS_LEAST.max((paths.len() as f64 * TESTED_SHARE).ceil() as usize);
-    let by_hour = by_hour(paths, |test| test.hour <= hour && test.known, |test| test.bounded - test.usual * test.sent);
+    let by_hour = by_hour(paths, |test| test.hour <= hour && test.known, |test| test.above(test.bounded));
     let mut rates: Vec<f64> =
         by_hour.values().filter(|tested| tested.len() >= least).map(|tested| share(tested)).collect();
     rates.sort_by(|one, other| other.total_cmp(one));
