@@ -216,10 +216,10 @@ impl Coordinator {
         let now = now();
         let most = |test: &str| most_of_hour(mesh, test);
         let (mut ids, mut kept, mut delivered) = (Vec::new(), 0, Delivered::default());
-        let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64, measured: Option<&Measured>| {
+        let mut is_kept = |archive: &mut Archive, names: [&str; 3], at_ns: i64, found: Found| {
             Ok::<_, Failure>(
                 delivered.has_room(mesh, names, at_ns.min(now))
-                    && is_of_kind(mesh, names[0], measured)
+                    && found.is_of_plan(mesh, names[0])
                     && is_own(mesh, archive, site, names)?,
             )
         };
@@ -228,7 +228,8 @@ impl Coordinator {
             self.part(ids.len() < results.len() + measurements.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, None)? {
+                    let found = Found::Losses { sent: one.sent };
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, found)? {
                         taken.push(one.clone());
                     }
                 }
@@ -243,7 +244,8 @@ impl Coordinator {
             self.part(ids.len() < results.len() + known.len(), |archive| {
                 let mut taken = Vec::new();
                 for one in part.iter().filter(|one| one.is_sound()) {
-                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, Some(&one.measured))? {
+                    let found = Found::Other(&one.measured);
+                    if is_kept(archive, [&one.test, &one.sender, &one.receiver], one.at_ns, found)? {
                         taken.push(one.clone());
                     }
                 }
@@ -367,14 +369,44 @@ fn is_own(mesh: &Mesh, archive: &mut Archive, site: &str, names: [&str; 3]) -> R
     Ok(is_planned || archive.has_flow(names)?)
 }
 
-/// Whether a test of this name measures such a thing: `None` is a result of UDP. One that the mesh has no more may have.
-fn is_of_kind(mesh: &Mesh, test: &str, measured: Option<&Measured>) -> bool {
-    mesh.tests.iter().find(|plan| plan.name == test).is_none_or(|plan| match plan.kind {
-        Kind::Udp { .. } => measured.is_none(),
-        Kind::Rtt => matches!(measured, Some(Measured::Rtt(_))),
-        Kind::Tcp => matches!(measured, Some(Measured::Tcp(_))),
-        Kind::Diagnose => matches!(measured, Some(Measured::Diagnose(_))),
-    })
+/// What a result says that a test found.
+#[derive(Clone, Copy)]
+enum Found<'a> {
+    /// Which of so many packets were lost: `udp`.
+    Losses { sent: i64 },
+    /// Of another kind.
+    Other(&'a Measured),
+}
+
+impl Found<'_> {
+    /// Whether a test of this name finds such a thing, with so many packets. One that the mesh has no more may have found anything, but with no more
+    /// packets than some test that the mesh has.
+    fn is_of_plan(self, mesh: &Mesh, test: &str) -> bool {
+        let fits = |plan: &TestPlan| plan.packets_most().is_none_or(|most| self.sent().unsigned_abs() <= most);
+        if let Some(plan) = mesh.tests.iter().find(|plan| plan.name == test) {
+            return self.is_of_kind(plan) && fits(plan);
+        }
+        let mut alike = mesh.tests.iter().filter(|plan| self.is_of_kind(plan)).peekable();
+        alike.peek().is_none() || alike.any(fits)
+    }
+
+    fn is_of_kind(self, plan: &TestPlan) -> bool {
+        match plan.kind {
+            Kind::Udp { .. } => matches!(self, Self::Losses { .. }),
+            Kind::Rtt => matches!(self, Self::Other(Measured::Rtt(_))),
+            Kind::Tcp => matches!(self, Self::Other(Measured::Tcp(_))),
+            Kind::Diagnose => matches!(self, Self::Other(Measured::Diagnose(_))),
+        }
+    }
+
+    /// Packets that were sent; 0 where they are not counted.
+    fn sent(self) -> i64 {
+        match self {
+            Self::Losses { sent } => sent,
+            Self::Other(Measured::Rtt(trips)) => trips.sent,
+            Self::Other(_) => 0,
+        }
+    }
 }
 
 fn or_refused(answer: Result<Message, Failure>) -> Message {

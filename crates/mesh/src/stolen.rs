@@ -188,6 +188,41 @@ fn a_stolen_key_writes_of_no_pair_that_the_mesh_does_not_test() {
     assert!(kept.len() == 2 && measurements[2..].iter().all(|one| kept.contains(one)), "{kept:?}");
 }
 
+/// More packets than the plan sends in the time of a test, by far, would outweigh all that others find: such a result is not kept. Nor is one of a test
+/// that the mesh has no more, if it has more packets than any of those that the mesh has.
+#[test]
+fn a_stolen_key_writes_no_more_packets_than_a_test_sends() {
+    let mesh = Mesh::make("stolen-packets");
+    let coordinator = coordinator::answering(&mesh.folder, Arc::default()).unwrap();
+    let ask = mesh.listen(mesh.folder.identity().unwrap(), coordinator);
+    let mut archive = crate::store::Archive::open(&mesh.folder.file("archive")).unwrap();
+    let losses = |sent| TestResult { sent, ..result("ithaca", "chicago") };
+    let trips = |sent| {
+        let mut one = measurement("ithaca", "chicago");
+        if let Measured::Rtt(trips) = &mut one.measured {
+            trips.sent = sent;
+        }
+        one
+    };
+    // 5 Mb/s of 1000 bytes for a second are 625 packets, ten probes a second for ten minutes 6,000.
+    let most = i64::from(u32::MAX);
+    let results = vec![losses(625), losses(788), losses(most)];
+    let measurements = vec![trips(6_001), trips(6_701), trips(most)];
+    let delivered = ask("ithaca", Message::Deliver { results: results.clone(), measurements: measurements.clone() });
+    assert!(matches!(delivered, Message::Confirmed { ids } if ids.len() == 6), "what is not kept comes no more");
+    assert_eq!(archive.since(0).unwrap(), results[..1]);
+    assert_eq!(archive.measurements(0).unwrap(), measurements[..1]);
+
+    let text = MESH.replace("'probes'", "'others'").replace("'delay'", "'trips'");
+    mesh.folder.write("mesh.toml", &text).unwrap();
+    let (late, made_up) = (losses(624), losses(most));
+    let results = vec![late.clone(), made_up.clone()];
+    ask("ithaca", Message::Deliver { results, measurements: vec![trips(most)] });
+    let kept = archive.since(0).unwrap();
+    assert!(kept.contains(&late) && !kept.contains(&made_up), "{kept:?}");
+    assert_eq!(archive.measurements(0).unwrap(), measurements[..1]);
+}
+
 /// As fast as it can, with sound results of its own pair: of an hour as many are kept as the schedule makes of three rounds, and of those that a
 /// site had to keep for a day.
 #[test]

@@ -48,11 +48,15 @@ function mark(shade: string, text: string): HTMLElement {
 
 const own = (of: "sender" | "receiver", name: string, pairs: Pair[]) => pairs.filter((pair) => pair[of] === name);
 
-/** The sums of several pairs. */
+/** The loss of several pairs. Each counts with its packets, but with no more than the middle one has: what a site delivers of its own
+ * pairs does not outweigh what the others show. */
 function together(pairs: Pair[]): Figures {
-    const sum = (of: (pair: Pair) => number) => pairs.reduce((sum, pair) => sum + of(pair), 0);
-    const [sent_packets, lost_packets] = [sum((pair) => pair.sent_packets), sum((pair) => pair.lost_packets)];
-    return { tests: sum((pair) => pair.tests), sent_packets, lost_packets, loss: sent_packets === 0 ? null : lost_packets / sent_packets };
+    const tested = pairs.filter(({ sent_packets }) => sent_packets > 0);
+    const packets = tested.map(({ sent_packets }) => sent_packets).sort((one, other) => one - other);
+    const most = packets[Math.floor((packets.length - 1) / 2)];
+    if (most === undefined) return NONE;
+    const sum = (of: (pair: Pair) => number) => tested.reduce((sum, pair) => sum + of(pair) * Math.min(1, most / pair.sent_packets), 0);
+    return { ...NONE, loss: sum(({ lost_packets }) => lost_packets) / sum(({ sent_packets }) => sent_packets) };
 }
 
 /** Above nothing: shares of loss that begin a colour. */

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use longhaul_channel::Key;
-use longhaul_mesh_model::file::{Kind, TestPlan};
+use longhaul_mesh_model::file::{Kind, PROBE_EVERY, TestPlan};
 use longhaul_mesh_model::result::FileKind;
 use longhaul_units::{BitRate, Nanos};
 
@@ -20,8 +20,7 @@ use samples::Samples;
 
 /// How long after its time a test may end.
 const GRACE: Nanos = Nanos::from_secs(20);
-/// Probes of round trips: ten a second of 64 bytes are 9 kb/s on the wire.
-const PROBE_EVERY: Nanos = Nanos::from_millis(100);
+/// Payload of a probe of round trips: ten a second are 9 kb/s on the wire.
 const PROBE_BYTES: u32 = 64;
 
 /// A test that was granted.

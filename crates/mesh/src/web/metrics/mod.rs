@@ -1,11 +1,11 @@
 //! `/metrics` in the form of OpenMetrics 1.0, for Prometheus.
 //!
-//! The number of series is bounded by the mesh file. Each site has 14 at most; up to 64 sites a pair in one direction has five and its round trips
+//! The number of series is bounded by the mesh file. Each site has 16 at most; up to 64 sites a pair in one direction has five and its round trips
 //! five, some 30,000 in all; beyond that sites alone have series. And there are 100 alarms.
 
 mod measured;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -23,7 +23,7 @@ use super::api::Refusal;
 use crate::alarm::Judged;
 use crate::coordinator::now;
 use crate::error::Failure;
-use crate::store::PairSum;
+use crate::store::{DAY_NS, PairSum, Span};
 use crate::view::View;
 use measured::Found;
 
@@ -40,11 +40,13 @@ pub(super) async fn answer(State(web): State<Arc<Web>>) -> Result<Response, Refu
     let joined = web.members.members(&web.folder)?;
     let seen = web.reader.seen().await?;
     let totals = web.reader.totals().await?;
+    let day = web.reader.matrix(Span::ending(now(), DAY_NS)).await?;
     let found = Found::read(&web.series, now()).await?;
     let mut registry = Registry::with_prefix("longhaul_mesh");
     sites(&mut registry, &view, &seen, |site| joined.contains_key(site));
     let shown = Shown::new(&view);
     sums(&mut registry, &shown, &totals);
+    losses(&mut registry, &shown, &day);
     found.register(&mut registry, &shown);
     alarms(&mut registry, &web.alarms.judged());
     let mut text = String::new();
@@ -130,6 +132,25 @@ fn sums(registry: &mut Registry, shown: &Shown, totals: &[PairSum]) {
     let all = totals.iter().map(|sum| (&*sum.sender, &*sum.receiver, [sum.tests, sum.sent, sum.lost]));
     let of_sites = |sender: &str, receiver: &str| [of_site(sender, "sent"), of_site(receiver, "received")];
     counters(registry, shown, kinds, all, of_sites);
+}
+
+/// What sites lose: medians. In counters one partner outweighs all others by very many results.
+fn losses(registry: &mut Registry, shown: &Shown, day: &[PairSum]) {
+    let mut of_sites = BTreeMap::<(&str, &'static str), Vec<f64>>::new();
+    for sum in day.iter().filter(|sum| sum.sent > 0 && shown.has(&sum.sender, &sum.receiver)) {
+        for (site, direction) in [(sum.sender.as_str(), "sent"), (sum.receiver.as_str(), "received")] {
+            of_sites.entry((site, direction)).or_default().push(sum.lost as f64 / sum.sent as f64);
+        }
+    }
+    let sites = Family::<Labels, Share>::default();
+    for ((site, direction), mut shares) in of_sites {
+        shares.sort_by(f64::total_cmp);
+        if let Some(share) = shares.get(shares.len() / 2) {
+            sites.get_or_create(&of_site(site, direction)).set(*share);
+        }
+    }
+    let help = "Median over the partners of the site: share of the packets of a day that were lost";
+    registry.register("site_loss_ratio", help, sites);
 }
 
 fn alarms(registry: &mut Registry, judged: &Judged) {

@@ -189,6 +189,10 @@ pub struct TestPlan {
 pub const OVERHEAD: Nanos = Nanos::from_secs(5);
 /// The same of `diagnose`: each of its tests, a dozen, connects anew and waits for what is under way. Beside 5 s of tests eight took 21 s.
 pub const DIAGNOSE_OVERHEAD: Nanos = Nanos::from_secs(60);
+/// Time from one probe of round trips to the next.
+pub const PROBE_EVERY: Nanos = Nanos::from_millis(100);
+/// A result may have a tenth more packets than the plan says, and so many more: of a short test a tenth is little.
+const PACKETS_MORE: u64 = 100;
 /// Ethernet, IPv6, UDP, preamble and gap beside the payload.
 const HEADER_BYTES: u64 = 14 + 4 + 40 + 8 + 20;
 /// A TCP segment on the wire: payload and headers of Ethernet with 1500 bytes, IPv6, TCP with time stamps, preamble and gap.
@@ -204,6 +208,16 @@ impl TestPlan {
     pub fn has(&self, (from, to): (SiteId, SiteId)) -> bool {
         let is_there = |pair| self.pairs.binary_search(&pair).is_ok();
         is_there((from, to)) || self.kind == Kind::Rtt && is_there((to, from))
+    }
+
+    /// Packets that a result of it has at most: those that the plan sends, a tenth more, and 100. `None` where packets are not counted: `tcp`, `diagnose`.
+    pub fn packets_most(&self) -> Option<u64> {
+        let planned = match self.kind {
+            Kind::Udp { rate, length } => rate.bytes_in(self.time) / u64::from(length.max(1)),
+            Kind::Rtt => self.time.0 / PROBE_EVERY.0,
+            Kind::Tcp | Kind::Diagnose => return None,
+        };
+        Some(planned.saturating_add(planned / 10).saturating_add(PACKETS_MORE))
     }
 }
 

@@ -82,6 +82,15 @@ fn a_plan_knows_which_pairs_it_tests() {
     assert!(!delay.has((zurich, geneva)) && !delay.has((ithaca, ithaca)));
 }
 
+#[test]
+fn a_plan_knows_how_many_packets_it_sends() {
+    let mesh = Mesh::parse(TEXT).unwrap();
+    // 1 Mb/s of 1250 bytes for a minute, ten round trips a second for ten minutes: 6,000 packets each.
+    assert_eq!([0, 1, 2].map(|number| mesh.tests[number].packets_most()), [Some(6_700), None, Some(6_700)]);
+    let small = TEXT.replace("rate = \"1M\"", "rate = \"10M\"\nlength = 64");
+    assert_eq!(Mesh::parse(&small).unwrap().tests[0].packets_most(), Some(1_171_875 + 117_187 + 100));
+}
+
 /// Each wrong line, and what is said of it.
 #[test]
 fn errors_say_where_what_and_what_is_allowed() {
