@@ -7,7 +7,7 @@ use longhaul_units::Nanos;
 
 use crate::cmd::rtt::live::Live;
 use crate::cmd::rtt::log::SegmentLog;
-use crate::output::say;
+use crate::output::limited::LimitedLines;
 
 /// Lost probes at the end of a session that may prove to be a server's end: more are losses whatever comes.
 const TRAILING_MOST: usize = 16_384;
@@ -19,6 +19,8 @@ pub(crate) struct Measured {
     pub(crate) skipped: Nanos,
     pub(crate) log: Option<SegmentLog>,
     pub(crate) live: Live,
+    /// Lines about changes of the route, which the other host causes by its answers.
+    pub(crate) changes: LimitedLines,
     /// Lost probes after the last answer, where a server could have ended.
     trailing: Vec<ProbeRow>,
     /// When the latest gap ended.
@@ -40,6 +42,7 @@ impl Measured {
             skipped: Nanos::ZERO,
             log,
             live,
+            changes: LimitedLines::default(),
             trailing: Vec::new(),
             gap_to_ns: i64::MIN,
             before: Counts::default(),
@@ -81,7 +84,7 @@ impl Measured {
     }
 
     fn path_change(&mut self, change: PathChange) {
-        say(&change);
+        self.changes.say(&change);
         if let Some(log) = &mut self.log {
             log.path_change(change.clone());
         }

@@ -227,7 +227,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         (None, failure) => failure,
     })?;
     measured.flush();
-    let Measured { statistics, counts, skipped, log, .. } = measured;
+    let Measured { statistics, counts, skipped, log, changes, .. } = measured;
+    // How many lines were left out stands before the result.
+    drop(changes);
     let mut all = caveats_of(&counts, skipped.0, ends.remote.as_ref());
     all.extend(log.and_then(SegmentLog::finish));
     if stop.requested().is_some() {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
@@ -169,6 +169,11 @@ struct Relay {
 
 impl Relay {
     fn start(at_once: fn(&[u8], Probe) -> Option<Vec<u8>>, change: Change) -> Self {
+        Self::with_ttl(at_once, change, |_| 64)
+    }
+
+    /// The same, with answers that leave with this TTL, by number.
+    fn with_ttl(at_once: fn(&[u8], Probe) -> Option<Vec<u8>>, change: Change, ttl: fn(u64) -> u32) -> Self {
         let front = UdpSocket::bind((RELAY, 0)).unwrap();
         let data_port = front.local_addr().unwrap().port();
         let (server, address) = serve(data_port);
@@ -185,16 +190,20 @@ impl Relay {
             spawn(move || questions(&front, &back, &client, &held, at_once));
         }
         let held = relay.held.clone();
-        spawn(move || answers(&front, &back, &client, &held, change));
+        spawn(move || answers(&front, &back, &client, &held, change, ttl));
         relay
     }
 
     /// `longhaul rtt` through the relay.
     fn rtt(&self, arguments: &[&str]) -> Value {
+        object(&self.output(arguments).stdout)
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
         let (host, port) = (RELAY.to_string(), self.control.to_string());
         let output = longhaul(&[&["rtt", &host, "--no-auth", "--port", &port, "--json"], arguments].concat());
         assert!(output.status.success(), "{output:?}");
-        object(&output.stdout)
+        output
     }
 }
 
@@ -266,6 +275,7 @@ fn answers(
     client: &Arc<Mutex<Option<SocketAddr>>>,
     held: &Arc<Mutex<Held>>,
     change: Change,
+    ttl: fn(u64) -> u32,
 ) {
     let queue = || -> Sender<Waiting> {
         let (sender, waiting) = channel::<Waiting>();
@@ -278,6 +288,7 @@ fn answers(
                     let mut held = held.lock().unwrap();
                     let since = held.came[&sequence].elapsed().as_nanos() as i64;
                     held.for_ns.insert(sequence, since - inside_ns);
+                    front.set_ttl(ttl(sequence)).unwrap();
                 }
                 // The client may be gone.
                 (0..times).for_each(|_| _ = front.send_to(&answer, to));
@@ -384,4 +395,21 @@ fn a_server_with_an_absurd_clock_spoils_no_round_trip() {
         assert!(output.status.code().is_some_and(|code| code <= 3) && !said.contains("panicked"), "{said}");
     }
     assert!(shown.status.success(), "{shown:?}");
+}
+
+/// Each change of the TTL is a line on standard error: here one for ten answers.
+#[test]
+fn a_server_whose_ttl_changes_all_the_time_prints_few_lines() {
+    let _shared = side_by_side();
+    let relay = Relay::with_ttl(
+        |_, _| None,
+        |_, answer| (answer, 1, Duration::ZERO),
+        |sequence| if sequence / 10 % 2 == 0 { 64 } else { 63 },
+    );
+    let output = relay.output(&["-c", "2000", "-i", "1ms"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines = |with: &str| said.lines().filter(|line| line.starts_with("longhaul: ") && line.contains(with)).count();
+    assert_eq!((lines("the route back changed"), lines("lines were left out here")), (120, 1), "{said}");
+    // The result has all.
+    assert!(object(&output.stdout)["result"]["path_change_count"].as_u64() > Some(120), "{said}");
 }
