@@ -189,6 +189,7 @@ pub fn peer_report(input: &[u8]) {
                 cut: None,
                 stopped_by_server: false,
                 ended_by_server: false,
+                fell_short: None,
             };
             let udp = UdpParameters { direction, ..UdpParameters::default() };
             let mut save = |ending: &str, losses: &mut dyn Iterator<Item = longhaul_udp::locate::Loss>| {

@@ -8,7 +8,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
-use longhaul_peer::caveats::SENDER_STOPPED;
 use longhaul_peer::client::{self, Family, Live, Source, Target, Told, reachable, resolve};
 use longhaul_peer::control::Remedy;
 use longhaul_peer::rtt::LatencyBeside;
@@ -16,7 +15,9 @@ use longhaul_report::html::over_time::Tested as Page;
 use longhaul_report::text::RateUnit;
 use longhaul_result::Caveat;
 use longhaul_result::caveats::CUT_SHORT;
+use longhaul_result::caveats::SENDER_STOPPED;
 use longhaul_session::{TestEnd, TestParameters};
+use longhaul_tcp::caveats::FLOW_FAILED;
 use longhaul_terms::{Collect, Latency, TestDirection};
 use longhaul_units::Nanos;
 use serde::Serialize;
@@ -287,10 +288,15 @@ impl Tested {
         if let Some(failed) = report_unwritten([saved, drawn]) {
             return Ok(failed);
         }
-        let failed = cut.is_some() || envelope.caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED));
-        let otherwise = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        let is_whole = cut.is_none() && are_whole(&envelope.caveats);
+        let otherwise = if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         Ok(stopped.map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
     }
+}
+
+/// Whether the tests that have these caveats came to their end: else a command fails.
+pub(crate) fn are_whole(caveats: &[Caveat]) -> bool {
+    !caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED) || caveat.is(FLOW_FAILED))
 }
 
 /// Refuses a result without a packet.

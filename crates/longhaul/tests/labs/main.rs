@@ -9,6 +9,7 @@ mod deaf;
 mod diagnose;
 mod diagnose_tests;
 mod documents;
+mod ended_early;
 mod hosts;
 mod killed;
 mod link_local;

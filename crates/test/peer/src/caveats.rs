@@ -19,8 +19,6 @@ caveat_codes! {
     NOT_PACED = "not_paced";
     /// The sender could not keep up with its schedule.
     PACING_NOT_ACHIEVED = "pacing_not_achieved";
-    /// The sender stopped early.
-    SENDER_STOPPED = "sender_stopped";
     /// The server's memory limit has room for only a part of the samples.
     SAMPLES_THINNED = "samples_thinned";
     /// Some packets had no time stamp.

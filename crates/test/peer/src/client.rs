@@ -7,6 +7,7 @@ use longhaul_channel::{Channel, Key, Role};
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_result::Caveat;
+use longhaul_result::caveats::SENDER_STOPPED;
 use longhaul_rtt::{Observed, RttParameters};
 use longhaul_session::EndReport;
 use longhaul_session::{
@@ -15,7 +16,6 @@ use longhaul_session::{
 use longhaul_tcp::proof::TcpStreamId;
 use longhaul_units::Nanos;
 
-use crate::caveats;
 use crate::control::{Control, Remedy, Signals, any_of_family, connect, random};
 use crate::data::{Data, ThisEnd};
 use crate::driver::{Session, drive};
@@ -212,20 +212,33 @@ fn run_with(
     driven.map(with_doubt)
 }
 
-/// The end of a test, with the doubt that belongs to it where the server had this host stop early, or stopped early itself without a reason.
+/// The end of a test, with the doubt that belongs to it where a sender stopped early. What the server gives as its reason stands beside it.
 fn with_doubt(mut end: TestEnd) -> TestEnd {
-    let has_reason = end.remote.as_ref().is_some_and(says_why_it_stopped);
-    if end.stopped_by_server || end.ended_by_server && !has_reason {
-        let message = "the sender stopped early: the server ended the test before its time";
-        end.caveats.push(Caveat::new(caveats::SENDER_STOPPED, message, "do not trust what this server reports"));
-    }
+    let is_told = end.remote.as_ref().is_some_and(says_that_it_stopped);
+    // Of a server that is lost the result says so.
+    let is_whole = end.cut.is_none();
+    let (why, remedy) = if end.stopped_by_server || end.ended_by_server && is_whole && !is_told {
+        let remedy = "do not trust what this server reports, unless another caveat says why";
+        ("the server ended the test before its time".to_owned(), remedy)
+    } else if let Some(allowed) = end.fell_short.filter(|_| is_whole && !is_told && !says_why_it_stopped(&end.local)) {
+        let why = format!("not all that was asked for was sent; this server allows {allowed} for a test");
+        (why, "ask for less, or raise the server's cap on the time of a test")
+    } else {
+        return end;
+    };
+    end.caveats.push(Caveat::new(SENDER_STOPPED, format!("the sender stopped early: {why}"), remedy));
     end
 }
 
-/// Whether the server reports why it sent no more: the result has its caveat, or that of the stream that failed.
-fn says_why_it_stopped(server: &EndReport) -> bool {
-    let failed = server.tcp.iter().flat_map(|tcp| &tcp.streams).any(|stream| stream.failure.is_some());
-    failed || server.caveats.iter().any(|caveat| caveat.is(caveats::SENDER_STOPPED))
+/// Whether this end reports why it sent no more: the result has its caveat, or that of the stream that failed.
+fn says_why_it_stopped(own: &EndReport) -> bool {
+    let mut streams = own.tcp.iter().flat_map(|tcp| &tcp.streams);
+    says_that_it_stopped(own) || streams.any(|stream| stream.sends && stream.failure.is_some())
+}
+
+/// Whether an end reports by itself that its sender stopped early. A report without a word says nothing.
+fn says_that_it_stopped(end: &EndReport) -> bool {
+    end.caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED) && caveat.message.contains(char::is_alphanumeric))
 }
 
 /// Hands over what probes came to whose session broke off: their threads wait for the last answers.
@@ -303,30 +316,57 @@ impl Session for Client<'_> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_session::Cut;
     use longhaul_tcp::{TcpEndReport, TcpStreamReport};
 
     use super::*;
 
+    fn doubts(end: TestEnd) -> Vec<String> {
+        let caveats = with_doubt(end).caveats;
+        assert!(caveats.iter().all(|caveat| caveat.is(SENDER_STOPPED)), "{caveats:?}");
+        caveats.into_iter().map(|caveat| caveat.message).collect()
+    }
+
+    fn said(message: &str) -> EndReport {
+        let caveats = vec![Caveat::new(SENDER_STOPPED, message, "")];
+        EndReport { caveats, ..EndReport::default() }
+    }
+
+    fn failed(sends: bool, why: &str) -> EndReport {
+        let stream = TcpStreamReport { sends, failure: Some(why.into()), ..TcpStreamReport::default() };
+        let tcp = TcpEndReport { streams: vec![stream], ..TcpEndReport::default() };
+        EndReport { tcp: Some(tcp), ..EndReport::default() }
+    }
+
     #[test]
     fn a_test_that_the_server_ended_has_a_doubt() {
-        let doubts = |end: TestEnd| {
-            let end = with_doubt(end);
-            end.caveats.iter().filter(|caveat| caveat.is(caveats::SENDER_STOPPED)).count()
-        };
-        let stopped = |stopped_by_server| TestEnd { stopped_by_server, ..TestEnd::default() };
-        assert_eq!([false, true].map(|by_server| doubts(stopped(by_server))), [0, 1]);
         let ended = |ended_by_server, server| TestEnd { ended_by_server, remote: Some(server), ..TestEnd::default() };
-        assert_eq!([false, true].map(|by_server| doubts(ended(by_server, EndReport::default()))), [0, 1]);
-        // It says why: the result has that.
-        let said = Caveat::new(caveats::SENDER_STOPPED, "the sender stopped early: no route", "");
-        let stream = TcpStreamReport { failure: Some("broken pipe".into()), ..TcpStreamReport::default() };
-        let tcp = TcpEndReport { streams: vec![stream], ..TcpEndReport::default() };
-        for server in [
-            EndReport { caveats: vec![said], ..EndReport::default() },
-            EndReport { tcp: Some(tcp), ..EndReport::default() },
-        ] {
-            assert_eq!(doubts(ended(true, server.clone())), 0);
-            assert_eq!(doubts(TestEnd { stopped_by_server: true, ..ended(false, server) }), 1);
+        assert!(doubts(ended(false, EndReport::default())).is_empty());
+        let early = ["the sender stopped early: the server ended the test before its time"];
+        // Failed streams may be of no test, or of another direction, and a reason without a word is none.
+        for server in [EndReport::default(), failed(true, "broken pipe"), failed(false, ""), said(" \u{200b}")] {
+            assert_eq!(doubts(ended(true, server.clone())), early);
+            assert_eq!(doubts(TestEnd { stopped_by_server: true, ..ended(false, server) }), early);
+        }
+        // The result has what it says by itself, which fails as well.
+        let no_route = said("the sender stopped early: no route");
+        assert!(doubts(ended(true, no_route.clone())).is_empty());
+        assert_eq!(doubts(TestEnd { stopped_by_server: true, ..ended(true, no_route) }), early);
+        // Of a server that was lost it has that.
+        let error = SessionError::new("shutdown", "the server is shutting down", "");
+        let cut = Some(Cut { error, heard: None });
+        assert!(doubts(TestEnd { cut, ended_by_server: true, ..TestEnd::default() }).is_empty());
+    }
+
+    #[test]
+    fn an_amount_that_was_not_sent_has_a_doubt() {
+        let short = |local| TestEnd { fell_short: Some(Nanos::from_secs(2)), local, ..TestEnd::default() };
+        let told = doubts(short(EndReport::default()));
+        assert!(told.len() == 1 && told[0].ends_with("this server allows 2s for a test"), "{told:?}");
+        // A stream over which this end receives is no reason why it sent less.
+        assert_eq!(doubts(short(failed(false, "reset"))).len(), 1);
+        for local in [failed(true, "reset"), said("the sender stopped early: no route")] {
+            assert!(doubts(short(local)).is_empty());
         }
     }
 }

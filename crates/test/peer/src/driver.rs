@@ -369,6 +369,7 @@ fn handle(event: Event, session: &mut impl Session, control: &mut Control, data:
                 session.handle_data(now, DataEvent::Sent(streams));
             }
         }
+        (Event::StreamEnded { stream, bytes }, _) => session.handle_data(now, DataEvent::StreamEnded { stream, bytes }),
         // The data part is closed; the loop ends with an abort.
         (Event::DataOpened | Event::Connection { .. } | Event::StreamSent(_), None)
         | (Event::Control(ControlEvent::Abort), _) => {}

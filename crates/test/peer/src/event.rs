@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Observed(Box<Observed>),
     /// This stream is sent: [`Data::stream_sent`](crate::data::Data::stream_sent).
     StreamSent(u8),
+    /// The other end closed the connection of a stream that it sent, after so many bytes had arrived.
+    StreamEnded { stream: u8, bytes: u64 },
     /// Another client's test ended: ask for admission once more.
     AskAgain,
     /// The client goes on with its measurement in another session.

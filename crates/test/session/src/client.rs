@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use longhaul_channel::PROTOCOL;
 use longhaul_result::Caveat;
+use longhaul_terms::{Amount, StreamSent};
 use longhaul_udp::proof::ClientProof;
 use longhaul_units::Nanos;
 
@@ -34,6 +35,8 @@ pub struct ClientSession {
     config: ClientConfig,
     line: Line,
     state: State,
+    /// The server closed a connection over which it was to send before the test began.
+    closed_before: bool,
 }
 
 #[derive(Debug)]
@@ -79,21 +82,33 @@ struct Running {
     interrupted: Option<Nanos>,
     /// Why the server is lost: the result is what this end knows.
     cut: Option<SessionError>,
-    /// The server stopped sending before its time, though nobody had told it to.
+    /// The server stopped sending before its time, or before all was sent, though nobody had told it to.
     ended_by_server: bool,
+    /// Not all was sent that was asked for, for another reason: the time that the server allows.
+    fell_short: Option<Nanos>,
 }
 
 /// Clocks of two hosts differ by less than this part of a time.
 const CLOCKS_DIFFER: u64 = 64;
 
 impl Running {
-    /// Whether the server says by `message` that it sends no more, before its time and before it has sent all that was asked for.
-    fn is_early_end(&self, now: Nanos, message: &Message) -> bool {
-        let Message::Finished { streams } = message else { return false };
-        let kind = self.accept.parameters.kind();
-        let time = self.accept.caps.sending_time(kind.amount());
-        let least = Nanos(time.0 - time.0 / CLOCKS_DIFFER);
-        self.interrupted.is_none() && self.transfer.running_for(now) < least && !kind.is_all(streams)
+    /// The server, or this end, sends no more over the streams from number `first` on, which have `sent` so much.
+    fn sender_ends(&mut self, now: Nanos, is_server: bool, first: u8, sent: &[StreamSent]) {
+        if self.interrupted.is_some() || self.cut.is_some() {
+            return;
+        }
+        let (kind, cap) = (self.accept.parameters.kind(), self.accept.caps.duration);
+        let ran = self.transfer.running_for(now);
+        let is_before = |time: Nanos| ran < Nanos(time.0 - time.0 / CLOCKS_DIFFER);
+        if let Amount::DurationNs(ns) = kind.amount() {
+            self.ended_by_server |= is_server && is_before(Nanos(ns));
+        } else if (first..kind.streams()).zip(sent).any(|(stream, sent)| kind.is_short(stream, sent)) {
+            if is_server && is_before(cap) {
+                self.ended_by_server = true;
+            } else {
+                self.fell_short = Some(cap);
+            }
+        }
     }
 }
 
@@ -109,7 +124,8 @@ impl ClientSession {
             line.say(now, Message::Propose { parameters: config.parameters.clone() });
         }
         let deadline = now.saturating_add(SETUP_TIMEOUT);
-        Self { config, line, state: State::Proposed { deadline, greeted: false, tell: now } }
+        let state = State::Proposed { deadline, greeted: false, tell: now };
+        Self { config, line, state, closed_before: false }
     }
 
     /// Handles a message of the server.
@@ -171,7 +187,9 @@ impl ClientSession {
                 running.deadline.get_or_insert(report_deadline(now));
             }
             (State::Running(running), message) => {
-                running.ended_by_server |= running.is_early_end(now, &message);
+                if let Message::Finished { streams } = &message {
+                    running.sender_ends(now, true, 0, streams);
+                }
                 if let Some(message) = running.transfer.handle_message(now, message, &mut self.line) {
                     self.unexpected(now, &message);
                 }
@@ -286,13 +304,26 @@ impl ClientSession {
             deadline,
             interrupted: None,
             cut: None,
-            ended_by_server: false,
+            ended_by_server: self.closed_before,
+            fell_short: None,
         }));
     }
 
     /// Something happened to the data of the test.
     pub fn handle_data(&mut self, now: Nanos, event: DataEvent) {
-        self.running(|running, line| running.transfer.handle_data(now, event, line));
+        self.closed_before |= matches!((&event, &self.state), (DataEvent::StreamEnded { .. }, State::Proving { .. }));
+        self.running(|running, line| {
+            match &event {
+                DataEvent::Sent(streams) => running.sender_ends(now, false, 0, streams),
+                DataEvent::StreamEnded { stream, bytes } => {
+                    // What a connection brought to its end is all that was sent over it.
+                    let sent = StreamSent { sent_bytes: *bytes, ..StreamSent::default() };
+                    running.sender_ends(now, true, *stream, &[sent]);
+                }
+                _ => {}
+            }
+            running.transfer.handle_data(now, event, line);
+        });
     }
 
     /// The report of this end, after `CollectReport`.
@@ -422,9 +453,8 @@ impl ClientSession {
         if running.cut.is_some() {
             return self.finish_cut();
         }
-        let Running { accept, transfer, ended_by_server, local: Some(local), remote, remote_whole: true, .. } =
-            &mut **running
-        else {
+        let (ended_by_server, fell_short) = (running.ended_by_server, running.fell_short);
+        let Running { accept, transfer, local: Some(local), remote, remote_whole: true, .. } = &mut **running else {
             return;
         };
         match serde_json::from_str::<EndReport>(remote) {
@@ -437,7 +467,8 @@ impl ClientSession {
                     caveats: std::mem::take(&mut accept.caveats),
                     cut: None,
                     stopped_by_server: transfer.is_stopped_by_peer(),
-                    ended_by_server: *ended_by_server,
+                    ended_by_server,
+                    fell_short,
                 };
                 self.line.say(now, Message::Goodbye);
                 self.line.push(Output::Finished(Box::new(end)));
@@ -454,10 +485,8 @@ impl ClientSession {
     /// The server is lost: there is a result as soon as this end has reported.
     fn finish_cut(&mut self) {
         let State::Running(running) = &mut self.state else { return };
-        let Running { accept, local: Some(local), cut: Some(error), transfer, ended_by_server, .. } = &mut **running
-        else {
-            return;
-        };
+        let (ended_by_server, fell_short) = (running.ended_by_server, running.fell_short);
+        let Running { accept, local: Some(local), cut: Some(error), transfer, .. } = &mut **running else { return };
         let end = TestEnd {
             parameters: accept.parameters.clone(),
             local: std::mem::take(local),
@@ -465,7 +494,8 @@ impl ClientSession {
             caveats: std::mem::take(&mut accept.caveats),
             cut: Some(Cut { error: error.clone(), heard: transfer.heard() }),
             stopped_by_server: transfer.is_stopped_by_peer(),
-            ended_by_server: *ended_by_server,
+            ended_by_server,
+            fell_short,
         };
         self.line.push(Output::Finished(Box::new(end)));
         self.line.end();

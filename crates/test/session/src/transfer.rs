@@ -31,6 +31,13 @@ pub enum DataEvent {
     Sent(Vec<StreamSent>),
     /// An interval is over: what this end received so far.
     Progress(Progress),
+    /// The peer closed the connection of a TCP stream, after it had brought so many bytes: it sends no more over it.
+    StreamEnded {
+        /// The number of the stream within its direction.
+        stream: u8,
+        /// What arrived over it.
+        bytes: u64,
+    },
     /// After `PeerFinished`: packets still arrive.
     Arrivals,
     /// After `PeerFinished`: all packets have arrived.

@@ -14,7 +14,7 @@ use longhaul_session::kind;
 use longhaul_units::{BitRate, Nanos};
 
 use super::{Args, TEST_TIME, asked, steps};
-use crate::cmd::test::Reach;
+use crate::cmd::test::{Reach, are_whole};
 use crate::output::saved::Folder;
 use crate::output::{Envelope, Failure, Outcome, exit_code, print_result, say};
 
@@ -49,12 +49,13 @@ pub(super) fn run(args: &Args, reach: &Reach, rtt: Nanos) -> Outcome {
         test,
         Caveat::unique(caveats),
     );
+    let otherwise = if are_whole(&envelope.caveats) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     print_result(&envelope, args.json, text::long_path::report);
     if let Err(failure) = saved {
         return Ok(failure.report_beside());
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
 /// Bursts first, as they take no time; then the rate, until the verdict is plain, the time is over, or a signal comes.
@@ -76,7 +77,11 @@ fn measure(
         };
         let Some(parameters) = end.parameters.udp() else { return Ok(None) };
         let Some((results, found)) = kind::udp::results(&end, None) else { return Ok(None) };
+        let is_whole = are_whole(&found);
         caveats.extend(found);
+        if !is_whole {
+            return Ok(None);
+        }
         Ok(Some(udp_facts(step.purpose(), &results.into_first(), parameters)))
     };
     for _ in 0..BURSTS {

@@ -170,9 +170,9 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     let folder = args.output.clone().map(|folder| Folder::prepare(folder, args.overwrite)).transpose()?;
     let started_at = jiff::Timestamp::now().to_string();
     let stop = Stop::install().map_err(|error| Failure::new("signals", error))?;
-    let mut caveats = Vec::new();
+    let (mut caveats, mut are_whole) = (Vec::new(), true);
     let mut diagnosed = |backward: bool| -> Result<Diagnosed, Failure> {
-        let evidence = measure(args, time, &target, backward, stop, &mut caveats)?;
+        let evidence = measure(args, time, &target, backward, stop, (&mut caveats, &mut are_whole))?;
         let diagnosis = diagnose(&evidence);
         let before = before.as_ref().and_then(|before| before.beside(backward, &diagnosis));
         Ok(Diagnosed { diagnosis, before, evidence })
@@ -194,7 +194,8 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     if let Some(failed) = report_unwritten([saved, drawn]) {
         return Ok(failed);
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let otherwise = if are_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
 fn page(args: &Args, reach: &Reach, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
@@ -226,14 +227,15 @@ fn asked(args: &Args, time: Nanos, reach: &Reach, address: SocketAddr) -> Diagno
     }
 }
 
-/// Runs one test after the other, as the plan says, until nothing more would tell, or a signal ends it.
+/// Runs one test after the other, as the plan says, until nothing more would tell, or a signal ends it. Adds their caveats. Where the sender of one
+/// stopped early, they are not whole.
 fn measure(
     args: &Args,
     time: Nanos,
     target: &client::Target,
     backward: bool,
     stop: Stop,
-    caveats: &mut Vec<Caveat>,
+    (caveats, are_whole): (&mut Vec<Caveat>, &mut bool),
 ) -> Result<Evidence, Failure> {
     let asked = Asked {
         time_ns: time.0,
@@ -258,7 +260,7 @@ fn measure(
         let Some(step) = plan::next(&evidence, &asked) else { break };
         say(format!("{number:>2}  {}", steps::line(&step)));
         match client::run(target, steps::parameters(&step, backward), Some(stop), |_| {}) {
-            Ok(end) => steps::keep(&mut evidence, &step, &end, backward, target.address, caveats),
+            Ok(end) => *are_whole &= steps::keep(&mut evidence, &step, &end, backward, target.address, caveats),
             Err(error) if stop.requested().is_some() || evidence.runs.is_empty() => {
                 let failure = Failure::from(error);
                 return Err(match stop.requested() {

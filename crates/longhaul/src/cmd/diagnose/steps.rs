@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use longhaul_diagnosis::plan::Step;
 use longhaul_diagnosis::{Evidence, Purpose, Run, TcpFacts, tcp_facts, udp_facts};
 use longhaul_result::Caveat;
+use longhaul_result::caveats::SENDER_STOPPED;
 use longhaul_session::{TestEnd, TestParameters, kind};
 use longhaul_tcp::{CongestionStep, TcpParameters, Transfers};
 use longhaul_terms::{Amount, TestDirection};
@@ -83,7 +84,7 @@ pub(super) fn parameters(step: &Step, backward: bool) -> TestParameters {
     }
 }
 
-/// Adds what the test saw to the evidence; its end without a result is evidence, too.
+/// Adds what the test saw to the evidence; its end without a result is evidence, too. Whether it came to its end, if it has a result.
 pub(super) fn keep(
     evidence: &mut Evidence,
     step: &Step,
@@ -91,7 +92,7 @@ pub(super) fn keep(
     backward: bool,
     address: SocketAddr,
     caveats: &mut Vec<Caveat>,
-) {
+) -> bool {
     let (client, server) = (&end.local, end.remote.as_ref());
     let (sender, receiver) = if backward { (server, Some(client)) } else { (Some(client), server) };
     for (facts, report) in [(&mut evidence.sender, sender), (&mut evidence.receiver, receiver)] {
@@ -112,11 +113,64 @@ pub(super) fn keep(
             Some((Run::Udp(udp_facts(*purpose, &results.into_first(), parameters)), found))
         }),
     };
-    match found {
-        Some((run, found)) => {
-            evidence.runs.push(run);
-            caveats.extend(found);
+    let Some((run, found)) = found else {
+        evidence.runs.push(super::failed(step, "the server's report has no result".into()));
+        return true;
+    };
+    // A packet that is too long for the sender's own interface ends a test of sizes, which is what it tells.
+    let may_stop = step.purpose() == Purpose::Mtu && !end.stopped_by_server;
+    let why = found.iter().find(|doubt| doubt.is(SENDER_STOPPED) && !may_stop).map(|doubt| doubt.message.clone());
+    caveats.extend(found);
+    let is_whole = why.is_none();
+    evidence.runs.push(why.map_or(run, |why| super::failed(step, why)));
+    is_whole
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_session::EndReport;
+    use longhaul_udp::{UdpEndReport, UdpReceiverReport, UdpSenderReport};
+
+    use super::*;
+
+    /// What a test of UDP packets is to the evidence, whose sender stopped early or did not.
+    fn kept(purpose: Purpose, stopped_by_server: bool, doubt: Option<&str>) -> (bool, Run) {
+        let step = Step::Udp {
+            purpose,
+            rate_bps: 1_000_000,
+            duration_ns: 1_000_000_000,
+            packets: Some(20),
+            payload_bytes: 1_000,
+            streams: 1,
+            burst_packets: 1,
+            traffic_class: 0,
+        };
+        let of_end = |udp| EndReport { udp: Some(udp), ..EndReport::default() };
+        let sender = UdpEndReport { sender: Some(UdpSenderReport::default()), receiver: None };
+        let receiver = UdpEndReport { sender: None, receiver: Some(UdpReceiverReport::default()) };
+        let end = TestEnd {
+            parameters: parameters(&step, false),
+            local: of_end(sender),
+            remote: Some(of_end(receiver)),
+            caveats: doubt.map(|message| Caveat::new(SENDER_STOPPED, message, "")).into_iter().collect(),
+            stopped_by_server,
+            ..TestEnd::default()
+        };
+        let (mut evidence, mut caveats) = (Evidence::default(), Vec::new());
+        let is_whole = keep(&mut evidence, &step, &end, false, SocketAddr::from(([127, 0, 0, 1], 5210)), &mut caveats);
+        assert_eq!(caveats.iter().any(|caveat| caveat.is(SENDER_STOPPED)), doubt.is_some(), "{caveats:?}");
+        (is_whole, evidence.runs.remove(0))
+    }
+
+    #[test]
+    fn a_test_whose_sender_stopped_early_is_no_evidence() {
+        let failed = |purpose| Run::Failed { purpose, why: "the server ended it".into() };
+        let early = Some("the server ended it");
+        for (purpose, stopped_by_server) in [(Purpose::Rate, false), (Purpose::Rate, true), (Purpose::Mtu, true)] {
+            assert_eq!(kept(purpose, stopped_by_server, early), (false, failed(purpose)));
         }
-        None => evidence.runs.push(super::failed(step, "the server's report has no result".into())),
+        assert!(matches!(kept(Purpose::Rate, false, None), (true, Run::Udp(_))));
+        // The sender's own interface may not take a packet of the full size.
+        assert!(matches!(kept(Purpose::Mtu, false, Some("message too long")), (true, Run::Udp(_))));
     }
 }

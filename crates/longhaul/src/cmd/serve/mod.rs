@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Receive data at this port, TCP and UDP, one test at a time; may be the same as --port [default: ports that the kernel chooses]
     #[arg(long, value_name = "PORT", conflicts_with = "sessions", value_parser = clap::value_parser!(u16).range(1..))]
     data_port: Option<u16>,
-    /// Refuse longer tests; a client that does not end its test is dropped at most 80 s later
+    /// Refuse longer tests, and end those with -n or -k after this time; a client that does not end its test is dropped at most 80 s later
     #[arg(long, value_name = "TIME", default_value = "1h")]
     time_cap: Nanos,
     /// Refuse tests at a higher rate: payload bits per second of all streams

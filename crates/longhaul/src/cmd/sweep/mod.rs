@@ -14,6 +14,7 @@ use longhaul_report::html::sweep::Report;
 use longhaul_report::saved::{SWEEP_SCHEMA, SweepAsked};
 use longhaul_report::text;
 use longhaul_result::Caveat;
+use longhaul_result::caveats::SENDER_STOPPED;
 use longhaul_session::kind;
 use longhaul_sweep::{Axes, AxesError, Figures, MOST_TESTS, Point, PointResult, SweepResult, Test, order};
 use longhaul_terms::{Amount, SoftirqPlacement, TestDirection};
@@ -25,7 +26,7 @@ use crate::args::quantity::seconds;
 use crate::caveats;
 use crate::cmd::rtt::Sizes;
 use crate::cmd::sweep::axes::{Rates, Values};
-use crate::cmd::test::{Reach, no_report, word};
+use crate::cmd::test::{Reach, are_whole, no_report, word};
 use crate::output::live::{Lines, Show, Stamp};
 use crate::output::overwrite::Overwrite;
 use crate::output::prometheus::PrometheusArgs;
@@ -224,7 +225,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(failed) = report_unwritten([saved, drawn]) {
         return Ok(failed);
     }
-    Ok(stop.requested().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(exit_code(signal))))
+    let otherwise = if are_whole(&envelope.caveats) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
 /// Runs all tests into `results`, until a signal. Returns their caveats.
@@ -254,10 +256,12 @@ fn sweep(
                 Some((found, doubts)) => {
                     let codes: Vec<String> = doubts.iter().map(|doubt| doubt.code.clone()).collect();
                     let kept = !doubts.iter().any(|doubt| doubt.is(PACING_NOT_ACHIEVED));
+                    // What was sent before it stopped is not what was asked for.
+                    let error = doubts.iter().find(|doubt| doubt.is(SENDER_STOPPED)).cloned();
                     all_doubts.add(doubts);
-                    let figures = Some(Figures::of(&found.into_first(), kept));
+                    let figures = error.is_none().then(|| Figures::of(&found.into_first(), kept));
                     in_a_row = 0;
-                    Test { number: number as u64, figures, error: None, caveats: codes }
+                    Test { number: number as u64, figures, error, caveats: codes }
                 }
                 None => return Err(no_report(&end)),
             },

@@ -180,6 +180,6 @@ mod tests {
     fn what_others_do_says_nothing_of_a_rate() {
         let doubt = |code| Caveat::new(code, "why", "");
         assert_eq!(trial(false, Some(&doubt(caveats::CPU_TAKEN)), &[doubt(RECEIVER_CPU_SATURATED)]), Trial::Disturbed);
-        assert_eq!(trial(false, Some(&doubt(longhaul_peer::caveats::SENDER_STOPPED)), &[]), Trial::Failed);
+        assert_eq!(trial(false, Some(&doubt(longhaul_result::caveats::SENDER_STOPPED)), &[]), Trial::Failed);
     }
 }

@@ -240,7 +240,7 @@ impl Data for TcpData {
         } else {
             // Who keeps to the cap does not wait.
             let most_bps = self.place.rate_cap().map(|cap| 2 * cap.0 / u64::from(self.parameters.streams.max(1)));
-            flow.receive(&self.parameters, most_bps, &self.stop_receiving);
+            flow.receive(&self.parameters, most_bps, &self.stop_receiving, &self.events);
         }
         self.drops.follow(&flow);
         let congestion = if sends { self.congestion.clone() } else { Congestion::default() };

@@ -49,14 +49,26 @@ impl Flow {
         Arc::clone(&self.counts)
     }
 
-    /// Starts the thread that reads until the end of the stream, or `stop`, no faster than `most_bps`.
-    pub(super) fn receive(&mut self, parameters: &TcpParameters, most_bps: Option<u64>, stop: &Arc<AtomicBool>) {
-        let (socket, counts, stop) = (self.shared_socket(), self.counts(), Arc::clone(stop));
-        let parameters = parameters.clone();
+    /// Starts the thread that reads until the end of the stream, and then sends [`Event::StreamEnded`], or until `stop`, no faster than
+    /// `most_bps`.
+    pub(super) fn receive(
+        &mut self,
+        parameters: &TcpParameters,
+        most_bps: Option<u64>,
+        stop: &Arc<AtomicBool>,
+        events: &Sender<Event>,
+    ) {
+        let (socket, counts, stop, events) = (self.shared_socket(), self.counts(), Arc::clone(stop), events.clone());
+        let (stream, parameters) = (self.id.stream, parameters.clone());
         let work = move || {
             pin(&parameters.affinity.receiver_cpus);
-            let failure = read_all(&socket, &counts, &parameters, most_bps, &stop).err();
-            counts.end(failure);
+            let read = read_all(&socket, &counts, &parameters, most_bps, &stop);
+            let is_whole = matches!(read, Ok(true));
+            counts.end(read.err());
+            if is_whole {
+                // The driver may have given up.
+                let _ = events.send(Event::StreamEnded { stream, bytes: counts.bytes() });
+            }
         };
         self.spawn("receive", work);
     }
@@ -116,5 +128,52 @@ impl Flow {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// What the driver is told of the end of stream 3 of 100 bytes, and whether that stream failed, where `end` ends it or keeps the other end.
+    fn told(end: impl FnOnce(TcpStream, &AtomicBool) -> Option<TcpStream>) -> (Option<(u8, u64)>, bool) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let ((events, driver), stop) = (channel(), Arc::default());
+        let mut flow = Flow::new(TcpStreamId { backward: true, stream: 3 }, false, near);
+        flow.receive(&TcpParameters::default(), None, &stop, &events);
+        far.write_all(&[0; 100]).unwrap();
+        let _kept = end(far, &stop);
+        flow.join();
+        let ended = match driver.try_recv() {
+            Ok(Event::StreamEnded { stream, bytes }) => Some((stream, bytes)),
+            _ => None,
+        };
+        (ended, flow.counts.failure().is_some())
+    }
+
+    #[test]
+    fn the_driver_is_told_of_the_end_of_a_stream_alone() {
+        let closed = |far: TcpStream, _: &AtomicBool| {
+            far.shutdown(Shutdown::Write).unwrap();
+            Some(far)
+        };
+        assert_eq!(told(closed), (Some((3, 100)), false));
+        let reset = |far: TcpStream, _: &AtomicBool| {
+            set_reset_on_close(&far, true).unwrap();
+            None
+        };
+        assert_eq!(told(reset), (None, true));
+        let stopped = |far: TcpStream, stop: &AtomicBool| {
+            stop.store(true, Ordering::Relaxed);
+            Some(far)
+        };
+        assert_eq!(told(stopped), (None, false));
     }
 }

@@ -19,25 +19,25 @@ const READ_BYTES: usize = 1 << 20;
 /// 6928). Over loopback, whose segments have 64 KiB, the reader waits for a moment.
 const UNPACED_BYTES: u64 = 1 << 17;
 
-/// Reads to the end of the stream, or until `stop`, as `parameters` say, and no faster than `most_bps`.
+/// Reads to the end of the stream, or until `stop`, as `parameters` say, and no faster than `most_bps`. Whether it came to the end.
 pub(super) fn read_all(
     socket: &TcpStream,
     counts: &Counts,
     parameters: &TcpParameters,
     most_bps: Option<u64>,
     stop: &AtomicBool,
-) -> std::io::Result<()> {
+) -> std::io::Result<bool> {
     let (omit, rate_bps) = (Nanos(parameters.omit_ns), parameters.read_rate_bps);
     let mut arriving = parameters.transfers.map(|transfers| Arriving::new(transfers.bytes));
     set_patience(socket, LOOK)?;
     let most = paced_bytes(rate_bps, READ_BYTES);
     let mut limit = most_bps.map(Limit::new);
-    let mut cpu = None;
-    while !stop.load(Ordering::Relaxed) {
+    let (mut cpu, mut is_over) = (None, false);
+    while !is_over && !stop.load(Ordering::Relaxed) {
         match discard(socket.as_fd(), most) {
             Ok(0) => {
                 counts.end_of_stream();
-                break;
+                is_over = true;
             }
             Ok(count) => {
                 counts.add(count, omit);
@@ -60,7 +60,7 @@ pub(super) fn read_all(
         counts.used(cpu.used());
     }
     counts.transferred(arriving.map(|arriving| arriving.times_ns).unwrap_or_default());
-    Ok(())
+    Ok(is_over)
 }
 
 /// When the transfers of one connection arrive.

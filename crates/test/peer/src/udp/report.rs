@@ -4,6 +4,7 @@ use crate::caveats;
 use std::collections::BTreeMap;
 
 use longhaul_result::Caveat;
+use longhaul_result::caveats::SENDER_STOPPED;
 use longhaul_result::{Location, LocationMethod};
 use longhaul_terms::Collect;
 use longhaul_terms::{SocketBuffer, ThreadCpu};
@@ -57,7 +58,7 @@ pub(super) fn sender_report(
             let message = format!("the sender stopped early: {failure}");
             let remedy =
                 if parameters.dont_fragment { "use a smaller `payload_bytes`, or omit `dont_fragment`" } else { "" };
-            caveats.push(Caveat::new(caveats::SENDER_STOPPED, message, remedy));
+            caveats.push(Caveat::new(SENDER_STOPPED, message, remedy));
         }
     }
     report.spacing = spacing.spacing(parameters.spacing());

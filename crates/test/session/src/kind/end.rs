@@ -7,6 +7,7 @@ use longhaul_rtt::RttEndReport;
 use longhaul_tcp::TcpEndReport;
 use longhaul_terms::bounded_list;
 use longhaul_udp::UdpEndReport;
+use longhaul_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::TestParameters;
@@ -52,8 +53,12 @@ pub struct TestEnd {
     pub cut: Option<Cut>,
     /// Client: the server had this end stop sending before its time, as no server of longhaul does.
     pub stopped_by_server: bool,
-    /// Client: the server stopped sending before its time, by this host's clock, and before it had sent all that was asked for. Nobody had told it to.
+    /// Client: the server stopped sending before its time by this host's clock, or before it had sent all packets or bytes that were asked for.
+    /// Nobody had told it to.
     pub ended_by_server: bool,
+    /// Client: a sender stopped before it had sent all packets or bytes that were asked for, as the time that the server allows was over, or for a
+    /// reason of this end's. That time; `None` if all was sent, or the user had it stop.
+    pub fell_short: Option<Nanos>,
 }
 
 /// The server was lost while a test ran.

@@ -62,8 +62,8 @@ pub trait TestKind {
     /// How much is sent.
     fn amount(&self) -> Amount;
 
-    /// Whether the streams of a direction that have `sent` so much have sent all; `false` where the time of the test decides.
-    fn is_all(&self, _sent: &[StreamSent]) -> bool {
+    /// Whether a stream of this number that has `sent` so much has sent less than was asked for; `false` where the time of the test decides.
+    fn is_short(&self, _stream: u8, _sent: &StreamSent) -> bool {
         false
     }
 

@@ -26,9 +26,8 @@ impl TestKind for TcpParameters {
         self.amount
     }
 
-    fn is_all(&self, sent: &[StreamSent]) -> bool {
-        let of_stream = |stream| self.bytes_of_stream(stream);
-        (0..self.streams).zip(sent).all(|(stream, sent)| of_stream(stream).is_some_and(|all| sent.sent_bytes >= all))
+    fn is_short(&self, stream: u8, sent: &StreamSent) -> bool {
+        self.bytes_of_stream(stream).is_some_and(|all| sent.sent_bytes < all)
     }
 
     fn direction(&self) -> TestDirection {

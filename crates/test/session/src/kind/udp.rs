@@ -56,9 +56,8 @@ impl TestKind for UdpParameters {
         self.amount
     }
 
-    fn is_all(&self, sent: &[StreamSent]) -> bool {
-        let of_stream = |stream| self.packets_of_stream(stream);
-        (0..self.streams).zip(sent).all(|(stream, sent)| of_stream(stream).is_some_and(|all| sent.sent_packets >= all))
+    fn is_short(&self, stream: u8, sent: &StreamSent) -> bool {
+        self.packets_of_stream(stream).is_some_and(|all| sent.sent_packets < all)
     }
 
     fn direction(&self) -> TestDirection {

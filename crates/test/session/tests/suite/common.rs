@@ -60,6 +60,8 @@ enum Event {
     Hello(TcpStreamId, [u8; longhaul_tcp::proof::TCP_HELLO_BYTES]),
     /// All data connections of the client are there.
     Connected,
+    /// The server closed the connection of a stream, over which it had sent so many bytes.
+    StreamEnded(u8, u64),
     Do(fn(&mut Pair)),
 }
 
@@ -211,6 +213,7 @@ impl Pair {
                 assert_eq!(self.server.handle_data_hello(now, from, &bytes), (self.data_up).then_some(id));
             }
             Event::Connected => self.client.handle_data_opened(now),
+            Event::StreamEnded(stream, bytes) => self.client.handle_data(now, DataEvent::StreamEnded { stream, bytes }),
             Event::Data(to, probe) => {
                 let stream = usize::from(probe.cookie.stream());
                 let end = self.end(to);
@@ -257,9 +260,15 @@ impl Pair {
         let end = self.end(from);
         end.generation += 1;
         let sent = end.sent.clone();
+        let connections = end.plan.as_ref().unwrap().parameters.tcp().map_or(0, |tcp| tcp.streams);
         match from {
             Side::Client => self.client.handle_data(now, DataEvent::Sent(sent)),
-            Side::Server => self.server.handle_data(now, DataEvent::Sent(sent)),
+            Side::Server => {
+                for (stream, sent) in (0..connections).zip(&sent) {
+                    self.schedule(now + DELAY, Event::StreamEnded(stream, sent.sent_bytes));
+                }
+                self.server.handle_data(now, DataEvent::Sent(sent));
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use longhaul_result::Location;
 use longhaul_session::limits::{
     DRAIN_LIMIT, INTERRUPT_TIMEOUT, OVERRUN, PEER_SILENCE, PROOF_TIMEOUT, REPORT_TIMEOUT, SETUP_TIMEOUT,
 };
-use longhaul_session::{BusyPolicy, Caps, Hello, Message, SessionError, TestEnd, TestParameters, Verdict};
+use longhaul_session::{BusyPolicy, Caps, DataEvent, Hello, Message, SessionError, TestEnd, TestParameters, Verdict};
 use longhaul_tcp::TcpParameters;
 use longhaul_terms::{Amount, TestDirection};
 use longhaul_udp::{Pace, UdpParameters, UdpResult};
@@ -185,10 +185,57 @@ fn a_server_that_sends_no_more_before_its_time_is_told_of() {
             }
         }
     }
+    // The end of a connection says the same, whatever the server says.
+    let tcp = |amount| {
+        let direction = TestDirection::Reverse;
+        TestParameters::from(TcpParameters { amount, direction, streams: 2, ..TcpParameters::default() })
+    };
+    let closes: fn(&mut Pair) =
+        |pair| pair.client.handle_data(pair.now, DataEvent::StreamEnded { stream: 1, bytes: 499 });
+    let interrupted_and_closes: fn(&mut Pair) = |pair| {
+        pair.client.handle_interrupt(pair.now);
+        pair.client.handle_data(pair.now, DataEvent::StreamEnded { stream: 1, bytes: 499 });
+    };
+    let (time, bytes) = (tcp(Amount::DurationNs(2_000_000_000)), tcp(Amount::Bytes(1_000)));
+    for asked in [&time, &bytes] {
+        assert!(told(asked.clone(), Some(closes)) && !told(asked.clone(), Some(interrupted_and_closes)), "{asked:?}");
+    }
     // All that was asked for may be sent before any time.
-    let few =
-        TcpParameters { amount: Amount::Bytes(1_000), direction: TestDirection::Reverse, ..TcpParameters::default() };
-    assert!(!told(few.into(), None));
+    let brings_all: fn(&mut Pair) =
+        |pair| pair.client.handle_data(pair.now, DataEvent::StreamEnded { stream: 1, bytes: 500 });
+    assert!(!told(bytes.clone(), Some(brings_all)) && !told(bytes, None));
+    // The connections are there, and the client does not know that the server has seen them.
+    let mut pair = Pair::new(time);
+    pair.connected_after = DELAY;
+    pair.at(Nanos(DELAY.0 * 11 / 2), closes);
+    pair.run();
+    assert!(pair.test_end(Side::Client).ended_by_server, "before the test began");
+}
+
+/// What a server allows may be less than it takes to send all, and a hostile one may allow what it likes.
+#[test]
+fn an_amount_that_was_not_sent_is_told_of() {
+    let told = |direction, allowed: Nanos, act: Option<fn(&mut Pair)>| {
+        let caps = Caps { duration: allowed, ..Caps::default() };
+        let mut pair = Pair::with_caps(parameters(direction), caps);
+        if let Some(act) = act {
+            pair.at(Nanos::from_millis(900), act);
+        }
+        pair.run();
+        let end = pair.test_end(Side::Client);
+        (end.fell_short, end.stopped_by_server || end.ended_by_server)
+    };
+    let (second, hour) = (Nanos::from_secs(1), Nanos::from_secs(3_600));
+    for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Bidirectional] {
+        assert_eq!(told(direction, second, None), (Some(second), false), "{direction:?}");
+        assert_eq!(told(direction, hour, None), (None, false), "{direction:?}");
+        // The user had it stop.
+        let interrupted: fn(&mut Pair) = |pair| pair.client.handle_interrupt(pair.now);
+        assert_eq!(told(direction, hour, Some(interrupted)), (None, false), "{direction:?}");
+    }
+    // This end's sender stopped by itself.
+    let fails: fn(&mut Pair) = |pair| pair.finish(Side::Client);
+    assert_eq!(told(TestDirection::Forward, hour, Some(fails)), (Some(hour), false));
 }
 
 /// The server does not do what it is told, and goes on sending.
