@@ -8,7 +8,7 @@ use longhaul_mesh_model::result::{
     CAUSES_MOST, Cause, Diagnosis, Measured, Measurement, Quantiles, RoundTrips, TEXT_MOST, TcpFlow, TestResult,
 };
 use longhaul_result::Caveat;
-use longhaul_result::caveats::CUT_SHORT;
+use longhaul_result::caveats::{CUT_SHORT, SENDER_STOPPED};
 use longhaul_udp::locate::Loss;
 use longhaul_units::is_obeyed;
 use serde::Deserialize;
@@ -155,10 +155,11 @@ fn result<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure>
     Ok(envelope(command, text)?.result)
 }
 
-/// The result of a test that came to its end. One whose partner was killed has a part of it, and nobody knows which packets were lost.
+/// The result of a test that came to its end. One whose partner was killed has a part of it, and nobody knows which packets were lost. One that its
+/// partner ended early has what the partner chose.
 fn whole<R: DeserializeOwned>(command: &str, text: &[u8]) -> Result<R, Failure> {
     let Envelope { result, caveats } = envelope(command, text)?;
-    match caveats.iter().find(|caveat| caveat.is(CUT_SHORT)) {
+    match caveats.iter().find(|caveat| caveat.is(CUT_SHORT) || caveat.is(SENDER_STOPPED)) {
         Some(cut) => Err(failure(command, &cut.message)),
         None => Ok(result),
     }
@@ -347,9 +348,14 @@ mod tests {
             )
         };
         let caveat = |code: &str, message: &str| format!(r#"{{"code":"{code}","message":"{message}","remedy":""}}"#);
-        let cut = printed(&caveat(CUT_SHORT.as_str(), "the test was cut short: the server is gone"));
-        let refused = whole::<UdpResult>("udp", cut.as_bytes()).map(drop).unwrap_err().to_string();
-        assert_eq!(refused, "longhaul udp failed: the test was cut short: the server is gone");
+        for (code, why) in [
+            (CUT_SHORT, "the test was cut short: the server is gone"),
+            (SENDER_STOPPED, "the sender stopped early: the server ended the test before its time"),
+        ] {
+            let cut = printed(&caveat(code.as_str(), why));
+            let refused = whole::<UdpResult>("udp", cut.as_bytes()).map(drop).unwrap_err().to_string();
+            assert_eq!(refused, format!("longhaul udp failed: {why}"));
+        }
         // Another doubt leaves a result as it is.
         for caveats in [String::new(), caveat("jitter_unknown", "packets shared time stamps")] {
             assert_eq!(whole::<UdpResult>("udp", printed(&caveats).as_bytes()).unwrap().lost_packets, 3);
