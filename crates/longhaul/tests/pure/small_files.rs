@@ -182,6 +182,6 @@ fn a_page_of_very_many_paces_is_drawn() {
     fs::write(&saved, swept).unwrap();
     limited(&["show", &saved, "--html", &page]);
     let page = fs::read_to_string(&page).unwrap();
-    assert_eq!(page.matches("<rect x=").count(), 7 * POINTS as usize);
+    assert_eq!(page.matches("<title>9 bytes, each ").count(), 7 * POINTS as usize);
     assert_eq!(page.matches(">each 6099 µs</text>").count(), 7);
 }
