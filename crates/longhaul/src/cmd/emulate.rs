@@ -201,7 +201,7 @@ fn attachments(args: &Args, path: &PathSpec) -> Result<Vec<Attachment>, Failure>
     Ok(attachments)
 }
 
-/// Says at once which interfaces were removed, and which came back. `away` are those that are away.
+/// Says at once which interfaces were removed and which came back, and keeps the names of removed ones in `away`.
 fn tell_of_ports(status: &Status, away: &mut Vec<String>) {
     for PortStatus { interface, up, .. } in &status.ports {
         let was_away = away.contains(interface);

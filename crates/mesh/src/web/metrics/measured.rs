@@ -1,5 +1,6 @@
 //! Round trips and TCP as Prometheus reads them: medians as gauges, probes and outages as counters.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use prometheus_client::metrics::family::Family;
@@ -61,7 +62,7 @@ fn round_trips(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     }
     let sites = Family::<Labels, Share>::default();
     for (site, values) in of_sites {
-        if let Some(ns) = middle(values) {
+        if let Some(ns) = middle(values, i64::cmp) {
             sites.get_or_create(&vec![("site", site.to_owned())]).set(seconds(ns));
         }
     }
@@ -102,7 +103,7 @@ fn goodput(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     }
     let sites = Family::<Labels, Share>::default();
     for ((site, direction), values) in of_sites {
-        if let Some(bps) = middle(values) {
+        if let Some(bps) = middle(values, i64::cmp) {
             sites.get_or_create(&of_site(site, direction)).set(bps as f64);
         }
     }
@@ -110,8 +111,8 @@ fn goodput(registry: &mut Registry, shown: &Shown, found: &[OfPair]) {
     registry.register("site_goodput_bits_per_second", help, sites);
 }
 
-/// The middle value; of two in the middle the greater one.
-fn middle(mut values: Vec<i64>) -> Option<i64> {
-    values.sort_unstable();
+/// The middle value by `order`; of two in the middle the greater one.
+pub(super) fn middle<T: Copy>(mut values: Vec<T>, order: impl Fn(&T, &T) -> Ordering) -> Option<T> {
+    values.sort_unstable_by(order);
     values.get(values.len() / 2).copied()
 }

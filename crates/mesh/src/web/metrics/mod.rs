@@ -143,10 +143,9 @@ fn losses(registry: &mut Registry, shown: &Shown, day: &[PairSum]) {
         }
     }
     let sites = Family::<Labels, Share>::default();
-    for ((site, direction), mut shares) in of_sites {
-        shares.sort_by(f64::total_cmp);
-        if let Some(share) = shares.get(shares.len() / 2) {
-            sites.get_or_create(&of_site(site, direction)).set(*share);
+    for ((site, direction), shares) in of_sites {
+        if let Some(share) = measured::middle(shares, f64::total_cmp) {
+            sites.get_or_create(&of_site(site, direction)).set(share);
         }
     }
     let help = "Median over the partners of the site: share of the packets of a day that were lost";

@@ -193,7 +193,7 @@ impl Column {
     }
 }
 
-/// Calls `each` with every row of `names`: those that are decoded together, and the number of one. It returns `None` where the row cannot be.
+/// Calls `each` for every row of the columns `names`, with a batch of their values and the row's place in it. `each` returns `None` if the row is damaged.
 fn rows(
     input: impl ChunkReader + 'static,
     names: &[&str],
