@@ -5,7 +5,7 @@
 //! | [`document`] | pages of the documents that are written from what a program prints |
 //! | [`guest`] | a machine with another kernel: one of Debian's, booted by QEMU |
 //! | [`postgres`] | a PostgreSQL server of a test's own |
-//! | [`program`] | a child process that ends with the test |
+//! | [`program`] | a child process that ends with the test, a copy of a program |
 //! | [`skip`] | what a test says that cannot run here |
 //! | [`waiting`] | waiting for an event |
 

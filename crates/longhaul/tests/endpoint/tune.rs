@@ -10,7 +10,7 @@ use crate::common::{longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
 use longhaul_kernel::process::{Process, Signal};
-use longhaul_testing::program::Program;
+use longhaul_testing::program::{Program, copy_program};
 use longhaul_testing::waiting::until;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn a_diagnosis_says_what_to_fix_and_other_files_are_refused() {
 fn a_running_tuner_is_told() {
     let folder = Folder::new("tuner");
     let file = folder.path("bpftune");
-    fs::copy("/bin/sleep", &file).unwrap();
+    copy_program("/bin/sleep", &file);
     let _tuner = Program(Command::new(&file).arg("60").spawn().unwrap());
     let told = || {
         let output = longhaul(&[&TARGET[..], &["--json"]].concat());

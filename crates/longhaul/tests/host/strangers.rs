@@ -7,7 +7,7 @@ use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, object, side_by_side};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::namespace::NetNamespace;
-use longhaul_testing::program::Program;
+use longhaul_testing::program::{Program, copy_program};
 use serde_json::json;
 
 fn cannot_be_others() -> bool {
@@ -170,7 +170,7 @@ fn a_lab_of_nobody_obeys_nobody_else() {
     let folder = std::env::temp_dir().join(format!("longhaul-nobody-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let binary = folder.join("longhaul");
-    std::fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_longhaul"), &binary);
     let nobody = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&binary).args(arguments);

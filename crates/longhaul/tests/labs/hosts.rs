@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use crate::common::{TestLab, longhaul};
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::program::copy_program;
 
 /// nobody and nogroup, as Debian and everybody else numbers them.
 const NOBODY: u32 = 65_534;
@@ -91,11 +92,8 @@ impl Everybodys {
     fn new() -> Self {
         let folder = std::env::temp_dir().join(format!("longhaul-nobody-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        let open = |path: &PathBuf| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        open(&folder);
-        let binary = folder.join("longhaul");
-        fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
-        open(&binary);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_longhaul"), folder.join("longhaul"));
         Self(folder)
     }
 

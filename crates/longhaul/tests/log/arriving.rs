@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::Signal;
+use longhaul_testing::program::copy_program;
 use serde_json::Value;
 
 use crate::common::{longhaul, object, printed, root};
@@ -52,10 +53,8 @@ fn a_logging_host_takes_no_privilege() {
     assert!(unit.lines().any(|line| line == "CapabilityBoundingSet="), "{unit}");
     let Some(hosts) = Hosts::new("log-nobody", "lan", &[]) else { return };
     let (binary, folder) = (hosts.path("longhaul"), hosts.path("log"));
-    fs::copy(LONGHAUL, &binary).unwrap();
-    for path in [hosts.captures.0.to_str().unwrap(), binary.as_str()] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    copy_program(LONGHAUL, &binary);
+    fs::set_permissions(&hosts.captures.0, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(&folder).unwrap();
     chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::common::captures::{Folder, missing};
 use crate::common::longhaul;
+use longhaul_testing::program::copy_program;
 
 /// What `ping` prints of round trips about 40 ms long; every hundredth probe is lost.
 fn ping(probes: u32) -> String {
@@ -73,9 +73,9 @@ fn tc_understands_what_is_written_for_netem() {
     let error = run(&copy);
     assert!(!error.contains("Cannot find device"), "{error}");
     // No netem in this kernel: a `tc` that refuses the second interface. The first has none afterwards.
-    let tc = folder.file("tc");
-    fs::write(&tc, "#!/bin/sh\necho \"$*\"\ncase \"$*\" in *'add dev second'*) exit 2;; esac\n").unwrap();
-    fs::set_permissions(&tc, fs::Permissions::from_mode(0o755)).unwrap();
+    let refusing = folder.file("refusing.sh");
+    fs::write(&refusing, "#!/bin/sh\necho \"$*\"\ncase \"$*\" in *'add dev second'*) exit 2;; esac\n").unwrap();
+    copy_program(&refusing, folder.file("tc"));
     let path = format!("{}:{}", folder.file(""), std::env::var("PATH").unwrap());
     let script = format!("{copy}/netem.sh");
     let output = Command::new("sh").args([&script, "first", "second"]).env("PATH", path).output().unwrap();

@@ -11,7 +11,7 @@ use crate::common::{TestLab, alone, longhaul, object, root, side_by_side};
 use longhaul_bpf::support::not_built;
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
-use longhaul_testing::program::Program;
+use longhaul_testing::program::{Program, copy_program};
 use longhaul_testing::waiting::until;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -191,10 +191,8 @@ fn a_killed_server_leaves_rps_as_it_was() {
 /// A copy of the binary in `scratch` that everybody may run.
 fn everybodys(scratch: &Scratch) -> PathBuf {
     let binary = scratch.0.join("longhaul");
-    fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
-    for path in [&scratch.0, &binary] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    copy_program(env!("CARGO_BIN_EXE_longhaul"), &binary);
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
     binary
 }
 

@@ -12,7 +12,7 @@ use crate::common::captures::Folder;
 use crate::common::{TestLab, longhaul, object};
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
-use longhaul_testing::program::Program;
+use longhaul_testing::program::{Program, copy_program};
 use serde_json::Value;
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -360,10 +360,8 @@ fn without_root_it_says_what_it_cannot_see() {
         return;
     }
     let binary = web.folder.0.join("longhaul");
-    fs::copy(LONGHAUL, &binary).unwrap();
-    for path in [&web.folder.0, &binary] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    copy_program(LONGHAUL, &binary);
+    fs::set_permissions(&web.folder.0, fs::Permissions::from_mode(0o755)).unwrap();
     let mut enter = on(&web.lab, "server", &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     let watch = enter
         .arg(&binary)

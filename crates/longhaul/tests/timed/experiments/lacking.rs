@@ -8,6 +8,7 @@ use crate::common::captures::Folder;
 use crate::common::{alone, object};
 use longhaul_bpf::support::not_built;
 use longhaul_kernel::capability;
+use longhaul_testing::program::copy_program;
 use serde_json::Value;
 
 /// The number of the user `nobody`.
@@ -28,9 +29,9 @@ fn is_root() -> bool {
 /// Runs `series` once, into `results` of `folder`, by a binary that any user may start, behind the words `before`.
 fn run(folder: &Folder, before: &[&str], series: &str) -> Output {
     let [binary, file, results] = ["longhaul", "some.toml", "results"].map(|name| folder.file(name));
-    fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_longhaul"), &binary);
     fs::write(&file, format!("title = 'some'\npath = 'lan'\n{series}")).unwrap();
-    for path in [folder.0.to_str().unwrap(), &binary, &file] {
+    for path in [folder.0.to_str().unwrap(), &file] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     chown(&folder.0, Some(NOBODY), Some(NOBODY)).unwrap();
