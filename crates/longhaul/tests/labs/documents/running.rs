@@ -21,14 +21,15 @@ const SIDE_BY_SIDE: usize = 4;
 /// The line that the script prints before a block.
 const MARK: &str = "::: block at line ";
 /// How the script of a page begins. Beside other tests each run of an experiment is spoiled, and no better when it is made again. A server
-/// of iperf3 listens a moment after its command has ended, which is sooner than anybody types.
+/// of iperf3 listens a moment after its command has begun, which is sooner than anybody types.
 const PREPARE: &str = "set -e -o pipefail
 ip link set lo up
 sudo() { \"$@\"; }
 longhaul() {
     [[ \"$1 $2\" != 'lab run' ]] || set -- \"$@\" --tries 1
-    command longhaul \"$@\" || return
-    [[ \"$*\" != *'iperf3 -s -D' ]] || until command longhaul lab exec server -- ss -Hltn sport = 5201 | grep -q .; do sleep 0.1; done
+    [[ \"$1 $2 $3\" != 'lab exec client' || \"$*\" != *'iperf3 -c server'* ]] ||
+        until command longhaul lab exec server -- ss -Hltn sport = 5201 | grep -q .; do sleep 0.1; done
+    command longhaul \"$@\"
 }
 ";
 
