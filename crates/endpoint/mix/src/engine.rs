@@ -93,11 +93,12 @@ pub(crate) struct Counts {
 pub(crate) struct Engine {
     /// One for each share; empty: one share, whose thread runs on any CPU.
     cpus: Vec<usize>,
-    way: Way,
+    backend: Backend,
 }
 
+/// What an engine sends its frames with: one for each [`EngineKind`].
 #[derive(Debug)]
-enum Way {
+enum Backend {
     Live {
         frames: LiveFrames,
         /// Frames of each share that were made.
@@ -122,7 +123,7 @@ struct SocketShare {
 
 impl Engine {
     pub(crate) fn open(kind: EngineKind, ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Self, EngineError> {
-        let way = match kind {
+        let backend = match kind {
             EngineKind::LiveFrames => live(ifindex, plan, cpus)?,
             EngineKind::PacketSocket => {
                 let share = |_| {
@@ -134,23 +135,23 @@ impl Engine {
                     }))
                 };
                 let shares = (0..cpus.len().max(1)).map(share).collect::<Result<_, _>>()?;
-                Way::Socket { shares, sequence: AtomicU64::new(0) }
+                Backend::Socket { shares, sequence: AtomicU64::new(0) }
             }
         };
-        Ok(Self { cpus: cpus.into(), way })
+        Ok(Self { cpus: cpus.into(), backend })
     }
 
     /// An engine that makes frames and drops them.
     pub(crate) fn into_nothing(plan: &Plan) -> Result<Self, EngineError> {
         let (frames, apart) = load(0, plan, &[])?;
         frames.run(1).map_err(EngineError::NoLiveFrames)?;
-        Ok(Self { cpus: Vec::new(), way: Way::Live { frames, made: vec![AtomicU64::new(1)], _apart: apart } })
+        Ok(Self { cpus: Vec::new(), backend: Backend::Live { frames, made: vec![AtomicU64::new(1)], _apart: apart } })
     }
 
     pub(crate) fn kind(&self) -> EngineKind {
-        match self.way {
-            Way::Live { .. } => EngineKind::LiveFrames,
-            Way::Socket { .. } => EngineKind::PacketSocket,
+        match self.backend {
+            Backend::Live { .. } => EngineKind::LiveFrames,
+            Backend::Socket { .. } => EngineKind::PacketSocket,
         }
     }
 
@@ -165,19 +166,19 @@ impl Engine {
 
     /// Frames of a share so far, including those that the interface refused.
     pub(crate) fn made(&self, share: usize) -> u64 {
-        match &self.way {
-            Way::Live { made, .. } => made[share].load(Ordering::Relaxed),
-            Way::Socket { shares, .. } => locked(&shares[share]).made,
+        match &self.backend {
+            Backend::Live { made, .. } => made[share].load(Ordering::Relaxed),
+            Backend::Socket { shares, .. } => locked(&shares[share]).made,
         }
     }
 
     pub(crate) fn counts(&self) -> io::Result<Counts> {
-        match &self.way {
-            Way::Live { frames, .. } => {
+        match &self.backend {
+            Backend::Live { frames, .. } => {
                 let LiveState { made, sequence, sent, .. } = frames.state()?;
                 Ok(Counts { made, sequence, sent })
             }
-            Way::Socket { shares, sequence } => {
+            Backend::Socket { shares, sequence } => {
                 let mut all = Counts { sequence: sequence.load(Ordering::Relaxed), ..Counts::default() };
                 for share in shares {
                     let share = locked(share);
@@ -192,8 +193,8 @@ impl Engine {
 
     /// Sends the next `frames` frames of a share, or fewer where a signal interrupts it. Only the share's thread calls this, on its CPU.
     pub(crate) fn send(&self, share: usize, plan: &Plan, frames: u32) -> io::Result<()> {
-        match &self.way {
-            Way::Live { frames: live, made, .. } => {
+        match &self.backend {
+            Backend::Live { frames: live, made, .. } => {
                 let made = &made[share];
                 match live.run(frames) {
                     Ok(()) => made.store(made.load(Ordering::Relaxed) + u64::from(frames), Ordering::Relaxed),
@@ -204,7 +205,7 @@ impl Engine {
                 }
                 Ok(())
             }
-            Way::Socket { shares, sequence } => {
+            Backend::Socket { shares, sequence } => {
                 let mut left = frames as usize;
                 while left > 0 {
                     let batch = left.min(BATCH);
@@ -246,7 +247,7 @@ fn load(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<(LiveFrames, NetNam
     Ok((frames, apart))
 }
 
-fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
+fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Backend, EngineError> {
     let (frames, apart) = load(ifindex, plan, cpus)?;
     let _there = cpus.first().map(|cpu| Pinned::to(*cpu)).transpose()?;
     // Only sending a frame shows whether the interface takes frames.
@@ -268,7 +269,7 @@ fn live(ifindex: u32, plan: &Plan, cpus: &[usize]) -> Result<Way, EngineError> {
         return Err(EngineError::NotTaken { reason: error, remedy: remedy_at(ifindex)? });
     }
     let made = (0..cpus.len().max(1)).map(|share| AtomicU64::new(if share == 0 { state.made } else { 0 })).collect();
-    Ok(Way::Live { frames, made, _apart: apart })
+    Ok(Backend::Live { frames, made, _apart: apart })
 }
 
 /// What would make link `ifindex` take XDP frames. longhaul does not do it by itself: the far end of a veth belongs to another host, and

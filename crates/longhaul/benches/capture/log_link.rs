@@ -29,7 +29,7 @@ const FAR: &str = "10.78.0.2";
 
 /// How snippets get to the logging host.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Delivery {
     /// Into files of the capturing host.
     Disk,
     /// `capture --to`, with these options and those of `log`.
@@ -38,12 +38,12 @@ enum Way {
     Tcpdump,
 }
 
-const WAYS: [(&str, Way); 5] = [
-    ("longhaul to its own disk", Way::Disk),
-    ("longhaul --to", Way::Link { capture: &[], encrypted: false }),
-    ("longhaul --to, encrypted", Way::Link { capture: &[], encrypted: true }),
-    ("longhaul --to, MTU 1500", Way::Link { capture: &["--datagram", "1472"], encrypted: true }),
-    ("tcpdump -w - | socat", Way::Tcpdump),
+const DELIVERIES: [(&str, Delivery); 5] = [
+    ("longhaul to its own disk", Delivery::Disk),
+    ("longhaul --to", Delivery::Link { capture: &[], encrypted: false }),
+    ("longhaul --to, encrypted", Delivery::Link { capture: &[], encrypted: true }),
+    ("longhaul --to, MTU 1500", Delivery::Link { capture: &["--datagram", "1472"], encrypted: true }),
+    ("tcpdump -w - | socat", Delivery::Tcpdump),
 ];
 
 /// What became of a flood.
@@ -135,12 +135,12 @@ impl<'a> Ends<'a> {
         }
     }
 
-    fn measure(&self, way: Way, rate: Option<f64>) -> Sum {
+    fn measure(&self, delivery: Delivery, rate: Option<f64>) -> Sum {
         sync();
-        match way {
-            Way::Disk => self.to_disk(rate),
-            Way::Link { capture, encrypted } => self.over_link(rate, capture, encrypted),
-            Way::Tcpdump => self.by_tcpdump(rate),
+        match delivery {
+            Delivery::Disk => self.to_disk(rate),
+            Delivery::Link { capture, encrypted } => self.over_link(rate, capture, encrypted),
+            Delivery::Tcpdump => self.by_tcpdump(rate),
         }
     }
 
@@ -249,16 +249,17 @@ pub(crate) fn run(cable: &Cable, folder: &Path) {
     if !has_socat {
         println!("skipped: socat is not installed (make deps)");
     }
-    let ways: Vec<_> = WAYS.into_iter().filter(|(_, way)| has_socat || !matches!(way, Way::Tcpdump)).collect();
+    let deliveries: Vec<_> =
+        DELIVERIES.into_iter().filter(|(_, delivery)| has_socat || !matches!(delivery, Delivery::Tcpdump)).collect();
     let ends = Ends::new(cable, folder);
     for rate in [None, Some(EASY_PACKETS_PER_SECOND)] {
-        let mut sums = vec![Sum::default(); ways.len()];
+        let mut sums = vec![Sum::default(); deliveries.len()];
         for _ in 0..ROUNDS {
-            for ((_, way), sum) in ways.iter().zip(&mut sums) {
-                sum.add(ends.measure(*way, rate));
+            for ((_, delivery), sum) in deliveries.iter().zip(&mut sums) {
+                sum.add(ends.measure(*delivery, rate));
             }
         }
-        print(&ways, &sums);
+        print(&deliveries, &sums);
         let [.., ours, _, tcpdump] = sums.as_slice() else { continue };
         if !has_socat {
             continue;
@@ -272,7 +273,7 @@ pub(crate) fn run(cable: &Cable, folder: &Path) {
     }
 }
 
-fn print(ways: &[(&str, Way)], sums: &[Sum]) {
+fn print(deliveries: &[(&str, Delivery)], sums: &[Sum]) {
     let seconds = ROUNDS as f64 * FLOOD.as_secs_f64();
     println!(
         "{:<26} {:>10} {:>10} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>13} {:>9}",
@@ -288,7 +289,7 @@ fn print(ways: &[(&str, Way)], sums: &[Sum]) {
         "packets/CPU s",
         "B/packet"
     );
-    for ((name, _), sum) in ways.iter().zip(sums) {
+    for ((name, _), sum) in deliveries.iter().zip(sums) {
         let share = |packets: u64| format!("{:.2}%", 100.0 * packets as f64 / sum.arrived.max(1) as f64);
         println!(
             "{name:<26} {:>10.0} {:>10.0} {:>8} {:>9} {:>8} {:>8} {:>8.2}s {:>8.2}s {:>13.0} {:>9.1}",

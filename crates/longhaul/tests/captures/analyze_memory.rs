@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::captures::Folder;
 use crate::common::{longhaul, object};
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
+use longhaul_captures::{LinkType, Record};
 use serde_json::Value;
 
 const SEGMENT: u32 = 1_448;
@@ -45,16 +45,7 @@ impl<W: Write> Snippets<W> {
         snippet[38..42].copy_from_slice(&sequence.to_be_bytes());
         snippet[42..46].copy_from_slice(&ack.to_be_bytes());
         snippet[46..50].copy_from_slice(&[0x50, flags, 0x20, 0]);
-        let record = Record {
-            at_ns: self.at_ns,
-            interface: 0,
-            direction: InterfaceDirection::Unknown,
-            link: LinkType::Ethernet,
-            frame_len: 54 + payload,
-            gso_segs: 0,
-            gso_size: 0,
-            snippet: &snippet,
-        };
+        let record = Record { at_ns: self.at_ns, frame_len: 54 + payload, snippet: &snippet, ..Record::default() };
         self.writer.write(&record).unwrap();
     }
 

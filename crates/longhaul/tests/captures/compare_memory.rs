@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::captures::Folder;
 use crate::common::object;
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
+use longhaul_captures::{LinkType, Record};
 use serde_json::Value;
 
 /// From one packet to the next.
@@ -36,16 +36,8 @@ fn write(path: &str, packets: u32, delay_ns: i64, loses: bool) {
     snippet[42..46].copy_from_slice(&77_u32.to_be_bytes());
     for number in (0..packets).filter(|number| !loses || number % LOST != 5) {
         snippet[48..52].copy_from_slice(&number.to_be_bytes());
-        let record = Record {
-            at_ns: 1_700_000_000_000_000_000 + i64::from(number) * INTERVAL_NS + delay_ns,
-            interface: 0,
-            direction: InterfaceDirection::Unknown,
-            link: LinkType::Ethernet,
-            frame_len: 60,
-            gso_segs: 0,
-            gso_size: 0,
-            snippet: &snippet,
-        };
+        let at_ns = 1_700_000_000_000_000_000 + i64::from(number) * INTERVAL_NS + delay_ns;
+        let record = Record { at_ns, frame_len: 60, snippet: &snippet, ..Record::default() };
         writer.write(&record).unwrap();
     }
     writer.into_inner().flush().unwrap();

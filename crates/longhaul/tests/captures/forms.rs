@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::common::captures::{Folder, json};
 use longhaul_captures::pcap::{TIMES_NS, Writer};
-use longhaul_captures::record::InterfaceDirection;
 use longhaul_captures::{CaptureReader, LinkType, Record, pcapng};
 use serde_json::Value;
 
@@ -15,16 +14,7 @@ const DATAGRAM: [u8; 32] =
     [0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 9, 0, 12, 0, 0, 1, 2, 3, 4];
 
 fn record(at_ns: i64, link: LinkType, snippet: &[u8]) -> Record<'_> {
-    Record {
-        at_ns,
-        interface: 0,
-        direction: InterfaceDirection::Unknown,
-        link,
-        frame_len: snippet.len() as u32,
-        gso_segs: 0,
-        gso_size: 0,
-        snippet,
-    }
+    Record { at_ns, link, frame_len: snippet.len() as u32, snippet, ..Record::default() }
 }
 
 /// The program's exit code, and the error that it printed as JSON.

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use longhaul_captures::Record;
 use longhaul_captures::spool::{Interface, Kind, Meta, PacketBlock, control_block, tick_block};
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
 
 use crate::common::captures::{Folder, missing};
 use crate::common::{longhaul, object};
@@ -14,16 +14,7 @@ use crate::common::{longhaul, object};
 fn file(number: u32, at_ns: i64) -> Vec<u8> {
     let meta = Meta { file: number, interfaces: vec![Interface::default()], ..Meta::default() };
     let mut block = PacketBlock::with_capacity(4096);
-    block.push(&Record {
-        at_ns,
-        interface: 0,
-        direction: InterfaceDirection::Unknown,
-        link: LinkType::Ethernet,
-        frame_len: 60,
-        gso_segs: 1,
-        gso_size: 0,
-        snippet: &[0; 60],
-    });
+    block.push(&Record { at_ns, frame_len: 60, gso_segs: 1, snippet: &[0; 60], ..Record::default() });
     let mut bytes = control_block(Kind::Meta, 0, &meta);
     bytes.extend_from_slice(block.finish());
     bytes.extend(tick_block(i64::MAX));

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
+use longhaul_captures::{LinkType, Record};
 
 use crate::common::captures::{Folder, json};
 use crate::common::{longhaul, object};
@@ -53,16 +53,8 @@ impl Flow {
     fn write(self, path: &str) {
         let mut writer = Writer::new(BufWriter::new(File::create(path).unwrap()), LinkType::Ethernet, 65_535).unwrap();
         let mut write = |at_ns: i64, snippet: &[u8], frame_len: u32| {
-            let record = Record {
-                at_ns: 1_700_000_000_000_000_000 + at_ns,
-                interface: 0,
-                direction: InterfaceDirection::Unknown,
-                link: LinkType::Ethernet,
-                frame_len,
-                gso_segs: 0,
-                gso_size: 0,
-                snippet,
-            };
+            let at_ns = 1_700_000_000_000_000_000 + at_ns;
+            let record = Record { at_ns, frame_len, snippet, ..Record::default() };
             writer.write(&record).unwrap();
         };
         let [answer_ns, mut at_ns] = self.at_ns;

@@ -67,13 +67,11 @@ fn snippets(count: u64) -> PacketBlock {
     for number in 0..count {
         block.push(&Record {
             at_ns: STARTED_NS + number as i64 * 1_000,
-            interface: 0,
             direction: InterfaceDirection::Inbound,
-            link: LinkType::Ethernet,
             frame_len: 1514,
             gso_segs: 1,
-            gso_size: 0,
             snippet: &[7; 60],
+            ..Record::default()
         });
     }
     block

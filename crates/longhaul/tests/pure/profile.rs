@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use longhaul_captures::pcapng::{Interface, Writer};
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
+use longhaul_captures::{LinkType, Record};
 use longhaul_rtt::probe_log::{About, ProbeRow, SCHEMA, write_segment};
 use longhaul_rtt::{ChangedRoute, OwnRoute, PathChange};
 
@@ -177,13 +177,12 @@ fn captures_of_very_many_packets_take_little_memory() {
             snippet.extend([0, 0, 0, 1, 0x50, 0x10, 0, 9, 0, 0, 0, 0]);
             let record = Record {
                 at_ns,
-                interface: 0,
-                direction: InterfaceDirection::Unknown,
                 link: LinkType::RawIp,
                 frame_len: 40 + u32::from(payload),
                 gso_segs: SEGMENTS,
                 gso_size: SEGMENT_BYTES,
                 snippet: &snippet,
+                ..Record::default()
             };
             writer.write(&record, "").unwrap();
         }

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use longhaul_captures::Record;
 use longhaul_captures::spool::RecordBuffer;
-use longhaul_captures::{InterfaceDirection, LinkType, Record};
 
 fn record(at_ns: i64, snippet: &[u8]) -> Record<'_> {
-    let (direction, link) = (InterfaceDirection::Unknown, LinkType::Ethernet);
-    Record { at_ns, interface: 0, direction, link, frame_len: 60, gso_segs: 0, gso_size: 0, snippet }
+    Record { at_ns, frame_len: 60, snippet, ..Record::default() }
 }
 
 /// Packets of a time that never comes, and before each tick one that is due.

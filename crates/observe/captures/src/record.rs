@@ -43,8 +43,9 @@ pub enum InterfaceDirection {
     Outbound,
 }
 
-/// One packet's snippet as it was captured, borrowed from its reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One packet's snippet as it was captured, borrowed from its reader. The default is an empty one of Ethernet, of which the file says nothing
+/// else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Record<'a> {
     /// Nanoseconds since 1970-01-01 UTC by the clock that the file names.
     pub at_ns: i64,

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use longhaul_captures::header_log::{About, HeaderLogReader, HeaderLogWriter, WriterOptions};
 use longhaul_captures::pcap::Writer;
-use longhaul_captures::{CaptureReader, InterfaceDirection, LinkType, Packet, Record, dissect, dissect_into};
+use longhaul_captures::{CaptureReader, LinkType, Packet, Record, dissect, dissect_into};
 use longhaul_flows::{FlowOptions, Flows};
 
 const PACKETS: usize = 4_000_000;
@@ -73,16 +73,7 @@ fn make(path: &Path, packets: usize) {
     let mut write = |number, forward, sequence, ack, id, payload| {
         at_ns += 250;
         let snippet = snippet(number, forward, sequence, ack, id, (at_ns / 1_000_000) as u32, payload);
-        let record = Record {
-            at_ns,
-            interface: 0,
-            direction: InterfaceDirection::Unknown,
-            link: LinkType::Ethernet,
-            frame_len: HEADERS as u32 + payload,
-            gso_segs: 0,
-            gso_size: 0,
-            snippet: &snippet,
-        };
+        let record = Record { at_ns, frame_len: HEADERS as u32 + payload, snippet: &snippet, ..Record::default() };
         writer.write(&record).unwrap();
     };
     while written < packets {

@@ -16,7 +16,6 @@ use talk::*;
 use super::*;
 use longhaul_captures::ledger::{DroppedAt, Gap};
 use longhaul_captures::packet::{Options, Packet, Transport};
-use longhaul_captures::record::InterfaceDirection;
 
 /// A segment a millisecond for 200 ms. One is lost before the capture; all of 99 ms are lost by it, and it says so.
 #[test]
@@ -315,7 +314,7 @@ fn identification_survives_disorder() {
 /// Datagrams in fragments, byte by byte: under two tags, with IPv6's extension headers, in any order, and one that never becomes whole.
 #[test]
 fn fragments_are_put_together_under_tags_and_extension_headers() {
-    use longhaul_captures::{LinkType, Record, dissect};
+    use longhaul_captures::{Record, dissect};
     let tags = [(0x88a8, 7), (0x8100, 8)];
     let datagram = samples::udp(&[5; 1_000]);
     let v4 = |id: u16, part: std::ops::Range<usize>, more: bool| {
@@ -351,16 +350,7 @@ fn fragments_are_put_together_under_tags_and_extension_headers() {
     for (number, frame) in (0..).zip(&frames) {
         // Snippets alone: what was clipped away counts by the headers.
         let snippet = &frame[..frame.len().min(96)];
-        let record = Record {
-            at_ns: number * 1_000,
-            interface: 0,
-            direction: InterfaceDirection::Unknown,
-            link: LinkType::Ethernet,
-            frame_len: frame.len() as u32,
-            gso_segs: 0,
-            gso_size: 0,
-            snippet,
-        };
+        let record = Record { at_ns: number * 1_000, frame_len: frame.len() as u32, snippet, ..Record::default() };
         flows.packet(&dissect(&record));
     }
     let (found, totals) = flows.finish();

@@ -17,6 +17,7 @@ use longhaul_diagnosis::{Diagnosed, Evidence, HostFacts, Run, diagnose, host_fac
 use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client;
+use longhaul_report::html::AboutHost;
 use longhaul_report::html::diagnosed::Report;
 use longhaul_report::saved::{DIAGNOSE_SCHEMA, DiagnoseAsked};
 use longhaul_report::text;
@@ -189,7 +190,7 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     let envelope = Envelope::new(DIAGNOSE_SCHEMA, started_at, asked, results, Caveat::unique(caveats));
     let saved = folder.map_or(Ok(()), |folder| folder.save(&envelope));
     let html = args.html.as_ref();
-    let drawn = html.map_or(Ok(()), |file| file.write(&page(args, reach, &envelope), args.overwrite));
+    let drawn = html.map_or(Ok(()), |file| file.write(&page(&envelope), args.overwrite));
     print_result(&envelope, args.json, |results| text::diagnose::report(envelope.parameters.reverse, results));
     if let Some(failed) = report_unwritten([saved, drawn]) {
         return Ok(failed);
@@ -198,19 +199,9 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
     Ok(stop.requested().map_or(otherwise, |signal| ExitCode::from(exit_code(signal))))
 }
 
-fn page(args: &Args, reach: &Reach, envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
-    let directions = match &envelope.result {
-        Directions::One(result) => vec![(if args.reverse { "backward" } else { "forward" }, &**result)],
-        Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
-    };
-    Report {
-        host: reach.host.clone(),
-        longhaul: envelope.longhaul.into(),
-        started_at: envelope.started_at.clone(),
-        directions,
-        caveats: &envelope.caveats,
-    }
-    .html()
+fn page(envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
+    let asked = &envelope.parameters;
+    Report::of(AboutHost::of(&asked.host, envelope), asked, &envelope.result).html()
 }
 
 fn asked(args: &Args, time: Nanos, reach: &Reach, address: SocketAddr) -> DiagnoseAsked {

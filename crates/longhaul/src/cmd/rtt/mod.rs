@@ -15,6 +15,7 @@ use longhaul_host::HostSnapshot;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::client::{Target, serve_or_echo};
 use longhaul_peer::rtt::{clock_state, probe_by_closed_port, probe_by_echo, probe_by_tcp};
+use longhaul_report::html::AboutHost;
 use longhaul_report::html::round_trips::measured::Report;
 use longhaul_report::saved::{RTT_SCHEMA, RttAsked};
 use longhaul_report::text;
@@ -295,15 +296,8 @@ impl ProbingHosts {
 }
 
 fn page<H>(envelope: &Envelope<RttAsked, RttResult, H>) -> String {
-    Report {
-        host: envelope.parameters.host.clone(),
-        longhaul: envelope.longhaul.into(),
-        started_at: envelope.started_at.clone(),
-        result: &envelope.result,
-        caveats: &envelope.caveats,
-        text: text::rtt::report(&envelope.result),
-    }
-    .html()
+    let about = AboutHost::of(&envelope.parameters.host, envelope);
+    Report { about, result: &envelope.result, text: text::rtt::report(&envelope.result) }.html()
 }
 
 /// Who is probed: the server, or any host.

@@ -9,7 +9,7 @@ use longhaul_sweep::{MOST_TESTS, SweepResult};
 use longhaul_terms::Directions;
 use serde::Deserialize;
 
-use crate::cmd::show::read::{Read, named};
+use crate::cmd::show::read::Read;
 use crate::output::Failure;
 
 /// Sizes times steps of a line by size: the page looks at each step for each size. Measurements have some sizes and a few steps.
@@ -33,15 +33,8 @@ pub(super) fn measured(read: &Read<'_>, result: &RttResult) -> Result<String, Fa
     if steps > STEPS_MOST || result.histogram.len() > BUCKETS_MOST {
         return Err(read.too_long());
     }
-    let report = measured::Report {
-        host: named(&read.asked::<Host>()?.host),
-        longhaul: named(&read.saved.longhaul),
-        started_at: named(&read.saved.started_at),
-        result,
-        caveats: &read.saved.caveats,
-        text: read.saved.text(),
-    };
-    Ok(report.html())
+    let about = read.about(&read.asked::<Host>()?.host);
+    Ok(measured::Report { about, result, text: read.saved.text() }.html())
 }
 
 /// Of `longhaul sweep`.
@@ -52,29 +45,11 @@ pub(super) fn swept(read: &Read<'_>, result: &SweepResult) -> Result<String, Fai
     if result.points.len() > MOST_TESTS {
         return Err(read.too_long());
     }
-    let report = sweep::Report {
-        host: named(&read.asked::<Host>()?.host),
-        longhaul: named(&read.saved.longhaul),
-        started_at: named(&read.saved.started_at),
-        result,
-        caveats: &read.saved.caveats,
-        text: read.saved.text(),
-    };
-    Ok(report.html())
+    let about = read.about(&read.asked::<Host>()?.host);
+    Ok(sweep::Report { about, result, text: read.saved.text() }.html())
 }
 
 /// Of `longhaul diagnose` of a host.
 pub(super) fn diagnosed(read: &Read<'_>, asked: &DiagnoseAsked, results: &Directions<Diagnosed>) -> String {
-    let directions = match results {
-        Directions::One(result) => vec![(if asked.reverse { "backward" } else { "forward" }, &**result)],
-        Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
-    };
-    diagnosed::Report {
-        host: named(&asked.host),
-        longhaul: named(&read.saved.longhaul),
-        started_at: named(&read.saved.started_at),
-        directions,
-        caveats: &read.saved.caveats,
-    }
-    .html()
+    diagnosed::Report::of(read.about(&asked.host), asked, results).html()
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use longhaul_captures::parquet_limits::Refused;
+use longhaul_report::html::AboutHost;
 use longhaul_report::html::over_time::Tested;
 use longhaul_report::saved::Saved;
 use serde::Deserialize;
@@ -36,6 +37,16 @@ impl Read<'_> {
             caveats: &self.saved.caveats,
             text: self.saved.text(),
             left_out,
+        }
+    }
+
+    /// What pages about a measurement of `host` have of it.
+    pub(super) fn about(&self, host: &str) -> AboutHost<'_> {
+        AboutHost {
+            host: named(host),
+            longhaul: named(&self.saved.longhaul),
+            started_at: named(&self.saved.started_at),
+            caveats: &self.saved.caveats,
         }
     }
 

@@ -10,6 +10,7 @@ use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_peer::caveats::PACING_NOT_ACHIEVED;
 use longhaul_peer::client::{self, Target};
+use longhaul_report::html::AboutHost;
 use longhaul_report::html::sweep::Report;
 use longhaul_report::saved::{SWEEP_SCHEMA, SweepAsked};
 use longhaul_report::text;
@@ -363,13 +364,6 @@ fn plan(args: &Args, points: &[Point]) -> String {
 }
 
 fn page(envelope: &Envelope<SweepAsked, SweepResult>) -> String {
-    Report {
-        host: envelope.parameters.host.clone(),
-        longhaul: envelope.longhaul.into(),
-        started_at: envelope.started_at.clone(),
-        result: &envelope.result,
-        caveats: &envelope.caveats,
-        text: text::sweep::report(&envelope.result),
-    }
-    .html()
+    let about = AboutHost::of(&envelope.parameters.host, envelope);
+    Report { about, result: &envelope.result, text: text::sweep::report(&envelope.result) }.html()
 }

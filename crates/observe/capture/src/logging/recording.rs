@@ -163,10 +163,10 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
+    use longhaul_captures::Record;
     use longhaul_captures::ledger::MAX_GAPS;
     use longhaul_captures::log_link::INTERFACES_MOST;
     use longhaul_captures::spool::{BlockReader, Kind, Meta};
-    use longhaul_captures::{InterfaceDirection, LinkType, Record};
     use longhaul_units::Bytes;
 
     use super::*;
@@ -262,12 +262,10 @@ mod tests {
                 snippets.push(&Record {
                     at_ns: number,
                     interface,
-                    direction: InterfaceDirection::Inbound,
-                    link: LinkType::Ethernet,
                     frame_len: 60_000,
                     gso_segs: 1,
-                    gso_size: 0,
                     snippet: &[7; 60_000],
+                    ..Record::default()
                 });
                 Payload::write(0, 0, number, &snippets, std::iter::empty(), &mut datagram);
                 assert!(recording.put(&Payload::parse(&datagram).unwrap()).is_none(), "the disk is too slow");

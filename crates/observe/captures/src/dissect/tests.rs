@@ -11,16 +11,7 @@ const IPV6: u16 = 0x86dd;
 const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
 fn record(snippet: &[u8], frame_len: usize, link: LinkType) -> Record<'_> {
-    Record {
-        at_ns: 5,
-        interface: 0,
-        direction: InterfaceDirection::Unknown,
-        link,
-        frame_len: frame_len as u32,
-        gso_segs: 0,
-        gso_size: 0,
-        snippet,
-    }
+    Record { at_ns: 5, link, frame_len: frame_len as u32, snippet, ..Record::default() }
 }
 
 fn whole(frame: &[u8]) -> Packet {

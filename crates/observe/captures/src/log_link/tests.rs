@@ -15,11 +15,10 @@ fn record(number: u64, interface: u16, snippet: &[u8]) -> Record<'_> {
         at_ns: STARTED_NS + number as i64 * STEP_NS,
         interface,
         direction: InterfaceDirection::Inbound,
-        link: LinkType::Ethernet,
         frame_len: 1514,
         gso_segs: 1 + (number % 3) as u16,
-        gso_size: 0,
         snippet,
+        ..Record::default()
     }
 }
 

@@ -68,16 +68,7 @@ fn older_versions_have_their_lengths_in_the_other_order() {
 
 #[test]
 fn a_time_that_has_no_room_is_refused() {
-    let record = |at_ns| Record {
-        at_ns,
-        interface: 0,
-        direction: InterfaceDirection::Unknown,
-        link: LinkType::Ethernet,
-        frame_len: 0,
-        gso_segs: 0,
-        gso_size: 0,
-        snippet: &[],
-    };
+    let record = |at_ns| Record { at_ns, ..Record::default() };
     let mut writer = Writer::new(Vec::new(), LinkType::Ethernet, 96).unwrap();
     for (at_ns, fits) in [(*TIMES_NS.start(), true), (*TIMES_NS.end(), true), (-1, false), (TIMES_NS.end() + 1, false)]
     {

@@ -338,7 +338,6 @@ mod tests {
     use crate::header_log::{About, HeaderLogWriter, WriterOptions};
     use crate::ledger::DroppedAt;
     use crate::pcapng;
-    use crate::record::{InterfaceDirection, LinkType};
     use crate::spool::{Kind, PacketBlock, control_block, tick_block};
 
     /// Header logs of packets at these times.
@@ -451,16 +450,8 @@ mod tests {
         let mut described = pcapng::Interface::default();
         described.name = Some("x".repeat(128));
         let mut writer = pcapng::Writer::new(Vec::new(), "a test", &vec![described; interfaces]).unwrap();
-        let record = Record {
-            at_ns,
-            interface: (interfaces - 1) as u16,
-            direction: InterfaceDirection::Unknown,
-            link: LinkType::Ethernet,
-            frame_len: 60,
-            gso_segs: 0,
-            gso_size: 0,
-            snippet: &[0; 60],
-        };
+        let record =
+            Record { at_ns, interface: (interfaces - 1) as u16, frame_len: 60, snippet: &[0; 60], ..Record::default() };
         writer.write(&record, "").unwrap();
         writer.into_inner()
     }
@@ -499,16 +490,7 @@ mod tests {
             ledger.drop_packets(Gap { place: DroppedAt::Disk, interface: Some(0), from_ns, to_ns, packets: 1 }, 0);
             let mut block = PacketBlock::with_capacity(4096);
             for at_ns in *times {
-                block.push(&Record {
-                    at_ns: *at_ns,
-                    interface: 0,
-                    direction: InterfaceDirection::Unknown,
-                    link: LinkType::Ethernet,
-                    frame_len: 60,
-                    gso_segs: 1,
-                    gso_size: 0,
-                    snippet: &[],
-                });
+                block.push(&Record { at_ns: *at_ns, frame_len: 60, gso_segs: 1, ..Record::default() });
             }
             let mut bytes = control_block(Kind::Meta, 0, &meta);
             bytes.extend(control_block(Kind::Ledger, 0, &ledger));

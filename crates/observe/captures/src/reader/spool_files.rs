@@ -122,7 +122,6 @@ fn reader(file: Counted) -> BlockReader<BufReader<Counted>> {
 mod tests {
     use super::*;
     use crate::reader::ReadProgress;
-    use crate::record::{InterfaceDirection, LinkType};
     use crate::spool::{Interface, PacketBlock, control_block};
 
     /// A writer leaves their number 0.
@@ -132,16 +131,7 @@ mod tests {
         let ledger = Ledger { seen_packets: 3, written_packets: u64::MAX, ..Ledger::default() };
         let mut packets = PacketBlock::with_capacity(4096);
         for at_ns in [1, 2] {
-            packets.push(&Record {
-                at_ns,
-                interface: 0,
-                direction: InterfaceDirection::Unknown,
-                link: LinkType::Ethernet,
-                frame_len: 60,
-                gso_segs: 1,
-                gso_size: 0,
-                snippet: &[],
-            });
+            packets.push(&Record { at_ns, frame_len: 60, gso_segs: 1, ..Record::default() });
         }
         let mut bytes = control_block(Kind::Meta, 0, &meta);
         bytes.extend(control_block(Kind::Ledger, 0, &ledger));

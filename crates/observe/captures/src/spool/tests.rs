@@ -11,11 +11,10 @@ fn record(at_ns: i64, interface: u16, snippet: &[u8]) -> Record<'_> {
         at_ns,
         interface,
         direction: InterfaceDirection::Inbound,
-        link: LinkType::Ethernet,
         frame_len: snippet.len() as u32 + 7,
         gso_segs: 1,
-        gso_size: 0,
         snippet,
+        ..Record::default()
     }
 }
 

@@ -87,15 +87,15 @@ impl Capturing {
 }
 
 /// A flow and its direction.
-type Way = (u64, bool);
+type FlowDirection = (u64, bool);
 
 /// What a capture has of each direction of each flow.
 #[derive(Default)]
 struct Seen {
     /// Beginning and payload of milliseconds with any.
-    sent: BTreeMap<Way, Vec<(i64, u64)>>,
+    sent: BTreeMap<FlowDirection, Vec<(i64, u64)>>,
     /// When each acknowledgment came, and the time since the one before.
-    acks: BTreeMap<Way, Vec<(i64, i64)>>,
+    acks: BTreeMap<FlowDirection, Vec<(i64, i64)>>,
 }
 
 impl Sink for Seen {
@@ -115,24 +115,24 @@ impl Sink for Seen {
 
 impl Seen {
     /// The direction with the most payload.
-    fn largest(&self) -> Option<Way> {
+    fn largest(&self) -> Option<FlowDirection> {
         let bytes = |rows: &Vec<(i64, u64)>| rows.iter().map(|(_, bytes)| *bytes).sum::<u64>();
-        self.sent.iter().max_by_key(|(_, rows)| bytes(rows)).map(|(way, _)| *way)
+        self.sent.iter().max_by_key(|(_, rows)| bytes(rows)).map(|(direction, _)| *direction)
     }
 
-    /// When what counts of `way` begins and ends: without `omit` from its first data.
-    fn span(&self, way: Way, omit: Nanos) -> (i64, i64) {
-        let rows = self.sent.get(&way).map_or(&[][..], Vec::as_slice);
+    /// When what counts of `direction` begins and ends: without `omit` from its first data.
+    fn span(&self, direction: FlowDirection, omit: Nanos) -> (i64, i64) {
+        let rows = self.sent.get(&direction).map_or(&[][..], Vec::as_slice);
         let ends = rows.first().zip(rows.last());
         ends.map_or((0, 0), |((first, _), (last, _))| (first.saturating_add(omit.0 as i64), *last))
     }
 
     /// The payload of each millisecond that counts.
-    fn milliseconds(&self, way: Way, omit: Nanos) -> Vec<u64> {
-        let (from, to) = self.span(way, omit);
+    fn milliseconds(&self, direction: FlowDirection, omit: Nanos) -> Vec<u64> {
+        let (from, to) = self.span(direction, omit);
         let count = to.saturating_sub(from) / MILLISECOND_NS;
         let mut all = vec![0; usize::try_from(count).unwrap_or(0)];
-        for (at, bytes) in self.sent.get(&way).into_iter().flatten().filter(|(at, _)| *at >= from) {
+        for (at, bytes) in self.sent.get(&direction).into_iter().flatten().filter(|(at, _)| *at >= from) {
             if let Some(place) = usize::try_from((at - from) / MILLISECOND_NS).ok().and_then(|place| all.get_mut(place))
             {
                 *place += bytes;
@@ -141,8 +141,8 @@ impl Seen {
         all
     }
 
-    /// When those acknowledgments of `way` came that count, which travel against it, and the time since the one before.
-    fn acks(&self, (flow, forward): Way, omit: Nanos) -> Vec<(i64, i64)> {
+    /// When those acknowledgments of `direction` came that count, which travel against it, and the time since the one before.
+    fn acks(&self, (flow, forward): FlowDirection, omit: Nanos) -> Vec<(i64, i64)> {
         let (from, to) = self.span((flow, forward), omit);
         let acks = self.acks.get(&(flow, !forward)).into_iter().flatten();
         acks.filter(|(at, _)| (from..=to).contains(at)).copied().collect()

@@ -1,9 +1,10 @@
-//! The parts that every report of an experiment has: subject, caveats, hosts.
+//! The parts that every report of an experiment has: subject, caveats, hosts. And those of the pages about a measurement of one host.
 
+use longhaul_result::{Caveat, Envelope};
 use longhaul_units::Bytes;
 use serde_json::Value;
 
-use crate::html::page::escape;
+use crate::html::page::{escape, heading};
 
 /// An experiment, without its figures.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,6 +27,36 @@ pub struct About {
     pub interrupted: bool,
     /// The hosts.
     pub hosts: Vec<Host>,
+}
+
+/// A measurement of a host, without its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AboutHost<'a> {
+    /// The host, as it was named.
+    pub host: String,
+    /// The version of longhaul.
+    pub longhaul: String,
+    /// When the measurement began, RFC 3339.
+    pub started_at: String,
+    /// Its caveats.
+    pub caveats: &'a [Caveat],
+}
+
+impl<'a> AboutHost<'a> {
+    /// What `envelope` says of the measurement of `host`.
+    pub fn of<P, R, H>(host: &str, envelope: &'a Envelope<P, R, H>) -> Self {
+        Self {
+            host: host.to_owned(),
+            longhaul: envelope.longhaul.to_owned(),
+            started_at: envelope.started_at.clone(),
+            caveats: &envelope.caveats,
+        }
+    }
+
+    /// The head of a page of it with this `title`.
+    pub(super) fn heading(&self, title: &str) -> String {
+        heading(title, &self.longhaul, &self.started_at)
+    }
 }
 
 /// A host and its facts.

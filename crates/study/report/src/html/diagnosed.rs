@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use longhaul_diagnosis::{Basis, Before, Bound, Cause, Diagnosed, Diagnosis, Evidence, Remedy, Run, about};
-use longhaul_result::Caveat;
+use longhaul_terms::Directions;
 use longhaul_units::Nanos;
 
-use crate::html::page::{caveats, escape, heading, page, verdict, with_numbers};
+use crate::html::AboutHost;
+use crate::html::page::{caveats, escape, page, verdict, with_numbers};
 use crate::html::table::Table;
+use crate::saved::DiagnoseAsked;
 
 const WIDTH: f64 = 520.0;
 /// Left and right of the bars' ground.
@@ -22,29 +24,32 @@ const FARTHEST: f64 = 1.25;
 /// What the page needs beside the diagnosis of each direction.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The server, as it was named.
-    pub host: String,
-    /// The version of longhaul.
-    pub longhaul: String,
-    /// When the tests began.
-    pub started_at: String,
+    /// The server.
+    pub about: AboutHost<'a>,
     /// Each direction with its name.
     pub directions: Vec<(&'static str, &'a Diagnosed)>,
-    /// Its caveats.
-    pub caveats: &'a [Caveat],
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    /// The page's content of `results`. `asked` says of which direction a single one is.
+    pub fn of(about: AboutHost<'a>, asked: &DiagnoseAsked, results: &'a Directions<Diagnosed>) -> Self {
+        let directions = match results {
+            Directions::One(result) => vec![(if asked.reverse { "backward" } else { "forward" }, &**result)],
+            Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
+        };
+        Self { about, directions }
+    }
+
     /// The page.
     pub fn html(&self) -> String {
-        let title = format!("Where is my throughput to {}?", self.host);
-        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        let title = format!("Where is my throughput to {}?", self.about.host);
+        let mut body = self.about.heading(&title);
         for (name, Diagnosed { diagnosis, evidence, .. }) in &self.directions {
             let name = Some(*name).filter(|_| self.directions.len() > 1);
             let class = if diagnosis.causes.is_empty() { "" } else { "alert" };
             body += &verdict(name, class, &found(diagnosis), &certainty(diagnosis, evidence));
         }
-        body += &caveats(self.caveats);
+        body += &caveats(self.about.caveats);
         for (name, diagnosed) in &self.directions {
             direction(&mut body, name, &diagnosed.diagnosis, diagnosed.before.as_ref());
         }
@@ -238,6 +243,7 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use longhaul_diagnosis::{Purpose, Unknown};
+    use longhaul_result::Caveat;
 
     use super::*;
 
@@ -260,7 +266,8 @@ mod tests {
         let caveats = [Caveat::of_error("interrupted", "it was interrupted", "")];
         let report = |directions| {
             let (host, longhaul, started_at) = ("far".into(), "1".into(), "now".into());
-            Report { host, longhaul, started_at, directions, caveats: &caveats }.html()
+            let about = AboutHost { host, longhaul, started_at, caveats: &caveats };
+            Report { about, directions }.html()
         };
         let html = report(vec![("forward", &diagnosed)]);
         let top = "<p class=\"verdict\">TCP carries 8Mbit/s: no cause was found.</p>\n\

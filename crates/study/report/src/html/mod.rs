@@ -22,4 +22,4 @@ pub(crate) mod table;
 pub mod tcp_goodput;
 pub mod udp_loss;
 
-pub use about::{About, Host};
+pub use about::{About, AboutHost, Host};

@@ -2,28 +2,22 @@
 
 use std::fmt::Write;
 
-use longhaul_result::Caveat;
 use longhaul_rtt::{BySize, Gap, OfSize, OverTime, RttResult, Stretch};
 
+use crate::html::AboutHost;
 use crate::html::axis::TIMES;
 use crate::html::lines::{Across, Band, Line, Panel};
 use crate::html::over_time::{short, timeline};
-use crate::html::page::{caveats, charts, escape, heading, page_with, verdict};
+use crate::html::page::{caveats, charts, escape, page_with, verdict};
 use crate::html::round_trips::ONE_IN;
 
 /// The content of the page.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The host, as it was named.
-    pub host: String,
-    /// The version of longhaul.
-    pub longhaul: String,
-    /// When the measurement began.
-    pub started_at: String,
+    /// The host that was probed.
+    pub about: AboutHost<'a>,
     /// What was measured.
     pub result: &'a RttResult,
-    /// Its caveats.
-    pub caveats: &'a [Caveat],
     /// What `longhaul rtt` prints.
     pub text: String,
 }
@@ -31,10 +25,10 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
-        let title = format!("Round trips to {}", self.host);
-        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        let title = format!("Round trips to {}", self.about.host);
+        let mut body = self.about.heading(&title);
         body += &verdict(None, "", &found(self.result), &certainty(self.result));
-        body += &caveats(self.caveats);
+        body += &caveats(self.about.caveats);
         let gaps = seconds_of(&self.result.gaps, self.result.over_time.began_ns);
         body += &timeline([(
             over_time(&self.result.over_time, &gaps),

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::Hash;
 
-use longhaul_result::Caveat;
 use longhaul_sweep::{Knee, Metric, PointResult, SweepResult, common};
 use longhaul_udp::Pace;
 
-use crate::html::page::{caveats, escape, heading, page, verdict, with_numbers};
+use crate::html::AboutHost;
+use crate::html::page::{caveats, escape, page, verdict, with_numbers};
 
 /// Width and height of a cell, and the room for labels at the left and below, in units of the drawing.
 const CELL: (usize, usize) = (84, 34);
@@ -19,16 +19,10 @@ const ABOVE: usize = 26;
 /// The content of the page.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The host, as it was named.
-    pub host: String,
-    /// The version of longhaul.
-    pub longhaul: String,
-    /// When the sweep began.
-    pub started_at: String,
+    /// The host to which it sent.
+    pub about: AboutHost<'a>,
     /// Its result.
     pub result: &'a SweepResult,
-    /// Its caveats.
-    pub caveats: &'a [Caveat],
     /// What `longhaul sweep` prints.
     pub text: String,
 }
@@ -49,10 +43,10 @@ const MAPS: [Map; 7] = [
 impl Report<'_> {
     /// The page.
     pub fn html(&self) -> String {
-        let title = format!("UDP to {} over sizes and rates", self.host);
-        let mut body = heading(&title, &self.longhaul, &self.started_at);
+        let title = format!("UDP to {} over sizes and rates", self.about.host);
+        let mut body = self.about.heading(&title);
         body += &verdict(None, "", &found(&self.result.knees), &certainty(&self.result.points));
-        body += &caveats(self.caveats);
+        body += &caveats(self.about.caveats);
         body += "<h2>Where losses begin</h2>\n<ul>";
         for knee in &self.result.knees {
             let evidence: String = knee.evidence.iter().map(|words| format!("; {words}")).collect();
@@ -232,9 +226,15 @@ fn different<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> (Vec<T>, V
 mod tests {
     use std::collections::BTreeMap;
 
+    use longhaul_result::Caveat;
     use longhaul_sweep::{Estimate, Limit, Point, PointSetting};
 
     use super::*;
+
+    fn html(result: &SweepResult, caveats: &[Caveat]) -> String {
+        let (host, longhaul, started_at) = ("far".into(), "1".into(), "now".into());
+        Report { about: AboutHost { host, longhaul, started_at, caveats }, result, text: String::new() }.html()
+    }
 
     #[test]
     fn a_page_begins_with_the_lowest_limit_how_sure_it_is_and_what_speaks_against_it() {
@@ -254,8 +254,7 @@ mod tests {
         assert_eq!(found(&[]), "No test has a result.");
         let result = SweepResult { points: Vec::new(), knees };
         let caveats = [Caveat::of_error("sender_late", "by <3> ms", "")];
-        let (host, longhaul, started_at, text) = ("far".into(), "1".into(), "now".into(), String::new());
-        let html = Report { host, longhaul, started_at, result: &result, caveats: &caveats, text }.html();
+        let html = html(&result, &caveats);
         let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}: {html}"));
         let places = [
             "<p class=\"verdict\">2 of 2 sizes",
@@ -277,8 +276,7 @@ mod tests {
             PointResult { means: BTreeMap::from([(Metric::Lost, lost)]), ..PointResult::new(point) }
         };
         let result = SweepResult { points: (0..6).map(point).collect(), knees: Vec::new() };
-        let (host, longhaul, started_at, text) = ("far".into(), "1".into(), "now".into(), String::new());
-        let html = Report { host, longhaul, started_at, result: &result, caveats: &[], text }.html();
+        let html = html(&result, &[]);
         assert!(html.contains("<title>Packets lost, %, gro on</title>"), "{html}");
         assert_eq!(html.matches(" bytes, unlimited: ").count(), 6, "{html}");
     }
