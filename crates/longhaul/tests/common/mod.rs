@@ -89,6 +89,16 @@ pub(crate) fn help(command: &[String]) -> String {
     printed(&arguments)
 }
 
+/// Whether process `pid` watches the TCP connections in the network namespace of process `of`: it has a socket of sock_diag(7) there.
+pub(crate) fn is_watching(pid: u32, of: u32) -> bool {
+    let sockets = std::fs::read_to_string(format!("/proc/{of}/net/netlink")).unwrap_or_default();
+    // The second column is the protocol, of which 4 is NETLINK_SOCK_DIAG. The third is the socket's address: the number of the process for its
+    // first one (netlink(7)).
+    let pid = pid.to_string();
+    let own = ["4", pid.as_str()];
+    sockets.lines().any(|socket| socket.split_whitespace().skip(1).take(2).eq(own))
+}
+
 /// A lab that goes down with this value.
 pub(crate) struct TestLab {
     pub(crate) name: String,

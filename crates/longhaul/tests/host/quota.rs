@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, thread};
 
 use longhaul_kernel::capability::is_root_in_namespace;
@@ -69,12 +69,12 @@ while time.monotonic() < end: s.sendall(bytes(20000)); sum(range(20000))";
     let Some(group) = a_tenth_of_a_cpu() else { return };
     let world = World::new("quota-watched");
     let sink = world.far.enter(|| TcpListener::bind("10.96.0.1:7004").unwrap()).unwrap();
-    let reading = thread::spawn(move || io::copy(&mut sink.accept().unwrap().0, &mut io::sink()).unwrap());
     let mut program = Command::new("python3");
     program.args(["-c", SENDER]);
     let mut program = world.near.enter(|| group.within(&program).spawn().unwrap()).unwrap();
     // The shell has become the program, and it has connected.
-    thread::sleep(Duration::from_secs(1));
+    let mut connection = sink.accept().unwrap().0;
+    let reading = thread::spawn(move || io::copy(&mut connection, &mut io::sink()).unwrap());
     let watch = ["diagnose", "--watch", &program.id().to_string(), "--rate", "5G", "-J"];
     let output = Command::new(LONGHAUL).args(watch).output().unwrap();
     program.wait().unwrap();

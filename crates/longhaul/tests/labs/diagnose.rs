@@ -1,14 +1,14 @@
 //! `longhaul diagnose` of connections that it did not make: a command's, a process's, a capture's.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use longhaul_kernel::process::{Process, Signal};
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
-use crate::common::{longhaul, object};
+use crate::common::{is_watching, longhaul, object};
 use crate::watch::{Web, on};
 
 const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -79,7 +79,9 @@ c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno'); c.sendall(byte
     let out = folder.to_str().unwrap();
     let watch = ["diagnose", "-J", "--rate", "64M", "--watch", &pid, "-o", out];
     let mut watching = Command::new(LONGHAUL).args(watch).stdout(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(500));
+    // Where an ordinary user may not watch, it ends at once: it has no program then, and is not waited for yet.
+    let has_ended = || fs::read_link(format!("/proc/{}/exe", watching.id())).is_err();
+    until("the watch", || is_watching(watching.id(), sender.id()) || has_ended());
     on(&web.lab, "client", &["curl", "-s", "-o", "/dev/null", "--max-time", "5", "telnet://10.77.2.1:9000"])
         .output()
         .unwrap();

@@ -5,14 +5,13 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use longhaul_kernel::capability::is_root_in_namespace;
+use longhaul_testing::waiting::until;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::common::captures::Folder;
-use crate::common::{longhaul, printed, root};
+use crate::common::{is_watching, longhaul, printed, root};
 
 /// Links with these names in `folder`, all to one file, which must stay as it is.
 struct Planted {
@@ -131,14 +130,18 @@ fn links_in_the_folder_of_a_spool_are_replaced() {
     printed(&["capture", "lo", "-t", "50ms", "-o", &planted.folder]);
 }
 
-/// Runs longhaul, and does `change` while it runs.
-fn while_running(args: &[&str], change: impl FnOnce()) {
-    let child =
-        Command::new(env!("CARGO_BIN_EXE_longhaul")).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    sleep(Duration::from_millis(700));
+/// Runs longhaul, and does `change` while it runs: once it watches or captures.
+fn while_running(folder: &Folder, args: &[&str], change: impl FnOnce()) {
+    let said = folder.file("said");
+    let stderr = fs::File::create(&said).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let mut child = command.args(args).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let pid = child.id();
+    let text = || fs::read_to_string(&said).unwrap();
+    until("it to begin", || is_watching(pid, pid) || text().contains("; Ctrl-C ends\n"));
     change();
-    let output = child.unwrap().wait_with_output().unwrap();
-    println!("{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    child.wait().unwrap();
+    println!("{args:?}: {}", text());
 }
 
 /// Who may rename things in the folder above puts a link in the place of the folder that was named.
@@ -149,7 +152,7 @@ fn a_page_goes_into_the_folder_of_the_start() {
     fs::create_dir(&named).unwrap();
     fs::create_dir(&other).unwrap();
     fs::write(format!("{other}/page.html"), "mine").unwrap();
-    while_running(&["watch", "--port", "9", "-t", "2s", "--html", &format!("{named}/page.html")], || {
+    while_running(&folder, &["watch", "--port", "9", "-t", "2s", "--html", &format!("{named}/page.html")], || {
         fs::rename(&named, &moved).unwrap();
         symlink(&other, &named).unwrap();
     });
@@ -167,14 +170,14 @@ fn a_capture_is_made_of_its_own_spool() {
     let folder = Folder::new("planted-swap");
     let [private, named, file] = ["private", "named", "named/x.pcapng"].map(|name| folder.file(name));
     fs::create_dir(&named).unwrap();
-    while_running(&["capture", "lo", "-t", "2s", "-o", &private], || {
+    while_running(&folder, &["capture", "lo", "-t", "2s", "-o", &private], || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"for root alone", "127.0.0.1:9").unwrap();
     });
     let holds = |path: &Path| fs::read(path).unwrap().windows(14).any(|bytes| bytes == b"for root alone");
     let spool = || fs::read_dir(&private).unwrap().map(|file| file.unwrap().path());
     assert!(spool().any(|file| holds(&file)));
-    while_running(&["capture", "lo", "-t", "2s", "-w", &file], || {
+    while_running(&folder, &["capture", "lo", "-t", "2s", "-w", &file], || {
         let own = fs::read_dir(&named).unwrap().next().unwrap().unwrap().path();
         fs::rename(&own, folder.file("moved")).unwrap();
         symlink(&private, &own).unwrap();

@@ -17,6 +17,7 @@ use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_rtt::probe_log::{ProbeLogReader, ProbeRow};
 use longhaul_testing::program::Program;
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 use crate::common::captures::{Capture, Folder, missing};
@@ -258,9 +259,15 @@ fn each_byte_and_each_fragment_adds_what_the_links_take() {
 #[test]
 fn an_interrupted_measurement_has_a_result_and_one_without_a_server_says_what_to_do() {
     let Some(mut answered) = Answered::up("rtt-ends", "none") else { return };
-    let mut command = exec(&answered.lab, "client", &["rtt", "server", "--json", "-t", "1h"]);
+    let folder = Folder::new("rtt-ends");
+    let metrics = folder.file("rtt.prom");
+    let mut command = exec(&answered.lab, "client", &["rtt", "server", "--json", "-t", "1h", "--prometheus", &metrics]);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    until("a second with more than 20 answers", || {
+        let text = std::fs::read_to_string(&metrics).unwrap_or_default();
+        let mut counts = text.lines().filter(|line| line.starts_with("longhaul_rtt_answered{"));
+        counts.any(|line| line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()) > Some(20))
+    });
     Process::open(running.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));

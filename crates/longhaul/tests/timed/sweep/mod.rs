@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use longhaul_kernel::capability::is_root_in_namespace;
 use longhaul_kernel::process::{Process, Signal};
 use longhaul_kernel::receive_settings::receive_settings;
+use longhaul_testing::waiting::until;
 use serde_json::Value;
 
 use crate::common::captures::{Folder, on};
@@ -138,11 +138,12 @@ fn a_setting_that_the_interface_lacks_is_named() {
 fn what_is_known_at_ctrl_c_is_printed() {
     let _shared = side_by_side();
     let Some(answered) = Answered::on_this_machine("swept-end", PATH) else { return };
-    let longhaul = env!("CARGO_BIN_EXE_longhaul");
-    let mut command =
-        on(&answered.lab, "client", &[longhaul, "sweep", "server", "-b", "1M,2M", "-t", "300ms", "--json"]);
+    let folder = Folder::new("swept-end");
+    let metrics = folder.file("sweep.prom");
+    let sweep = [env!("CARGO_BIN_EXE_longhaul"), "sweep", "server", "-b", "1M,2M", "-t", "300ms", "--json"];
+    let mut command = on(&answered.lab, "client", &[&sweep[..], &["--prometheus", &metrics]].concat());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(7));
+    until("the first test to end", || fs::exists(&metrics).unwrap());
     Process::open(child.id()).unwrap().unwrap().signal(Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let envelope = object(&output.stdout);
