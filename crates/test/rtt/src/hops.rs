@@ -197,7 +197,7 @@ pub struct HopAccount {
     skipped: u64,
     /// The next hop in the round.
     next: u8,
-    /// The last hop to ask in a round.
+    /// The last hop to ask in a round. Where an answer has moved it before [`Self::next`], the round is over.
     reach: u8,
     /// Whether the destination was met in this round, and the last hop that was.
     met: Option<u8>,
@@ -267,18 +267,22 @@ impl HopAccount {
     /// The next hop to ask, and when; `None` at the end. Each hop has one place in all rounds, so that no router is asked sooner than a
     /// round after the last time.
     pub fn next(&self) -> Option<(Nanos, u8)> {
-        let since = Nanos(self.asked.interval_ns.saturating_mul(self.round + self.skipped));
+        let (round, hop) = if self.next > self.reach { (self.round + 1, 1) } else { (self.round, self.next) };
+        let since = Nanos(self.asked.interval_ns.saturating_mul(round + self.skipped));
         let over = match self.asked.amount {
             Amount::DurationNs(ns) => since.0 >= ns,
-            Amount::Packets(rounds) => self.round >= rounds,
+            Amount::Packets(rounds) => round >= rounds,
             Amount::Bytes(_) => true,
         };
-        let place = self.asked.interval_ns / u64::from(self.asked.most_hops.max(1)) * u64::from(self.next - 1);
-        (!over).then(|| (self.start.saturating_add(since).saturating_add(Nanos(place)), self.next))
+        let place = self.asked.interval_ns / u64::from(self.asked.most_hops.max(1)) * u64::from(hop - 1);
+        (!over).then(|| (self.start.saturating_add(since).saturating_add(Nanos(place)), hop))
     }
 
     /// The probe to the hop that [`Self::next`] named is about to be sent at `program_ns`, at `now`. Returns its number.
     pub fn send(&mut self, now: Nanos, program_ns: i64) -> u64 {
+        if self.next > self.reach {
+            self.end_round(now);
+        }
         let hop = self.next;
         let sequence = self.account.send(program_ns, self.asked.payload_bytes);
         self.waiting.insert(sequence, Waiting { hop, round: self.round, answer: None });
@@ -343,8 +347,8 @@ impl HopAccount {
                 _ => (round, hop),
             });
             self.met = Some(self.met.map_or(end, |met| met.min(end)));
-            // No further in this round.
-            self.reach = self.reach.min(hop.max(self.next));
+            // No further in this round, but for what was asked before the answer was there.
+            self.reach = self.reach.min(hop.max(self.next - 1));
         }
         if place == HopAnswerer::Destination {
             self.destination_hop = self.met;
@@ -519,19 +523,39 @@ mod tests {
         let last = &found.hops[3].addresses[0];
         assert_eq!((last.address, last.place, last.rtt.p50_ns), (router(4), HopAnswerer::Destination, 4 * MS));
         // No hop is asked beyond the destination, nor sooner than a second after the last time.
-        assert_eq!(sent.len(), 20 * 4 + 1);
+        assert_eq!(sent.len(), 20 * 4);
         for hop in 1..=4 {
             let times: Vec<u64> = sent.iter().filter(|(_, at)| *at == hop).map(|(at, _)| *at).collect();
             assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 1_000), "{hop}: {times:?}");
         }
     }
 
-    /// The hop behind it is asked before its answer is there, and answers after the round.
+    /// The two hops behind it are asked before its answer is there, and answer, too: the distance is not known yet. Those behind them are not asked, and
+    /// in the next round it alone is.
     #[test]
     fn a_destination_is_where_it_answers_first() {
         for rounds in [1, 2] {
-            let (found, _) = measured(rounds, |_, _| Some((router(1), HopAnswerer::Destination)));
-            assert_eq!((found.destination_hop, found.hops.len()), (Some(1), 1));
+            let mut account = HopAccount::new(asked(rounds), START);
+            let mut sent = Vec::new();
+            let mut send = |account: &mut HopAccount| {
+                let (due, hop) = account.next().unwrap();
+                sent.push(((due - START).0 / 1_000_000, hop));
+                (account.send(due, due.0 as i64), due.0 as i64 + 150 * MS)
+            };
+            let answer = |account: &mut HopAccount, (sequence, received_ns)| {
+                let (from, place, received_by) = (router(1), HopAnswerer::Destination, StampedBy::Kernel);
+                account.answer(HopAnswer { sequence, from, place, echoed_ns: None, received_ns, received_by });
+            };
+            let probes = [(); 3].map(|()| send(&mut account));
+            probes.into_iter().for_each(|probe| answer(&mut account, probe));
+            for _ in 1..rounds {
+                let probe = send(&mut account);
+                answer(&mut account, probe);
+            }
+            assert_eq!(account.next(), None);
+            let found = account.finish(ProbeKind::Icmp);
+            assert_eq!((found.rounds, found.destination_hop, found.hops.len()), (rounds, Some(1), 1));
+            assert_eq!(sent, [(0, 1), (100, 2), (200, 3), (1_000, 1)][..2 + rounds as usize]);
         }
     }
 

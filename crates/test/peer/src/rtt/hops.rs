@@ -43,7 +43,7 @@ pub fn probe_hops(
     let mut slots = ReceiveSlots::new(SLOTS, asked.payload_bytes as usize + HEADERS_MOST, false);
     let mut account = HopAccount::new(asked.clone(), monotonic());
     let mut told = monotonic();
-    while let Some((due, hop)) = account.next() {
+    while let Some((due, _)) = account.next() {
         if stop.count() > 0 {
             break;
         }
@@ -55,7 +55,8 @@ pub fn probe_hops(
             let (round, reach) = account.now();
             live(round, reach);
         }
-        if now >= due {
+        // An answer may have ended the round.
+        if let Some((_, hop)) = account.next().filter(|(due, _)| now >= *due) {
             probes.send(&mut account, now, hop);
         }
     }
