@@ -15,6 +15,9 @@ const PACKET_BYTES: u64 = 1514;
 /// Bytes of payload that the frames from `end` may take at a time.
 ///
 /// For each hop, the fastest rate at which packets can reach it × the time they stay, and its queue's limit.
+///
+/// What a full queue drops is not in it, though it takes memory until the packets beside it have left, as memory is freed in chunks: where a share `d`
+/// is dropped, what is in flight takes up to `1/(1 - d)` times as much. The slack holds that where little is dropped, or the path holds little.
 pub fn payload_bytes(path: &PathSpec, end: PathEnd) -> u64 {
     let (hosts, shared) = match end {
         PathEnd::Client => (&path.clients, &path.forward),

@@ -171,7 +171,7 @@ impl Status {
             warn(
                 caveats::EMULATOR_MEMORY_FULL,
                 format!("{} frames found the payload memory full", own.memory_full_frames),
-                "give the path a queue limit, or more memory (`memory`)",
+                "send less, or give each queue of the path a limit; where the emulator is late, give it its own CPU (`cpus`), or end other programs",
             );
         }
         if own.send_error_packets + own.oversized_frames > 0 {
