@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use longhaul_channel::{self as channel, Key};
+use longhaul_kernel::address::own_address;
 use longhaul_kernel::installed::beside;
 use longhaul_kernel::process::allow_many_files;
 use longhaul_kernel::secret_file::read_secret;
@@ -69,8 +70,9 @@ enum Action {
         /// Run the coordinator
         #[arg(long)]
         coordinator: bool,
-        /// Listen at this address; for the coordinator, ADDRESS:PORT
-        #[arg(long, default_value = "0.0.0.0")]
+        /// Listen at this address, :: for all of IPv6 and IPv4: a site at its port in the mesh file, the coordinator at
+        /// port 5212 or at ADDRESS:PORT
+        #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
         bind: String,
         /// Limit this site's tests: udp=RATE, tcp=RATE, time=TIME, busy=SHARE of the time, rtt=no,
         /// diagnose=yes [default: udp=10M, tcp=no, time=60s, busy=50%, rtt=yes, diagnose=no]
@@ -132,8 +134,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             // Two would tell each alarm twice, and lease a link twice.
             let _held = folder.hold()?;
             web::start(&folder, &page, &alarm::start(&folder, &alarms)?)?;
-            let bind = if bind.rsplit_once(':').is_some() { bind } else { format!("{bind}:{PORT}") };
-            coordinator::run(&folder, &bind, &keep)
+            coordinator::run(&folder, &with_port(&bind), &keep)
         }
         Action::Run { folder, bind, allow, sync, keep, .. } => {
             let mut limits = Limits::default();
@@ -141,6 +142,10 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
                 limits.allow(text).map_err(|error| Failure::new(format_args!("--allow {error}")))?;
             }
             let sync = Duration::from(sync).max(Duration::from_millis(100));
+            let bind = own_address(&bind).map_err(|error| {
+                Failure::new(format_args!("--bind {bind}: {error}"))
+                    .remedy("give an address of this host alone: the mesh file has the port")
+            })?;
             let options = agent::Options { limits, bind, longhaul: longhaul()?, sync, keep };
             let folder = Folder::new(&folder);
             folder.check()?;
@@ -217,12 +222,7 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
         return Err(Failure::new("this folder belongs to a mesh already").remedy("give another --folder"));
     }
     let identity = folder.identity()?;
-    let has_port = coordinator.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
-    let address = match (has_port, coordinator.contains(':')) {
-        (true, _) => coordinator.to_owned(),
-        (false, true) => format!("[{coordinator}]:{PORT}"),
-        (false, false) => format!("{coordinator}:{PORT}"),
-    };
+    let address = with_port(coordinator);
     let question = Message::Join { key: identity.public().to_string() };
     match link::ask(&address, &As::Token(&token), &question)? {
         // It is printed on this host's terminal.
@@ -242,9 +242,22 @@ fn join(coordinator: &str, token: &Path, folder: &Folder) -> Result<(), Failure>
     }
 }
 
+/// A coordinator's address with its port, [`PORT`] where it has none. One of IPv6 with a port stands in brackets, as in `[2001:db8::1]:5212`.
+fn with_port(address: &str) -> String {
+    let (host, port) = match address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None if address.matches(':').count() > 1 => (address, None),
+        None => address.split_once(':').map_or((address, None), |(host, port)| (host, Some(port))),
+    };
+    let port = port.map_or_else(|| PORT.to_string(), str::to_owned);
+    // A zone that is the name of an interface is looked up, which does not work in brackets.
+    if host.contains(':') && !host.contains('%') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
+    use std::net::ToSocketAddrs;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::channel;
     use std::thread;
@@ -264,6 +277,37 @@ mod tests {
         thread::spawn(move || say.send(run(cli).map_err(|failure| failure.to_string())));
         let refused = said.recv_timeout(Duration::from_secs(10)).expect("it ends").unwrap_err();
         assert!(refused.contains("another longhaul mesh run has the folder"), "{refused}");
+    }
+
+    #[test]
+    fn a_coordinator_has_a_port_whether_it_is_given_or_not() {
+        for (given, meant) in [
+            ("192.0.2.1", "192.0.2.1:5212"),
+            ("192.0.2.1:99", "192.0.2.1:99"),
+            ("hub.example", "hub.example:5212"),
+            ("hub.example:99", "hub.example:99"),
+            ("::", "[::]:5212"),
+            ("2001:db8::1", "[2001:db8::1]:5212"),
+            ("[2001:db8::1]", "[2001:db8::1]:5212"),
+            ("[2001:db8::1]:99", "[2001:db8::1]:99"),
+        ] {
+            assert_eq!(with_port(given), meant, "{given}");
+        }
+        // Loopback is the first interface of each network namespace.
+        for zoned in ["fe80::1%lo", "[fe80::1%lo]:5212", "[fe80::1%1]"] {
+            let found = with_port(zoned).to_socket_addrs().unwrap().next().unwrap();
+            assert_eq!(found.to_string(), "[fe80::1%1]:5212", "{zoned}");
+        }
+    }
+
+    /// `longhaul serve` takes only an address, and would answer no test.
+    #[test]
+    fn a_site_listens_at_an_address_alone() {
+        for wrong in ["192.0.2.1:5213", "[::]", "localhost", "fe80::1"] {
+            let cli = Cli::parse_from(["longhaul mesh", "run", "--bind", wrong, "--folder", "/nonexistent"]);
+            let refused = run(cli).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("--bind {wrong}: ")) && refused.contains("alone"), "{refused}");
+        }
     }
 
     /// Who has read it can join in this site's place.

@@ -50,6 +50,10 @@ const REST_MOST: Duration = Duration::from_millis(200);
 /// How often files that are too old are removed.
 const SWEEP: Duration = Duration::from_secs(600);
 
+/// What to do where another program listens. Sites keep the port at which they joined.
+const OCCUPIED: &str =
+    "end the program that listens there (see `ss -ltnp`), or choose another port: --bind ADDRESS:PORT";
+
 /// Who does not get a lease asks again after this.
 const RETRY: Nanos = Nanos::from_secs(5);
 
@@ -73,9 +77,7 @@ pub(crate) fn run(folder: &Folder, bind: &str, keep: &KeepOptions) -> Result<(),
     let files = Arc::new(KeptFiles::new(folder, keep));
     sweep(folder, &files)?;
     let coordinator = Arc::new(answering(folder, files)?);
-    let listener = TcpListener::bind(bind).map_err(|error| {
-        Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
-    })?;
+    let listener = TcpListener::bind(bind).map_err(|error| Failure::not_bound(bind, &error, OCCUPIED))?;
     stderr_line!("coordinator of {}, listening at {}", mesh.name, listener.local_addr().map_err(Failure::new)?);
     link::listen(&listener, &identity, &coordinator);
     Ok(())

@@ -1,6 +1,7 @@
 //! What goes wrong, and what to do about it.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use longhaul_kernel::secret_file::SecretError;
@@ -22,6 +23,18 @@ impl Failure {
         self
     }
 
+    /// Nothing can listen at `address`. `occupied`: what to do where another program listens there.
+    pub(crate) fn not_bound(address: impl fmt::Display, error: &io::Error, occupied: &str) -> Self {
+        Self::new(format_args!("cannot listen at {address}: {error}")).remedy(match error.kind() {
+            ErrorKind::AddrNotAvailable => {
+                "give an address of this host (see `ip address`), or --bind 0.0.0.0 for all of IPv4, --bind :: for all of both"
+            }
+            ErrorKind::PermissionDenied => "use a port above 1023, or run as root",
+            ErrorKind::AddrInUse => occupied,
+            _ => "give another --bind",
+        })
+    }
+
     /// Of the secret at `path`, which is not taken.
     pub(crate) fn of_secret(path: &Path, error: &SecretError) -> Self {
         let failure = Self::new(format_args!("cannot read {}: {error}", path.display()));
@@ -39,5 +52,24 @@ impl fmt::Display for Failure {
 impl From<crate::store::StoreError> for Failure {
     fn from(error: crate::store::StoreError) -> Self {
         Self::new(format_args!("store: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn who_cannot_listen_is_told_what_to_do() {
+        let said = |address: SocketAddr| {
+            let error = TcpListener::bind(address).unwrap_err();
+            Failure::not_bound(address, &error, "end the other one").to_string()
+        };
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(said(other.local_addr().unwrap()).ends_with("; end the other one"));
+        let foreign = said(SocketAddr::from(([192, 0, 2, 1], 0)));
+        assert!(foreign.contains("192.0.2.1:0") && foreign.contains("`ip address`"), "{foreign}");
     }
 }

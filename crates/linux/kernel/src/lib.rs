@@ -10,7 +10,7 @@
 //! | receive and send Ethernet frames | [`packet`], [`packet_ring`] |
 //! | capture header snippets of frames, and choose the frames | [`capture_ring`], [`socket_filter`] |
 //! | send and receive UDP for tests | [`udp`] |
-//! | give an address another port, know its zone | [`address`] |
+//! | read an address of this host, give it another port, know its zone | [`address`] |
 //! | open TCP sockets, pace them, choose their congestion control, send without a copy | [`tcp`] |
 //! | read what the kernel knows of a TCP connection | [`tcp_info`] |
 //! | know congestion controls and who uses them | [`congestion_control`] |

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use longhaul_channel::Key;
+use longhaul_kernel::address::own_address;
 use longhaul_peer::control::any_of_family;
 
-use crate::args::bind::own_address;
 use crate::args::key;
 use crate::output::Failure;
 

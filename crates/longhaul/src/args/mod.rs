@@ -1,6 +1,5 @@
 //! Arguments that several commands share.
 
-pub(crate) mod bind;
 pub(crate) mod engine;
 pub(crate) mod interval;
 pub(crate) mod key;

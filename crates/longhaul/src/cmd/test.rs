@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use longhaul_kernel::address::own_address;
 use longhaul_kernel::clock::monotonic;
 use longhaul_kernel::signals::Stop;
 use longhaul_kernel::wait::sleep_until;
@@ -23,7 +24,6 @@ use longhaul_units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::bind::own_address;
 use crate::args::interval::DEFAULT_INTERVAL;
 use crate::args::key;
 use crate::args::listen::in_lab;

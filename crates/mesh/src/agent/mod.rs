@@ -13,13 +13,14 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use longhaul_channel::shown;
+use longhaul_kernel::address::at_port;
 use longhaul_kernel::stderr_line;
 use longhaul_mesh_model::file::{Limits, Mesh, MeshError};
 
@@ -38,6 +39,10 @@ use standing::Standing;
 /// How often the agenda is looked at.
 const TICK: Duration = Duration::from_millis(200);
 
+/// What to do where another program listens.
+const OCCUPIED: &str =
+    "end the program that listens there (see `ss -ltnp`), or change this site's `port` in the mesh file";
+
 /// Diagnoses that the coordinator may want at a time: more than it asks for.
 const WANTED_MOST: usize = 32;
 
@@ -45,8 +50,8 @@ const WANTED_MOST: usize = 32;
 pub(crate) struct Options {
     /// What this site allows.
     pub(crate) limits: Limits,
-    /// Where it listens.
-    pub(crate) bind: String,
+    /// Where it listens, and for each test `longhaul serve`; without a port.
+    pub(crate) bind: SocketAddr,
     /// The `longhaul` program.
     pub(crate) longhaul: PathBuf,
     /// How often it talks to the coordinator.
@@ -77,10 +82,8 @@ pub(crate) fn run(folder: &Folder, options: Options) -> Result<(), Failure> {
         }
     }
     let port = shared.view().map_or(0, |view| view.mesh.of(view.own).port);
-    let bind = format!("{}:{port}", shared.options.bind);
-    let listener = TcpListener::bind(&bind).map_err(|error| {
-        Failure::new(format_args!("cannot listen at {bind}: {error}")).remedy("give another --bind")
-    })?;
+    let bind = at_port(shared.options.bind, port);
+    let listener = TcpListener::bind(bind).map_err(|error| Failure::not_bound(bind, &error, OCCUPIED))?;
     stderr_line!("{}: listening at {bind}", belonging.site);
     let answering = Arc::new(listening::Partner::new(Arc::clone(&shared)));
     thread::Builder::new()
@@ -177,7 +180,7 @@ pub(crate) fn answering(
 fn options_for_tests() -> Options {
     Options {
         limits: Limits::default(),
-        bind: "127.0.0.1".into(),
+        bind: SocketAddr::from(([127, 0, 0, 1], 0)),
         longhaul: PathBuf::from("/nonexistent"),
         sync: Duration::from_secs(10),
         keep: KeepOptions::default(),

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_channel::Key;
+use longhaul_kernel::address::zone_of;
 
 use super::samples;
 use crate::agent::shared::Shared;
@@ -90,7 +91,9 @@ pub(super) fn serve(
     let serving = move || {
         let serve = || -> Result<_, Failure> {
             let mut command = longhaul(&shared)?;
-            command.args(["serve", "--bind", &shared.options.bind, "--port", "0"]);
+            let bind = shared.options.bind;
+            let zone = zone_of(bind).map_or_else(String::new, |zone| format!("%{zone}"));
+            command.args(["serve", "--bind", &format!("{}{zone}", bind.ip()), "--port", "0"]);
             command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
             let mut program = Program::start(&shared, &mut command, &key)?;
             let errors = program.0.stderr.take().ok_or_else(|| Failure::new("no output"))?;
