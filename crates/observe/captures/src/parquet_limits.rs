@@ -15,6 +15,8 @@
 //!
 //! Source: `parquet.thrift` of apache/parquet-format, `doc/specs/thrift-compact-protocol.md` of apache/thrift.
 
+mod schema;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use parquet::errors::ParquetError;
@@ -207,7 +209,8 @@ impl Type {
     }
 }
 
-/// Whether the footer is no longer than those of such files, and its lists can be as long as they say, so that the library may read it.
+/// Whether the footer is no longer than those of such files, its lists can be as long as they say, and its schema is a tree, so that the library may
+/// read it.
 ///
 /// # Errors
 /// Where not.
@@ -218,7 +221,7 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
     let most = (file.len() / FOOTER_PART_MOST).clamp(FOOTER_BYTES_SURE, FOOTER_BYTES_MOST);
     let Some(start) = tail.checked_sub(length).filter(|_| length <= most) else { return Err(Refused::Damaged) };
     let footer = file.get_bytes(start, length as usize)?;
-    Thrift(&footer).footer().ok_or(Refused::Damaged)
+    Thrift(&footer).footer().and_then(|()| Thrift(&footer).schema()).ok_or(Refused::Damaged)
 }
 
 /// Whether files of so many bytes can have so many rows, `of_a_byte` for each of the first bytes: what costs time for each.
