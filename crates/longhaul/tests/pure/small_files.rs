@@ -185,3 +185,22 @@ fn a_page_of_very_many_paces_is_drawn() {
     assert_eq!(page.matches("<title>9 bytes, each ").count(), 7 * POINTS as usize);
     assert_eq!(page.matches(">each 6099 µs</text>").count(), 7);
 }
+
+/// Dictionaries of 4.8 million texts without a letter. As many as unpack to 1 GiB took more than ten seconds, and some 100 kB of the file.
+#[test]
+fn a_small_table_of_losses_stands_for_few_texts() {
+    let folder = Folder::new("packed-texts");
+    let (saved, page) = (folder.file("result.json"), folder.file("page.html"));
+    let stream = json!({"sent_packets": 1000, "lost_packets": 4, "first_sent_ns": 0, "last_sent_ns": 1_000_000_000});
+    let tested = changed("udp", |result| {
+        result["result"]["streams"] = json!([stream]);
+        result["result"]["losses"] = json!([]);
+        result["result"]["losses_file"] = json!("losses.parquet");
+    });
+    fs::write(&saved, tested).unwrap();
+    let table = root().join("fuzz/corpus/mesh_test_file/texts_of_nothing");
+    fs::copy(table, folder.file("losses.parquet")).unwrap();
+    limited(&["show", &saved, "--html", &page]);
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("left out: losses.parquet: its dictionaries have 4800000 texts"), "{} bytes", page.len());
+}

@@ -11,7 +11,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, SerializedFileReader};
 
 use crate::parquet_limits::{
-    GroupBytes, ROWS_OF_A_BYTE, Refused, check, check_footer, check_places, check_rows, guarded,
+    GroupBytes, ROWS_OF_A_BYTE, Refused, check, check_footer, check_places, check_rows, guarded, rows_most,
 };
 
 /// What the pages of files of any length may unpack to together, and so many times the length of longer ones: what bounds the time that they take.
@@ -28,8 +28,8 @@ const BYTES_OF_A_BATCH: u64 = 16;
 const SNIPPETS_SURE: u64 = 256 << 20;
 const SNIPPETS_TIMES_MOST: u64 = 1_000;
 
-/// What bounds the time that files take which are read one with the other: rows, batches and unpacked bytes are bounded by the length of all of them, as
-/// a folder may have thousands of small ones. Clones are the same budget.
+/// What bounds the time that files take which are read one with the other: rows, batches, texts of dictionaries and unpacked bytes are bounded by the
+/// length of all of them, as a folder may have thousands of small ones. Clones are the same budget.
 #[derive(Debug, Clone)]
 pub struct Budget {
     rows_of_a_byte: u64,
@@ -46,6 +46,8 @@ struct Taken {
     /// In place of what follows from their length.
     unpacked_most: Option<u64>,
     batches: u64,
+    /// Of dictionaries. An empty one takes four bytes of a page and nearly none of the file, and as much time as a row.
+    texts: u64,
     /// Bytes of snippets.
     snippets: u64,
 }
@@ -78,8 +80,9 @@ impl Budget {
         check_rows(taken.file_bytes, self.rows_of_a_byte, taken.rows)
     }
 
-    /// Counts a row group of `rows` that is read in batches of `batch_rows`.
-    fn add_group(&self, unpacked: u64, rows: u64, batch_rows: usize) -> Result<(), Refused> {
+    /// Counts a row group of `rows`.
+    fn add_group(&self, group: GroupBytes, rows: u64) -> Result<(), Refused> {
+        let GroupBytes { unpacked, batch_rows, dictionary_texts, .. } = group;
         let mut taken = self.taken();
         let by_length = taken.file_bytes.saturating_mul(UNPACKED_TIMES_MOST).max(UNPACKED_BYTES_SURE);
         taken.unpacked = taken.unpacked.saturating_add(unpacked);
@@ -89,6 +92,10 @@ impl Budget {
         taken.batches = taken.batches.saturating_add(rows.div_ceil(batch_rows as u64));
         if taken.batches > BATCHES_SURE + taken.file_bytes / BYTES_OF_A_BATCH {
             return Err(Refused::Batches(taken.batches));
+        }
+        taken.texts = taken.texts.saturating_add(dictionary_texts);
+        if taken.texts > rows_most(taken.file_bytes, self.rows_of_a_byte) {
+            return Err(Refused::Texts(taken.texts));
         }
         Ok(())
     }
@@ -199,6 +206,11 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
         self.batch_rows.get()
     }
 
+    /// Rows of all its row groups.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// What it says of itself.
     pub fn metadata(&self) -> &ParquetMetaData {
         self.file.metadata()
@@ -217,10 +229,10 @@ impl<R: ChunkReader + 'static> ParquetFile<R> {
             return Ok(None);
         }
         let group = self.file.get_row_group(number)?;
-        let GroupBytes { unpacked, held, batch_rows } = check(&self.input, group.metadata(), wanted)?;
-        self.held.set(held);
-        self.batch_rows.set(batch_rows);
-        self.budget.add_group(unpacked, group.metadata().num_rows().unsigned_abs(), batch_rows)?;
+        let takes = check(&self.input, group.metadata(), wanted)?;
+        self.held.set(takes.held);
+        self.batch_rows.set(takes.batch_rows);
+        self.budget.add_group(takes, group.metadata().num_rows().unsigned_abs())?;
         Ok(Some(group))
     }
 }

@@ -86,6 +86,11 @@ pub enum Refused {
     /// It and the files that are read with it have so many rows, or say so.
     #[error("it has {0} rows, with those of the files before it: more than longhaul reads of files of their length")]
     Rows(u64),
+    /// The dictionaries of it and of the files that are read with it have so many texts.
+    #[error(
+        "its dictionaries have {0} texts, with those of the files before it: more than longhaul reads of files of their length"
+    )]
+    Texts(u64),
     /// What it says of itself cannot be.
     #[error("it is damaged")]
     Damaged,
@@ -224,15 +229,19 @@ pub(crate) fn check_footer(file: &impl ChunkReader) -> Result<(), Refused> {
     Thrift(&footer).footer().and_then(|()| Thrift(&footer).schema()).ok_or(Refused::Damaged)
 }
 
-/// Whether files of so many bytes can have so many rows, `of_a_byte` for each of the first bytes: what costs time for each.
+/// Rows that files of so many bytes can have, `of_a_byte` for each of the first bytes: what costs time for each.
+pub(crate) fn rows_most(file_bytes: u64, of_a_byte: u64) -> u64 {
+    let (first, later) = (file_bytes.min(FIRST_BYTES), file_bytes.saturating_sub(FIRST_BYTES));
+    let (first, later) = (first.saturating_mul(of_a_byte), later.saturating_mul(ROWS_OF_A_LATER_BYTE.max(of_a_byte)));
+    ROWS_SURE.saturating_add(first).saturating_add(later)
+}
+
+/// Whether files of so many bytes can have so many rows.
 ///
 /// # Errors
 /// Where not.
 pub(crate) fn check_rows(file_bytes: u64, of_a_byte: u64, rows: u64) -> Result<(), Refused> {
-    let (first, later) = (file_bytes.min(FIRST_BYTES), file_bytes.saturating_sub(FIRST_BYTES));
-    let (first, later) = (first.saturating_mul(of_a_byte), later.saturating_mul(ROWS_OF_A_LATER_BYTE.max(of_a_byte)));
-    let most = ROWS_SURE.saturating_add(first).saturating_add(later);
-    if rows > most { Err(Refused::Rows(rows)) } else { Ok(()) }
+    if rows > rows_most(file_bytes, of_a_byte) { Err(Refused::Rows(rows)) } else { Ok(()) }
 }
 
 /// Whether the columns of all row groups lie within the file, each in a place of its own as far as their lengths tell, so that the library may
@@ -254,15 +263,17 @@ pub(crate) fn check_places(file: &impl ChunkReader, groups: &[RowGroupMetaData])
     if inside && sizes.fold(0, u64::saturating_add) <= file.len() { Ok(()) } else { Err(Refused::Damaged) }
 }
 
-/// What it takes to read a row group, bytes.
+/// What it takes to read a row group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupBytes {
-    /// What all its pages are unpacked, or packed where that is more, one after the other.
+    /// What all its pages are unpacked, or packed where that is more, one after the other, bytes.
     pub(crate) unpacked: u64,
-    /// What is held at once.
+    /// What is held at once, bytes.
     pub(crate) held: u64,
     /// Rows that are decoded together.
     pub(crate) batch_rows: usize,
+    /// Texts in its dictionaries.
+    pub(crate) dictionary_texts: u64,
 }
 
 /// Whether the columns of a row group that `wanted` says can be read in bounded memory.
@@ -277,6 +288,7 @@ pub(crate) fn check(
     let (mut held, mut unpacked) = (0, 0_u64);
     // Of the columns of texts: what a row takes at most, the longest pages, and all pages but those.
     let (mut row_texts, mut long_texts, mut other_texts) = (0_u64, 0_u64, 0_u64);
+    let mut dictionary_texts = 0_u64;
     for (_, column) in group.columns().iter().enumerate().filter(|(place, _)| wanted(*place)) {
         let (mut at, bytes) = column.byte_range();
         let end = at.checked_add(bytes).filter(|end| *end <= file.len()).ok_or(Refused::Damaged)?;
@@ -298,6 +310,7 @@ pub(crate) fn check(
                     return Err(Refused::Damaged);
                 }
                 dictionary = page.unpacked + page.values * VALUE_BYTES;
+                dictionary_texts = dictionary_texts.saturating_add(if is_text { page.values } else { 0 });
             } else {
                 row = row.max(longest.div_ceil(page.values.max(1)));
             }
@@ -321,7 +334,7 @@ pub(crate) fn check(
     if held > most {
         return Err(Refused::LongPage(held));
     }
-    Ok(GroupBytes { unpacked, held, batch_rows: batch_rows as usize })
+    Ok(GroupBytes { unpacked, held, batch_rows: batch_rows as usize, dictionary_texts })
 }
 
 /// What a page header says.

@@ -74,6 +74,11 @@ pub enum HeaderLogError {
         "the header log has {0} rows, with those of the logs before it: more than longhaul reads of files of their length"
     )]
     Rows(u64),
+    /// The dictionaries of it and of the logs that are read with it have so many texts.
+    #[error(
+        "the header log has dictionaries of {0} texts, with those of the logs before it: more than longhaul reads of files of their length"
+    )]
+    Texts(u64),
     /// Snippets take more than files of their length have.
     #[error(
         "the snippets of header logs take more than 256 MiB and 1,000 times their length, which is not what captures are like"
@@ -96,6 +101,7 @@ impl From<Refused> for HeaderLogError {
             Refused::Batches(batches) => Self::Batches(batches),
             Refused::Encoding => Self::Encoding,
             Refused::Rows(rows) => Self::Rows(rows),
+            Refused::Texts(texts) => Self::Texts(texts),
             Refused::Damaged => Self::Damaged,
         }
     }

@@ -17,6 +17,13 @@ use parquet::schema::types::ColumnDescriptor;
 
 use crate::parquet::FlowSamples;
 
+/// Rows of a table of losses: in one of any length, and one more for each of its bytes. In ours a row takes more than one, as numbers rise.
+const LOSSES_SURE: u64 = 1 << 19;
+/// What its pages may unpack to: in any, and for each row. In ours a row takes some 25 bytes.
+const LOSSES_BYTES_SURE: u64 = 16 << 20;
+const LOSS_BYTES_MOST: u64 = 64;
+/// Rows of a table that are decoded together, at least: its texts are words, and fewer rows are for long ones.
+const BATCH_ROWS_LEAST: usize = 1024;
 /// Samples of both ends of a test.
 const SAMPLES_MOST: usize = 2 * MAX_SAMPLES;
 /// Flows of a test, or connections of a watch, that have samples: a page sums each up over time.
@@ -32,7 +39,7 @@ const CONTROL_BYTES_MOST: usize = 64;
 /// The file is damaged, or takes too much memory or time.
 pub fn read_losses(input: impl ChunkReader + 'static, mut each: impl FnMut(Loss)) -> Result<(), Refused> {
     let columns = ["stream", "first_sequence", "packets", "unit_packets", "location"];
-    rows(input, &columns, |columns, row| {
+    rows(input, open_losses, &columns, |columns, row| {
         let [stream, first_sequence, packets, unit_packets, location] = columns else { return None };
         let location = location.text(row)?;
         each(Loss {
@@ -47,6 +54,17 @@ pub fn read_losses(input: impl ChunkReader + 'static, mut each: impl FnMut(Loss)
     })
 }
 
+/// Opens a file of losses, whose rows and pages are no more than those of one of its length.
+fn open_losses<R: ChunkReader + 'static>(input: R) -> Result<ParquetFile<R>, Refused> {
+    let most = LOSSES_SURE.saturating_add(input.len());
+    let file = ParquetFile::open(input)?;
+    let rows = file.rows();
+    if rows > most {
+        return Err(Refused::Rows(rows));
+    }
+    Ok(file.unpacking_at_most(rows.saturating_mul(LOSS_BYTES_MOST).saturating_add(LOSSES_BYTES_SURE)))
+}
+
 /// Calls `each` with every row of a file of [`super::SeriesFile`]: the flow, whether it is its direction from the client, when the millisecond began,
 /// nanoseconds since 1970, and what is drawn of it.
 ///
@@ -58,7 +76,7 @@ pub fn read_series(
 ) -> Result<(), Refused> {
     let required = ["flow", "forward", "at_ns", "payload_bytes", "sequence", "in_gap"];
     let optional = ["in_flight_bytes", "acknowledged", "rtt_ns"];
-    rows(input, &[&required[..], &optional].concat(), |columns, row| {
+    rows(input, ParquetFile::open, &[&required[..], &optional].concat(), |columns, row| {
         let (always, others) = columns.split_at_checked(required.len())?;
         let [flow, forward, at_ns, payload_bytes, sequence, in_gap] = always else { return None };
         let [in_flight_bytes, acknowledged, rtt_ns] = others else { return None };
@@ -81,7 +99,7 @@ pub fn read_series(
 /// # Errors
 /// The file is damaged, or takes too much memory or time.
 pub fn read_delays(input: impl ChunkReader + 'static, mut each: impl FnMut(i64, i64, f64)) -> Result<(), Refused> {
-    rows(input, &["a_ns", "b_ns", "delay_ns"], |columns, row| {
+    rows(input, ParquetFile::open, &["a_ns", "b_ns", "delay_ns"], |columns, row| {
         let [a_ns, b_ns, delay_ns] = columns else { return None };
         let delay_ns = Some(f64::from_bits(delay_ns.number(row)?)).filter(|ns| ns.is_finite())?;
         each(a_ns.number(row)?.cast_signed(), b_ns.number(row)?.cast_signed(), delay_ns);
@@ -113,7 +131,7 @@ impl ReadSamples {
         let columns: Vec<&str> = known.into_iter().chain(FIELDS.iter().map(|field| field.name)).collect();
         let (mut flows, mut places) = (Vec::new(), HashMap::new());
         let mut count = 0;
-        rows(input, &columns, |columns, row| {
+        rows(input, ParquetFile::open, &columns, |columns, row| {
             let (known, fields) = columns.split_at_checked(known.len())?;
             let [end, direction, stream, at_ns, control] = known else { return None };
             let end = word(end.text(row)?, ["sender", "receiver", "watched"])?;
@@ -193,14 +211,16 @@ impl Column {
     }
 }
 
-/// Calls `each` for every row of the columns `names`, with a batch of their values and the row's place in it. `each` returns `None` if the row is damaged.
-fn rows(
-    input: impl ChunkReader + 'static,
+/// Calls `each` for every row of the columns `names` of a file that `open` opens, with a batch of their values and the row's place in it. `each` returns
+/// `None` if the row is damaged.
+fn rows<R: ChunkReader + 'static>(
+    input: R,
+    open: impl FnOnce(R) -> Result<ParquetFile<R>, Refused>,
     names: &[&str],
     mut each: impl FnMut(&[Column], usize) -> Option<()>,
 ) -> Result<(), Refused> {
     guarded(|| {
-        let file = ParquetFile::open(input)?;
+        let file = open(input)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let place = |name: &&str| {
             let is_flat = |column: &ColumnDescriptor| column.max_rep_level() == 0 && column.max_def_level() <= 1;
@@ -209,6 +229,9 @@ fn rows(
         let places: Vec<Option<usize>> = names.iter().map(place).collect();
         for number in 0.. {
             let Some(group) = file.group(number, |place| places.contains(&Some(place)))? else { break };
+            if file.batch_rows() < BATCH_ROWS_LEAST {
+                return Err(Refused::Damaged);
+            }
             let open = |place: usize| {
                 Ok::<_, Refused>((group.get_column_reader(place)?, schema.column(place).max_def_level() == 0))
             };
@@ -276,6 +299,31 @@ mod tests {
         let cut = read_losses(Bytes::from(out[..out.len() / 2].to_vec()), |_| {});
         assert!(cut.is_err(), "a file that was cut off");
         assert!(read_delays(Bytes::from(out), |_, _, _| {}).is_err(), "a file of other columns");
+    }
+
+    /// The second packet of each two is lost: no file of so many losses is shorter. Losses that are all the same cannot be.
+    #[test]
+    fn a_table_has_as_many_losses_as_one_of_its_length() {
+        let file = |sequence: fn(u64) -> u64| {
+            let loss = |at: u64| Loss {
+                stream: 0,
+                first_sequence: sequence(at),
+                packets: 1,
+                unit_packets: 1,
+                location: Location::Network,
+                reason: "".into(),
+            };
+            let mut out = Vec::new();
+            write_losses(&mut out, (0..LOSSES_SURE + 200_000).map(loss)).unwrap();
+            out
+        };
+        let sparse = file(|at| 2 * at + 1);
+        let mut count = 0;
+        read_losses(Bytes::from(sparse.clone()), |_| count += 1).unwrap();
+        assert_eq!(count, LOSSES_SURE + 200_000);
+        assert!(sparse.len() as u64 > count, "{} bytes of {count} losses", sparse.len());
+        let refused = read_losses(Bytes::from(file(|_| 1)), |_| {}).unwrap_err();
+        assert!(matches!(refused, Refused::Rows(rows) if rows == count), "{refused:?}");
     }
 
     /// A sample that is the kernel's word for "none" is none in the table, and that word again.

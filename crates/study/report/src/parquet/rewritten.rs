@@ -92,10 +92,9 @@ pub fn rewrite(table: Table, file: Bytes) -> Result<Vec<u8>, RewriteError> {
 
 fn rewritten(table: Table, file: Bytes) -> Result<Vec<u8>, RewriteError> {
     let file = ParquetFile::open(file)?.unpacking_at_most(UNPACKED_MOST);
-    let groups = file.metadata().row_groups();
-    let rows = groups.iter().map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
-    if groups.len() > GROUPS_MOST || !(1..=table.rows_most()).contains(&rows) {
-        return Err(RewriteError::Rows { rows, groups: groups.len(), most: table.rows_most() });
+    let (rows, groups) = (file.rows(), file.metadata().num_row_groups());
+    if groups > GROUPS_MOST || !(1..=table.rows_most()).contains(&rows) {
+        return Err(RewriteError::Rows { rows, groups, most: table.rows_most() });
     }
     let columns = table.columns();
     let own = SchemaDescriptor::new(Arc::new(parse_message_type(&columns)?));
