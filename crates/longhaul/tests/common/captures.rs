@@ -54,6 +54,8 @@ pub(crate) fn on(lab: &TestLab, host: &str, command: &[&str]) -> Command {
 pub(crate) struct Capture {
     child: Child,
     file: String,
+    /// What it says on standard error.
+    said: String,
 }
 
 impl Capture {
@@ -73,10 +75,11 @@ impl Capture {
         let stderr = fs::File::create(&said).unwrap();
         let child = on(lab, host, &command).stderr(stderr).spawn().unwrap();
         until("tcpdump", || fs::read_to_string(&said).unwrap().contains("listening on"));
-        Self { child, file }
+        Self { child, file, said }
     }
 
-    /// Ends it when nothing has been written for a while.
+    /// Ends it when nothing has been written for a while, and when tcpdump counts no packet that it did not read: on a busy machine it may have waited
+    /// for the CPU.
     pub(crate) fn finish(mut self) -> String {
         let mut last = (0, Instant::now());
         until("the capture to be written", || {
@@ -87,7 +90,17 @@ impl Capture {
             last.1.elapsed() > Duration::from_millis(500)
         });
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+        until("tcpdump to read what it has", || {
+            signal("-USR1");
+            // "tcpdump: 4 packets captured, 4 packets received by filter, 0 packets dropped by kernel".
+            let said = fs::read_to_string(&self.said).unwrap();
+            let counts: Vec<u64> = said.lines().last().map_or_else(Vec::new, |line| {
+                line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+            });
+            matches!(counts[..], [captured, received, dropped] if captured + dropped >= received)
+        });
+        signal("-INT");
         self.child.wait().unwrap();
         self.file.clone()
     }
