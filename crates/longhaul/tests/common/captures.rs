@@ -95,9 +95,10 @@ impl Capture {
             signal("-USR1");
             // "tcpdump: 4 packets captured, 4 packets received by filter, 0 packets dropped by kernel".
             let said = fs::read_to_string(&self.said).unwrap();
-            let counts: Vec<u64> = said.lines().last().map_or_else(Vec::new, |line| {
-                line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-            });
+            let counts: Vec<u64> = said
+                .lines()
+                .last()
+                .map_or_else(Vec::new, |line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect());
             matches!(counts[..], [captured, received, dropped] if captured + dropped >= received)
         });
         signal("-INT");

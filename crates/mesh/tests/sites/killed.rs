@@ -247,10 +247,8 @@ fn faults(udp: &[TestResult], measured: &[Measurement]) {
     let ((sent, bad), (others, good)) = (dropped(true), dropped(false));
     println!("{bad} of {sent} dropped by {RECEIVER}, {good} of {others} by the others");
     assert!(bad * 100 >= sent && good * 1000 <= others, "{bad} of {sent}, {good} of {others}");
-    let (least, most) = measured
-        .iter()
-        .filter_map(median)
-        .fold((i64::MAX, 0), |(least, most), trip| (least.min(trip), most.max(trip)));
+    let (least, most) =
+        measured.iter().filter_map(median).fold((i64::MAX, 0), |(least, most), trip| (least.min(trip), most.max(trip)));
     assert!(least < 12_000_000 && most > 22_000_000, "{least} to {most} ns");
 }
 
