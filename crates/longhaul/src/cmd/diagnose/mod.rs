@@ -201,7 +201,7 @@ fn tests(args: &Args, reach: &Reach) -> Outcome {
 
 fn page(envelope: &Envelope<DiagnoseAsked, Directions<Diagnosed>>) -> String {
     let asked = &envelope.parameters;
-    Report::of(AboutHost::of(&asked.host, envelope), asked, &envelope.result).html()
+    Report::of(AboutHost::of(&asked.host, envelope), asked.reverse, &envelope.result).html()
 }
 
 fn asked(args: &Args, time: Nanos, reach: &Reach, address: SocketAddr) -> DiagnoseAsked {

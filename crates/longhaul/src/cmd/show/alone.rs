@@ -51,5 +51,5 @@ pub(super) fn swept(read: &Read<'_>, result: &SweepResult) -> Result<String, Fai
 
 /// Of `longhaul diagnose` of a host.
 pub(super) fn diagnosed(read: &Read<'_>, asked: &DiagnoseAsked, results: &Directions<Diagnosed>) -> String {
-    diagnosed::Report::of(read.about(&asked.host), asked, results).html()
+    diagnosed::Report::of(read.about(&asked.host), asked.reverse, results).html()
 }

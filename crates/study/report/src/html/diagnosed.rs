@@ -9,7 +9,6 @@ use longhaul_units::Nanos;
 use crate::html::AboutHost;
 use crate::html::page::{caveats, escape, page, verdict, with_numbers};
 use crate::html::table::Table;
-use crate::saved::DiagnoseAsked;
 
 const WIDTH: f64 = 520.0;
 /// Left and right of the bars' ground.
@@ -31,10 +30,10 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// The page's content of `results`. `asked` says of which direction a single one is.
-    pub fn of(about: AboutHost<'a>, asked: &DiagnoseAsked, results: &'a Directions<Diagnosed>) -> Self {
+    /// The page's content of `results`. A single one is of the backward direction if `reverse`.
+    pub fn of(about: AboutHost<'a>, reverse: bool, results: &'a Directions<Diagnosed>) -> Self {
         let directions = match results {
-            Directions::One(result) => vec![(if asked.reverse { "backward" } else { "forward" }, &**result)],
+            Directions::One(result) => vec![(if reverse { "backward" } else { "forward" }, &**result)],
             Directions::Both { forward, backward } => vec![("forward", &**forward), ("backward", &**backward)],
         };
         Self { about, directions }
