@@ -407,7 +407,8 @@ fn datatag_fairness() {
     cell.run();
 }
 
-/// A flow of Scalable and one of Reno, each beside eight of Reno, at a quarter of the rate.
+/// A flow of Scalable and one of Reno, each beside eight of Reno, at a quarter of the rate. In five seconds, less than Reno takes to recover from a loss, it
+/// is chance which of them gets more.
 #[test]
 fn datatag_one_against_n() {
     let cell = Cell {
@@ -420,8 +421,6 @@ fn datatag_one_against_n() {
                 "\"reno, beside 8\", \"highspeed, beside 8\", \"scalable, beside 8\"",
                 "\"reno, beside 8\", \"scalable, beside 8\"",
             ),
-            ("time = \"12s\"", "time = \"5s\""),
-            ("omit = \"4s\"", "omit = \"2s\""),
         ],
         reappear: &[],
         turn: side_by_side,
