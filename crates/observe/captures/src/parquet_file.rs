@@ -302,6 +302,15 @@ mod tests {
         out.into()
     }
 
+    /// They take as long as rows, and nearly nothing of the file.
+    #[test]
+    fn dictionaries_have_as_many_texts_as_the_file_may_have_rows() {
+        let bytes = include_bytes!("../../../../fuzz/corpus/mesh_test_file/texts_of_nothing");
+        let file = ParquetFile::open(Bytes::from_static(bytes)).unwrap();
+        let refused = (0..file.metadata().num_row_groups()).find_map(|number| file.group(number, |_| true).err());
+        assert!(matches!(refused, Some(Refused::Texts(4_800_000))), "{refused:?}");
+    }
+
     /// Twice 40 MiB, in some kilobytes.
     #[test]
     fn a_short_file_has_short_pages_and_few() {
