@@ -85,6 +85,9 @@ pub struct TcpStreamReport {
     /// What was retransmitted in the omitted time, by TCP's counters.
     #[serde(default)]
     pub omitted_retransmits: CountedRetransmits,
+    /// Greatest congestion window in the omitted time, bytes.
+    #[serde(default)]
+    pub omitted_max_cwnd_bytes: Option<u64>,
     /// What the receiving end saw; `null` at the sending end.
     #[serde(default)]
     pub receiving: Option<ReceiverSummary>,

@@ -154,6 +154,7 @@ impl Sampled {
         if self.omitting && now >= began.saturating_add(omit) {
             self.omitting = false;
             self.report.omitted_retransmits = self.summary.retransmitted();
+            self.report.omitted_max_cwnd_bytes = self.summary.max_cwnd_bytes;
             self.summary.restart();
             self.receiving = Receiving::default();
         }

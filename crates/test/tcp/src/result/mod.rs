@@ -276,7 +276,7 @@ impl TcpResult {
                 caveats.push(Caveat::new(caveats::FLOW_FAILED, message, ""));
             }
         }
-        caveats.extend(streams.iter().filter_map(impossible_window));
+        caveats.extend(sent.iter().filter_map(|from| impossible_window(from)));
         let first = received.iter().map(|to| to.first_ns).filter(|ns| *ns > 0).min().unwrap_or(0);
         let last = received.iter().map(|to| to.last_ns).max().unwrap_or(0);
         let duration_ns = last.saturating_sub(first);
@@ -393,15 +393,16 @@ fn handshake(from: &TcpStreamReport, to: &TcpStreamReport) -> TcpHandshake {
 const LARGEST_WINDOW_BYTES: u64 = 0xffff << 14;
 
 /// That a stream's congestion window could not be: twice what it can use, which is as far as one grows that is used. Linux 6.18 was seen to begin one
-/// recovery in 400 without asking a control that BPF loads for its window.
-fn impossible_window(stream: &TcpStreamResult) -> Option<Caveat> {
-    let bytes = stream.max_cwnd_bytes.filter(|bytes| *bytes > 2 * LARGEST_WINDOW_BYTES)?;
+/// recovery in 400 without asking a control that BPF loads for its window. In the omitted time, too: what was sent then makes the window for seconds.
+fn impossible_window(from: &TcpStreamReport) -> Option<Caveat> {
+    let bytes = from.summary.max_cwnd_bytes.max(from.omitted_max_cwnd_bytes);
+    let bytes = bytes.filter(|bytes| *bytes > 2 * LARGEST_WINDOW_BYTES)?;
+    let control = from.congestion.last().map_or("its congestion control", |since| &since.name);
     let message = format!(
-        "stream {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07 GB: the kernel or {} lost it, and nothing limited \
+        "stream {}: its congestion window was {:.0} GB, and no receiver grants more than 1.07 GB: the kernel or {control} lost it, and nothing limited \
          what the stream sent",
-        stream.stream,
+        from.stream,
         bytes as f64 / 1e9,
-        stream.congestion_control
     );
     Some(Caveat::new(caveats::IMPOSSIBLE_WINDOW, message, "repeat the test"))
 }
@@ -469,8 +470,8 @@ mod tests {
 
     #[test]
     fn a_window_that_no_receiver_grants_is_told() {
-        let told = |cwnd_bytes| {
-            let mut from = TcpStreamReport::default();
+        let told = |omitted_bytes, cwnd_bytes| {
+            let mut from = TcpStreamReport { omitted_max_cwnd_bytes: omitted_bytes, ..TcpStreamReport::default() };
             from.summary.max_cwnd_bytes = Some(cwnd_bytes);
             let ends = [false, true].map(|receives| TcpEndReport {
                 streams: vec![TcpStreamReport { sends: !receives, ..from.clone() }],
@@ -480,8 +481,9 @@ mod tests {
             let assembled = TcpResult::assemble(&parameters, false, false, &ends[0], &ends[1]).unwrap();
             assembled.caveats.iter().any(|caveat| caveat.is(caveats::IMPOSSIBLE_WINDOW))
         };
-        assert!(told(100_000_000 * 1448));
-        assert!(!told(1 << 30));
+        assert!(told(None, 100_000_000 * 1448));
+        assert!(told(Some(100_000_000 * 1448), 1 << 20), "before the omitted time was over");
+        assert!(!told(Some(1 << 30), 1 << 30));
     }
 
     /// Drops are of the whole test: so is what they are compared with.
